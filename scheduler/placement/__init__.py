@@ -1,4 +1,4 @@
-"""Which GPUs exactly: the port of the placements and their registry."""
+"""The interface of placements, which choose nodes and GPUs for a gang, and their registry."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from scheduler.registry import Plugin, Registry
 
 
 class Placement(Plugin, Protocol):
-    """A way to choose nodes and GPUs for one gang."""
+    """Chooses nodes and GPUs for one gang."""
 
     @property
     def relaxes(self) -> bool:
-        """Whether jobs that ask for the same may be placed differently, because one has waited longer."""
+        """Whether the locality of a job depends on how long it has waited."""
         ...
 
     @property
     def fills(self) -> bool:
-        """Whether a lot that may lie anywhere and needs no CPUs and memory fits whenever so many GPUs are free."""
+        """Whether a divisible lot with locality `any` and no CPUs or memory fits whenever enough GPUs are free."""
         ...
 
     def within(self, job: Job, now: float) -> Locality:
-        """How close together the GPUs of the job must lie by now; never less close than its own `locality`."""
+        """The locality that the placement demands for the job now; never looser than the `locality` of the job."""
         ...
 
     def relaxes_at(self, job: Job, now: float) -> float | None:
-        """The next moment after `now` at which `within` changes if the job still waits, or None."""
+        """The next time after `now` at which `within` changes while the job waits, or None."""
         ...
 
     def place(self, free: Free, demand: Demand, avoid: Collection[int]) -> tuple[AllocationView, ...] | None:
-        """One allocation for each rank, each on a node of its own, or None when the gang does not fit.
+        """One allocation for each rank, each on its own node; None if the gang does not fit. Leaves `free` unchanged.
 
-        Takes nothing from `free`. Whether a gang fits must not depend on `avoid`, and one that does not fit must not
-        fit with less free or with more to place: a cycle does not ask again for what such a failure implies.
+        Whether a gang fits must not depend on `avoid`. A gang that does not fit must not fit with fewer free resources
+        or a larger demand, because a cycle does not try again what a failure implies.
         """
         ...
 

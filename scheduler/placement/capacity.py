@@ -1,4 +1,4 @@
-"""What a pool has in all, in service or not, and so what can ever run there."""
+"""The total capacity of a pool, in service or not, and the demands that it can ever meet."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class Capacity:
-    """The totals of a pool, and its verdict on what no amount of waiting would make room for."""
+    """The totals of a pool, and why an infeasible demand can never be met."""
 
     def __init__(self, view: View, nodes: Sequence[Node] | None = None) -> None:
         self._view = view
@@ -29,7 +29,7 @@ class Capacity:
         self.gpus_in_service: Counter[str] = Counter(
             gpu.type for node in nodes if node.schedulable for gpu in node.gpus if gpu.healthy
         )
-        # Even a large pool has few kinds of nodes: (GPUs of the type, CPUs, MiB) -> how many nodes.
+        # Even a large pool has few kinds of nodes. By GPU type: (GPUs of the type, CPUs, MiB) -> number of nodes.
         self._kinds: dict[str | None, Counter[tuple[int, int, int]]] = {}
         for node in nodes:
             counts: dict[str | None, int] = {None: len(node.gpus), **Counter(gpu.type for gpu in node.gpus)}
@@ -45,7 +45,7 @@ class Capacity:
         self._derived: dict[Hashable, Any] = {}
 
     def derived(self, key: Hashable, compute: Callable[[], T]) -> T:
-        """What a policy computes from nodes and virtual clusters alone, under a key of its own; computed once."""
+        """The cached result of `compute`, which depends on nodes and virtual clusters only; policies choose the key."""
         if key not in self._derived:
             self._derived[key] = compute()
         found: T = self._derived[key]
@@ -57,9 +57,9 @@ class Capacity:
         return sorted(self.gpus)
 
     def infeasible(self, demand: Demand) -> Denial | None:
-        """Why the pool could not meet the demand even if it were empty, or None when it could.
+        """Why even the empty pool could not meet the demand; None if it could.
 
-        A pool without any node is no reason: its nodes have yet to join.
+        In a pool without nodes every demand is feasible, because nodes may still join.
         """
         if demand not in self._verdicts:
             self._verdicts[demand] = self._of_named(demand) if demand.names_nodes else self._of_form(demand)
@@ -91,7 +91,7 @@ class Capacity:
         return denial and replace(denial, detail=f"counting the nodes that this job allows: {denial.detail}")
 
     def _of_form(self, demand: Demand) -> Denial | None:
-        """The same, of the nodes that can start such a job; nodes that close for a while open again."""
+        """As `infeasible`, for the nodes that meet the runtime need. Ineligible nodes count: maintenance ends."""
         if demand.runtime is RuntimeNeed.ANY:
             return self._infeasible(demand)
         part = self._part(demand.runtime, lambda node: can_start(node, demand.runtime))
@@ -100,7 +100,9 @@ class Capacity:
         denial = part._infeasible(demand)
         if denial is None or part.nodes == self.nodes:
             return denial
-        return replace(denial, detail=f"counting the {words.of_form(part.nodes, demand.runtime)}: {denial.detail}")
+        return replace(
+            denial, detail=f"counting the {words.nodes_meeting(part.nodes, demand.runtime)}: {denial.detail}"
+        )
 
     def _infeasible(self, demand: Demand) -> Denial | None:
         if demand.divisible:
@@ -116,7 +118,7 @@ class Capacity:
                 HoldReason.INFEASIBLE,
                 f"this job needs {demand.gpus} {demand.gpu_type} per node; the largest node of this pool has {largest}",
                 words.evidence(demand, largest_node=largest),
-                (f"ask for at most {largest} GPUs per node, and for more nodes",),
+                (f"ask for at most {largest} GPUs per node and for more nodes",),
             )
         asked, with_gpus = words.with_gpus(demand), self._nodes_with(demand.gpu_type, demand.gpus, 0, 0)
         if with_gpus < demand.nodes:
@@ -135,15 +137,15 @@ class Capacity:
         )
 
     def _too_far_apart(self, demand: Demand) -> Denial | None:
-        """The same for ranks that would find their nodes, but not within one node or rack."""
+        """Why the ranks fit the pool but not one node or rack; None if they do."""
         if demand.within is Locality.ANY or demand.nodes == 1 or not self.nodes:
             return None
         if demand.within is Locality.NODE:
             return Denial(
                 HoldReason.INFEASIBLE,
-                f"this job needs {demand.nodes} nodes, and all of it within one node",
+                f"this job needs {demand.nodes} nodes and, by its locality, one node",
                 words.evidence(demand),
-                ("ask for 1 node", "let it lie within one rack, or anywhere"),
+                ("ask for 1 node", "set its locality to rack or any"),
             )
         most = max(sum(_hosts(node, demand) for node in rack) for rack in self._racks.values())
         if most >= demand.nodes:
@@ -152,11 +154,11 @@ class Capacity:
             HoldReason.INFEASIBLE,
             f"this job needs {demand.nodes} such nodes within one rack; the largest rack of this pool has {most}",
             words.evidence(demand, largest_rack=most),
-            (f"ask for at most {words.count(most, 'node')}", "let it lie anywhere"),
+            (f"ask for at most {words.count(most, 'node')}", "set its locality to any"),
         )
 
     def _split_infeasible(self, demand: Demand) -> Denial | None:
-        """The same for a lot of GPUs that may lie on several nodes."""
+        """As `infeasible`, for a divisible lot."""
         kinds = self._kinds.get(demand.gpu_type, Counter[tuple[int, int, int]]())
         room = {kind: _room_for_split(kind, demand) for kind in kinds}
         if demand.within is Locality.NODE:
@@ -172,7 +174,7 @@ class Capacity:
         where = "in this pool" if demand.within is Locality.ANY else f"within one {demand.within}"
         return Denial(
             HoldReason.INFEASIBLE,
-            f"this job needs {demand.gpus} {demand.gpu_type} {where}; at most {most} could be had",
+            f"this job needs {demand.gpus} {demand.gpu_type} {where}; at most {most} are possible",
             words.evidence(demand, at_most=most),
             (f"ask for at most {most} GPUs",),
         )
@@ -219,7 +221,7 @@ _NOWHERE: Mapping[RuntimeNeed, Callable[[Demand], Denial]] = {
 
 
 def _room_for_split(kind: tuple[int, int, int], demand: Demand) -> int:
-    """How many GPUs of a split demand an empty node of this kind can host."""
+    """The GPUs of a divisible lot that an empty node of this kind can host."""
     gpus, cpus, memory_mib = kind
     if demand.cpus:
         gpus = min(gpus, cpus // demand.cpus)

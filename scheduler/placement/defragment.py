@@ -1,13 +1,13 @@
-"""Making room by moving jobs: the cheapest moves after which a demand that is blocked fits, and nobody is evicted.
+"""Defragmentation: the cheapest moves of running jobs after which a blocked demand fits.
 
-A move is a checkpoint, a stop and a start elsewhere. Gandiva (Xiao et al., OSDI 2018, §4.2) moves jobs to defragment;
-which jobs and where to is found here by a bounded search of our own:
+A move is a checkpoint, a stop and a start elsewhere; no job goes back to the queue. Gandiva (Xiao et al., OSDI 2018,
+§4.2) moves jobs to defragment. The bounded search for the jobs and their new places is our own:
 
-1. Openings: for each node, or for each rack if a lot must lie within one, the cheapest sets of jobs there without which
-   it could host a rank, or the lot.
-2. Sets of as many openings as nodes are missing, the cheapest first.
-3. Of each, the demand is given its place and then all who had to go are given another; the first set for which that
-   works is taken, and those whose old place is still free stay.
+1. Openings: for each node, or for each rack if the lot must lie within one, find the cheapest sets of jobs without
+   which it could host a rank or the lot.
+2. Combine as many openings as nodes are missing, the cheapest combinations first.
+3. For each combination, place the demand, then place the leaving jobs elsewhere. Take the first combination that works.
+   A job whose old place is still free does not move.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from scheduler.placement import Placement
 from scheduler.placement.demand import Demand, demand_of
 from scheduler.placement.free import Free, FreeNode
 
-# Of each node or rack: so many sets of jobs are looked at, and so many that make room are kept.
-_SETS, _OPENINGS = 64, 4
+# The sets of jobs that the search tries for each node or rack, and the openings that it keeps.
+_MAX_SETS, _MAX_OPENINGS = 64, 4
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A job that runs, and where it should run instead: to be preempted for itself and placed in one plan."""
+    """A running job and its new allocations. A plan preempts the job for itself and places it there."""
 
     run: Running
     allocations: tuple[AllocationView, ...]
@@ -36,27 +36,27 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How far the search goes."""
+    """The bounds of the search."""
 
-    moves: int = 4  # jobs in all
-    tries: int = 64  # sets of jobs for which new places are looked for
+    moves: int = 4  # jobs in total
+    tries: int = 64  # combinations of openings
 
 
-_USUAL = Limits()
+_DEFAULT_LIMITS = Limits()
 
 
 @dataclass(frozen=True, slots=True)
 class _Opening:
-    """Jobs without which one place could host a rank, or the lot."""
+    """Jobs without which a node or rack could host a rank or the lot."""
 
     cost: float
-    place: str  # the rack, and the node if it is one
+    place: str  # the rack, with the node if it is a node
     runs: tuple[Running, ...]
 
 
 @dataclass(slots=True)
-class _Room:
-    """What a node would have if some jobs left it."""
+class _VacatedNode:
+    """The free resources of a node after some jobs have left it."""
 
     node: FreeNode
     gpus: int
@@ -65,7 +65,7 @@ class _Room:
     runs: list[Running] = field(default_factory=list)
 
     def hosts(self, demand: Demand) -> bool:
-        """Whether it could host one rank, or all of a lot."""
+        """Whether the node could host one rank or the whole lot."""
         if self.node.id in demand.closed:
             return False
         lots = demand.gpus if demand.divisible else 1
@@ -73,7 +73,7 @@ class _Room:
         return enough and self.gpus >= demand.gpus
 
     def of_lot(self, demand: Demand) -> int:
-        """How many GPUs of a lot it could host."""
+        """The number of GPUs of a lot that the node could host."""
         if self.node.id in demand.closed:
             return 0
         by_cpus = self.cpus // demand.cpus if demand.cpus else self.gpus
@@ -89,18 +89,17 @@ def defragment(
     *,
     now: float,
     restart_s: Callable[[Job], float],
-    limits: Limits = _USUAL,
+    limits: Limits = _DEFAULT_LIMITS,
 ) -> tuple[Move, ...] | None:
-    """The moves after which the demand fits, by id of their job; none when it fits already, None when none were found.
+    """The moves after which the demand fits, by job id: empty if it fits already, None if the search finds none.
 
-    Of `runs`, those that may be preempted and make checkpoints may move, each to GPUs of the type that it has and as
-    close together as it asks for; one that is on a bad GPU or node is left to those who deal with failures. A move
-    costs as many seconds of GPU as the job has GPUs times its `restart_s`; where a job would have to leave two
-    openings, the order of the sets counts it twice. Leaves `free` as it was.
+    Only preemptible runs with checkpoints on healthy GPUs of schedulable nodes may move, each to GPUs of its type
+    within its locality. A move costs the GPUs of the job times its `restart_s`, in GPU-seconds. A job in two openings
+    counts twice in the order of the combinations. Leaves `free` unchanged.
     """
     if placement.place(free, demand, ()) is not None:
         return ()
-    if free.gpus(demand.gpu_type) < demand.gpus * demand.nodes:  # a move frees no GPU that it does not take elsewhere
+    if free.gpus(demand.gpu_type) < demand.gpus * demand.nodes:  # a move takes as many GPUs as it frees
         return None
     movable = sorted((run for run in runs if _movable(free, run)), key=lambda run: run.job.id)
     costs = {run.job.id: run.gpus * restart_s(run.job) for run in movable}
@@ -114,14 +113,14 @@ def defragment(
             continue
         seen.add(chosen)
         moves = _moved(free, [leaving[job_id] for job_id in chosen], demand, placement, now)
-        # A placement with rules of its own may let a job stay beside the demand, but not the demand come beside it.
+        # A placement may let a job stay beside the demand, but not the demand come to the job.
         if moves and _fits_after(free, moves, demand, placement):
             return moves
     return None
 
 
 def _fits_after(free: Free, moves: Sequence[Move], demand: Demand, placement: Placement) -> bool:
-    """Whether the demand fits once the moves are over; leaves `free` as it was."""
+    """Whether the demand fits after the moves. Leaves `free` unchanged."""
     for move in moves:
         free.give(move.run.allocations)
     for move in moves:
@@ -145,9 +144,9 @@ def _movable(free: Free, run: Running) -> bool:
 def _openings(
     free: Free, movable: Sequence[Running], demand: Demand, costs: dict[int, float]
 ) -> Iterator[tuple[Sequence[_Opening], int]]:
-    """For each area in which all ranks must lie: its openings, the cheapest first, and how many of them it takes."""
-    rooms = _rooms(free, movable, demand)
-    racks: dict[str, list[_Room]] = {}
+    """For each area that can hold all ranks: its openings, the cheapest first, and the number that it needs."""
+    rooms = _vacated_nodes(free, movable, demand)
+    racks: dict[str, list[_VacatedNode]] = {}
     for room in rooms.values():
         racks.setdefault(room.node.rack, []).append(room)
     if demand.divisible and demand.within is not Locality.NODE:
@@ -156,21 +155,22 @@ def _openings(
             yield _cheapest_openings(free, demand, costs, area, area[0].node.rack), 1
         return
     for area in [racks[rack] for rack in sorted(racks)] if demand.within is Locality.RACK else [list(rooms.values())]:
-        closed = [room for room in area if not room.hosts(demand)]
-        missing = demand.nodes - (len(area) - len(closed))
+        blocked = [room for room in area if not room.hosts(demand)]
+        missing = demand.nodes - (len(area) - len(blocked))
         found = [
             opening
-            for room in closed
+            for room in blocked
             for opening in _cheapest_openings(free, demand, costs, [room], f"{room.node.rack} {room.node.id:020}")
         ]
-        # Though enough nodes are open, the placement may have refused them: then one more may help.
+        # If enough nodes have room but the placement refuses them, one more node may help.
         yield sorted(found, key=lambda opening: (opening.cost, opening.place)), max(1, missing)
 
 
-def _rooms(free: Free, movable: Sequence[Running], demand: Demand) -> dict[int, _Room]:
-    """The nodes in service with all they have free now, and the jobs that could leave each."""
+def _vacated_nodes(free: Free, movable: Sequence[Running], demand: Demand) -> dict[int, _VacatedNode]:
+    """The schedulable nodes with their free resources and movable jobs."""
     rooms = {
-        node.id: _Room(node, node.count(demand.gpu_type), node.cpus, node.memory_mib) for node in free.by_fit(None, 0)
+        node.id: _VacatedNode(node, node.count(demand.gpu_type), node.cpus, node.memory_mib)
+        for node in free.by_fit(None, 0)
     }
     for run in movable:
         for share in run.allocations:
@@ -180,9 +180,9 @@ def _rooms(free: Free, movable: Sequence[Running], demand: Demand) -> dict[int, 
 
 
 def _cheapest_openings(
-    free: Free, demand: Demand, costs: dict[int, float], area: Sequence[_Room], place: str
+    free: Free, demand: Demand, costs: dict[int, float], area: Sequence[_VacatedNode], place: str
 ) -> list[_Opening]:
-    """The cheapest sets of jobs without which the rooms would host the rank or the lot, none a part of another."""
+    """The cheapest sets of jobs whose leaving makes room for the rank or the lot; no set contains another."""
     runs = {run.job.id: run for room in area for run in room.runs}
     order = sorted(runs.values(), key=lambda run: (costs[run.job.id], run.job.id))
     if not _hosted(free, demand, area, order):
@@ -190,18 +190,18 @@ def _cheapest_openings(
     found: list[_Opening] = []
     price = [costs[run.job.id] for run in order]
     sizes = (_cheapest(price, size) for size in range(1, len(order) + 1))
-    for cost, chosen in islice(heapq.merge(*islice(sizes, 8), key=lambda one: one[0]), _SETS):
+    for cost, chosen in islice(heapq.merge(*islice(sizes, 8), key=lambda one: one[0]), _MAX_SETS):
         leaving = tuple(order[position] for position in chosen)
-        superfluous = any(set(map(_id, one.runs)) <= set(map(_id, leaving)) for one in found)
-        if not superfluous and _hosted(free, demand, area, leaving):
+        redundant = any(set(map(_id, one.runs)) <= set(map(_id, leaving)) for one in found)
+        if not redundant and _hosted(free, demand, area, leaving):
             found.append(_Opening(cost, place, leaving))
-            if len(found) == _OPENINGS:
+            if len(found) == _MAX_OPENINGS:
                 break
     return found
 
 
-def _hosted(free: Free, demand: Demand, area: Sequence[_Room], leaving: Collection[Running]) -> bool:
-    rooms = {room.node.id: _Room(room.node, room.gpus, room.cpus, room.memory_mib) for room in area}
+def _hosted(free: Free, demand: Demand, area: Sequence[_VacatedNode], leaving: Collection[Running]) -> bool:
+    rooms = {room.node.id: _VacatedNode(room.node, room.gpus, room.cpus, room.memory_mib) for room in area}
     for run in leaving:
         for share in run.allocations:
             if share.node_id in rooms:
@@ -215,7 +215,7 @@ def _hosted(free: Free, demand: Demand, area: Sequence[_Room], leaving: Collecti
 
 
 def _sets(openings: Sequence[_Opening], size: int) -> Iterator[tuple[float, list[_Opening]]]:
-    """So many openings of different places, the cheapest first."""
+    """Combinations of `size` openings in different places, the cheapest first."""
     for cost, chosen in _cheapest([opening.cost for opening in openings], size):
         together = [openings[position] for position in chosen]
         if len({opening.place for opening in together}) == size:
@@ -223,7 +223,7 @@ def _sets(openings: Sequence[_Opening], size: int) -> Iterator[tuple[float, list
 
 
 def _cheapest(costs: Sequence[float], size: int) -> Iterator[tuple[float, tuple[int, ...]]]:
-    """All sets of so many positions of ascending costs, the cheapest first."""
+    """All sets of `size` positions in `costs`, which ascend; the cheapest set first."""
     if size > len(costs):
         return
     first = tuple(range(size))
@@ -244,7 +244,7 @@ def _cheapest(costs: Sequence[float], size: int) -> Iterator[tuple[float, tuple[
 def _moved(
     free: Free, leaving: Sequence[Running], demand: Demand, placement: Placement, now: float
 ) -> tuple[Move, ...] | None:
-    """Where those who leave go once the demand has its place; None when not all of that works."""
+    """The moves of the leaving jobs after the demand is placed; None if the demand or a job finds no place."""
     for run in leaving:
         free.give(run.allocations)
     taken: list[tuple[AllocationView, ...]] = []
@@ -271,8 +271,8 @@ def _places(
     free.take(found)
     taken.append(found)
     moves = []
-    for run in sorted(leaving, key=lambda run: (-run.gpus, run.job.id)):  # the large ones are the hardest to place
-        stays = free.can_take(run.allocations)  # as it is, and so without a new start
+    for run in sorted(leaving, key=lambda run: (-run.gpus, run.job.id)):  # large jobs are the hardest to place
+        stays = free.can_take(run.allocations)  # without a restart
         found = run.allocations if stays else placement.place(free, _held(free, run, now), run.job.avoid_nodes)
         if found is None:
             return None
@@ -284,7 +284,7 @@ def _places(
 
 
 def _held(free: Free, run: Running, now: float) -> Demand:
-    """What the job would ask for to have elsewhere what it has now."""
+    """The demand of the job for the same resources elsewhere."""
     return demand_of(run.job.request, free.choice_of(run), closed=free.closings.to(run.job, now))
 
 

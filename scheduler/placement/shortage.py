@@ -1,4 +1,4 @@
-"""What is missing for a demand that does not fit into the free part of a pool, in numbers and in words."""
+"""Why a feasible demand does not fit the free resources of a pool, in numbers and in words."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from scheduler.placement.free import Free, FreeNode
 
 
 class Shortage:
-    """The shortages of a pool once a cycle has given its last place: from then on `free` must not change."""
+    """The shortages of a pool after the last place of a cycle. `free` must not change afterwards."""
 
     def __init__(self, free: Free, capacity: Capacity, now: float) -> None:
         self._free, self._capacity, self._now = free, capacity, now
@@ -25,7 +25,7 @@ class Shortage:
         self._rooms: dict[tuple[str | None, int], tuple[list[int], list[int]]] = {}
 
     def of(self, demand: Demand) -> Denial:
-        """Why a demand that the pool could meet if it were empty does not fit now."""
+        """Why a demand that the empty pool could meet does not fit now."""
         if demand not in self._denials:
             self._denials[demand] = self._of(demand)
         return self._denials[demand]
@@ -38,7 +38,7 @@ class Shortage:
             rooms = [node for node in map(self._free.node, sorted(demand.closed)) if node and _hosts(node, demand)]
             allowed = [node for node in rooms if allows_node(demand.request, self._free.whole(node.id).name)]
             if allowed:
-                return self._closed(demand, allowed)
+                return self._ineligible(demand, allowed)
             excluded = [
                 name for node in rooms if (name := self._free.whole(node.id).name) in demand.request.exclude_nodes
             ]
@@ -63,52 +63,52 @@ class Shortage:
             return self._too_far_apart(demand, demand.gpu_type)
         return self._withheld(demand, demand.gpu_type)
 
-    def _closed(self, demand: Demand, rooms: Sequence[FreeNode]) -> Denial:
-        """There is room on nodes that are closed to the job, and not enough on the others."""
-        closing = [node for node in rooms if can_start(self._free.whole(node.id), demand.runtime)]
+    def _ineligible(self, demand: Demand, rooms: Sequence[FreeNode]) -> Denial:
+        """Only nodes that are ineligible for the job have enough room."""
+        candidates = [node for node in rooms if can_start(self._free.whole(node.id), demand.runtime)]
         evidence = words.evidence(demand, closed_nodes_with_room=len(rooms))
-        if not closing:
+        if not candidates:
+            able = words.MEETS_PLURAL[demand.runtime]
             return Denial(
                 HoldReason.RUNTIME,
-                f"there is room on {words.count(len(rooms), 'node')}, but not on nodes that "
-                f"{words.FORMS[demand.runtime]}",
+                f"there is room on {words.count(len(rooms), 'node')}, but not on nodes that {able}",
                 evidence,
                 (),
                 wanted=demand.gpus * demand.nodes,
-                once_free=f"nodes that {words.FORMS[demand.runtime]} become free",
+                once_free=f"nodes that {able} become free",
             )
-        closing = [node for node in closing if self._free.whole(node.id).maintenance_starts_at is not None]
-        if not closing:
+        candidates = [node for node in candidates if self._free.whole(node.id).maintenance_starts_at is not None]
+        if not candidates:
             return self._single_user(demand, rooms)
-        # The one that stays open longest tells what would fit there still.
+        # Report the node whose maintenance starts last: the longest jobs fit there.
         last = max(
-            (self._free.whole(node.id) for node in closing),
+            (self._free.whole(node.id) for node in candidates),
             key=lambda node: (node.maintenance_starts_at or 0.0, -node.id),
         )
         left_min = int((last.maintenance_starts_at or 0.0) - self._now) // 60
-        helps = [f"the maintenance of {last.name} is over, or is called off"]
+        helps = [f"the maintenance of {last.name} ends or is called off"]
         if left_min > 0:
-            helps.insert(0, f"set a time limit of at most {left_min}m, the job's grace included")
+            helps.insert(0, f"set a time limit of at most {left_min}m, including the job's grace")
         return Denial(
             HoldReason.MAINTENANCE,
-            f"there is room on {words.count(len(closing), 'node')}, but this job might not end before the maintenance "
-            f"there; {last.name} has maintenance from {utc_text(last.maintenance_starts_at or 0.0)}: "
+            f"there is room on {words.count(len(candidates), 'node')}, but this job might not end before their "
+            f"maintenance; {last.name} has maintenance from {utc_text(last.maintenance_starts_at or 0.0)}: "
             f"{last.maintenance_reason}",
             evidence,
             tuple(helps),
         )
 
     def _single_user(self, demand: Demand, rooms: Sequence[FreeNode]) -> Denial:
-        """There is room only on nodes that run all jobs as one account, and those are not this tenant's."""
+        """Only single-user nodes of other tenants have enough room."""
         nodes = [node for node in map(self._free.whole, (room.id for room in rooms)) if node.single_user]
         return Denial(
             HoldReason.SINGLE_USER,
-            f"there is room on {words.count(len(nodes), 'node')}, but jobs there run as one account, and so are not "
-            "protected from jobs of another tenant",
+            f"there is room on {words.count(len(nodes), 'node')}, but all jobs there run as one account, so jobs of "
+            "different tenants are not protected from each other",
             words.evidence(demand, closed_nodes_with_room=len(rooms)),
             (
-                f"an operator gives {nodes[0].name} to this tenant, or lets tenants share it",
-                f"the agent of {nodes[0].name} runs as root, or may make user namespaces",
+                f"an operator gives {nodes[0].name} to this tenant or lets tenants share it",
+                f"the agent of {nodes[0].name} runs as root or may create user namespaces",
             ),
         )
 
@@ -154,7 +154,7 @@ class Shortage:
         )
 
     def _too_far_apart(self, demand: Demand, gpu_type: str) -> Denial:
-        """A lot of GPUs that would fit by number, but not so close together, or not with its CPUs and memory."""
+        """Enough GPUs are free, but not within the locality of the job, or not with its CPUs and memory."""
         free, most = self._free.gpus(gpu_type), self._free.most_on_one_node(gpu_type)
         needed = demand.gpus if demand.nodes == 1 else f"{demand.nodes} times {demand.gpus}"
         if demand.within is Locality.ANY:
@@ -172,23 +172,23 @@ class Shortage:
             f"{free} {gpu_type} are free, at most {most} on one node; "
             f"this job needs {needed} within one {demand.within}",
             words.evidence(demand, free=free, largest_free_node=most),
-            ("it may lie further apart",),
+            ("set a looser locality",),
             wanted=demand.gpus * demand.nodes,
             once_free=f"{needed} {gpu_type} become free within one {demand.within}",
         )
 
     def _withheld(self, demand: Demand, gpu_type: str) -> Denial:
-        """A demand that would fit, but for the placement's own rules on who shares a node with whom."""
+        """Enough resources are free, but the placement does not let this job share those nodes."""
         free = self._free.gpus(gpu_type)
         return Denial(
             HoldReason.FRAGMENTED,
-            f"{free} {gpu_type} are free, but too few on nodes that this job may share with those who use them",
+            f"{free} {gpu_type} are free, but too few on nodes that this job may share with their jobs",
             words.evidence(demand, free=free),
-            ("jobs that need nodes of their own end",),
+            ("jobs on dedicated nodes end",),
         )
 
     def _cpu_or_memory(self, demand: Demand) -> Denial:
-        """The demand would find its GPUs, if it has any, but too few CPUs or too little memory beside them."""
+        """Enough GPUs are free, but too few CPUs or too little memory on the same nodes."""
         cpus, memory_mib = self._room(demand.gpu_type, demand.gpus)
         nodes = len(cpus)
         with_cpus = nodes - bisect_left(cpus, demand.cpus)
@@ -198,7 +198,7 @@ class Shortage:
         if nodes < demand.nodes:
             helps.append(f"{words.count(demand.nodes - nodes, 'more node')} in service")
         else:
-            # As many nodes as the job needs have this much: the most that it could ask for now.
+            # The job would start now if it asked for the most that enough nodes have free.
             if with_cpus < demand.nodes:
                 helps.append(f"ask for at most {words.count(cpus[-demand.nodes], 'CPU')} per node")
             if with_memory < demand.nodes:
@@ -213,7 +213,7 @@ class Shortage:
         )
 
     def _room(self, gpu_type: str | None, gpus: int) -> tuple[list[int], list[int]]:
-        """The free CPUs and the free MiB of the nodes with so many free GPUs, each ascending."""
+        """The free CPUs and the free MiB of the nodes with enough free GPUs, each ascending."""
         if (gpu_type, gpus) not in self._rooms:
             nodes = list(self._free.by_fit(gpu_type, gpus))
             self._rooms[gpu_type, gpus] = sorted(n.cpus for n in nodes), sorted(n.memory_mib for n in nodes)
@@ -221,6 +221,6 @@ class Shortage:
 
 
 def _hosts(node: FreeNode, demand: Demand) -> bool:
-    """Whether the node, were it open, could host a rank or a part of a lot."""
-    open_to_all = demand.closed_to(OPEN)
-    return node.room(open_to_all) > 0 if demand.divisible else node.fits(open_to_all)
+    """Whether the node, if it were eligible, could host a rank or a part of a lot."""
+    without_eligibility = demand.closed_to(OPEN)
+    return node.room(without_eligibility) > 0 if demand.divisible else node.fits(without_eligibility)

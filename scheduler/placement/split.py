@@ -1,7 +1,7 @@
-"""Cutting one lot of GPUs to nodes.
+"""Divides a lot of GPUs among nodes.
 
-A simulation cuts hundreds of thousands of lots. A lot that needs only GPUs is cut from the shelves of the pool and of
-its racks, which know how many nodes it takes without looking at any node.
+A simulation divides hundreds of thousands of lots. A lot that needs only GPUs is divided by the shelves of the pool and
+of its racks, which tell the number of nodes without reading any node.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from scheduler.model import AllocationView, Locality
+from scheduler.placement.base import NodeExclusion
 from scheduler.placement.demand import Demand
 from scheduler.placement.free import Free, FreeNode
-from scheduler.placement.gang import among, by_rack
-from scheduler.placement.steady import NodeExclusion
+from scheduler.placement.gang import by_rack, count_last_resort
 
 T = TypeVar("T")
 
 
-def cut(demand: Demand, nodes: Iterable[FreeNode]) -> tuple[AllocationView, ...] | None:
-    """As much from each node as it has room for, until the lot is whole; None when the nodes do not suffice."""
+def divide(demand: Demand, nodes: Iterable[FreeNode]) -> tuple[AllocationView, ...] | None:
+    """Take as many GPUs as fit from each node until the lot is complete; None if the nodes have too few."""
     shares: list[AllocationView] = []
     missing = demand.gpus
     for node in nodes:
@@ -47,34 +47,34 @@ def fewest_nodes(
     exclusion: NodeExclusion,
     singles: Callable[[Free, Demand], Iterable[FreeNode]] = Free.candidates,
 ) -> tuple[AllocationView, ...] | None:
-    """The lot on as few nodes as possible, and as few racks; the last node is the one that it fills best.
+    """The lot on as few nodes and racks as possible. Its last node is the tightest fit.
 
-    1. On one node, the first of `singles` that is no last choice.
-    2. Within one rack: its roomiest nodes, and the rack that needs the fewest of them.
-    3. Over racks, the roomiest nodes first.
-    4. All the same with as few last choices as possible.
+    1. One node: the first of `singles` that is no last resort.
+    2. One rack: the rack that needs the fewest nodes, its roomiest nodes first.
+    3. Several racks: the roomiest nodes first.
+    4. The same with as few last resorts as possible.
     """
-    last_choice = None
+    fallback = None
     for node in exclusion.allowed(singles(free, demand)):
         if node.id not in exclusion.last_resort:
-            return cut(demand, [node])
-        last_choice = last_choice or node
+            return divide(demand, [node])
+        fallback = fallback or node
     if demand.within is not Locality.NODE and free.gpus(demand.gpu_type) >= demand.gpus:
         if demand.cpus or demand.memory_mib or demand.closed or exclusion.last_resort or exclusion.excluded is not None:
-            nodes = _with_a_look_at_each(free, demand, exclusion)
+            nodes = _by_node(free, demand, exclusion)
         else:
             nodes = _by_number(free, demand, str(demand.gpu_type))
-        if nodes is not None and (last_choice is None or not among(exclusion.last_resort, nodes)):
-            return cut(demand, nodes)
-    return None if last_choice is None else cut(demand, [last_choice])
+        if nodes is not None and (fallback is None or not count_last_resort(exclusion.last_resort, nodes)):
+            return divide(demand, nodes)
+    return None if fallback is None else divide(demand, [fallback])
 
 
 def _by_number(free: Free, demand: Demand, gpu_type: str) -> list[FreeNode] | None:
     gpus = demand.gpus
-    least = -(-gpus // max(1, free.most_on_one_node(gpu_type)))  # no rack can do with fewer
+    least = -(-gpus // max(1, free.most_on_one_node(gpu_type)))  # no rack needs fewer
     fewest, best = 0, None
     for _, shelves in free.racks(gpu_type, gpus):
-        nodes = _how_many(shelves, gpus)
+        nodes = _nodes_needed(shelves, gpus)
         if best is None or nodes < fewest:
             fewest, best = nodes, shelves
         if fewest <= least:
@@ -86,7 +86,7 @@ def _by_number(free: Free, demand: Demand, gpu_type: str) -> list[FreeNode] | No
     return [free.at(place) for place in _roomiest(best, gpus)] or None
 
 
-def _with_a_look_at_each(free: Free, demand: Demand, exclusion: NodeExclusion) -> list[FreeNode] | None:
+def _by_node(free: Free, demand: Demand, exclusion: NodeExclusion) -> list[FreeNode] | None:
     lot = _in_one_rack(free, demand, exclusion)
     if lot:
         return lot
@@ -96,23 +96,23 @@ def _with_a_look_at_each(free: Free, demand: Demand, exclusion: NodeExclusion) -
         lot = _roomiest(_shelved(wanted, demand), demand.gpus)
     if lot or len(wanted) == len(nodes):
         return lot or None
-    lots = [_last_choices_last(inside, demand, exclusion) for _, inside in sorted(by_rack(nodes).items())]
+    lots = [_last_resorts_last(inside, demand, exclusion) for _, inside in sorted(by_rack(nodes).items())]
     fitting = [lot for lot in lots if lot]
     if fitting:
-        return min(fitting, key=lambda lot: (among(exclusion.last_resort, lot), len(lot)))
-    return (_last_choices_last(nodes, demand, exclusion) or None) if demand.within is Locality.ANY else None
+        return min(fitting, key=lambda lot: (count_last_resort(exclusion.last_resort, lot), len(lot)))
+    return (_last_resorts_last(nodes, demand, exclusion) or None) if demand.within is Locality.ANY else None
 
 
 def _in_one_rack(free: Free, demand: Demand, exclusion: NodeExclusion) -> list[FreeNode]:
-    """The lot without last choices in the rack that needs the fewest nodes, or none.
+    """The lot in the rack that needs the fewest nodes, without last resorts; empty if no rack has room.
 
-    By its GPUs alone a rack would need no more nodes than it does, so most racks need no look at their nodes.
+    The GPU counts of a rack bound the nodes that it needs from below, so the nodes of most racks are not read.
     """
     gpus = demand.gpus
     racks = dict(free.racks(str(demand.gpu_type), gpus))
     found: tuple[int, str] | None = None
     lot: list[FreeNode] = []
-    for least, rack in sorted((_how_many(shelves, gpus), rack) for rack, shelves in racks.items()):
+    for least, rack in sorted((_nodes_needed(shelves, gpus), rack) for rack, shelves in racks.items()):
         if found is not None and found < (least, rack):
             break
         nodes = exclusion.allowed(free.at(place) for shelf in reversed(racks[rack]) for place in shelf)
@@ -122,20 +122,20 @@ def _in_one_rack(free: Free, demand: Demand, exclusion: NodeExclusion) -> list[F
     return lot
 
 
-def _last_choices_last(nodes: Sequence[FreeNode], demand: Demand, exclusion: NodeExclusion) -> list[FreeNode]:
-    """The roomiest of the nodes that hold the lot together, or none when they do not."""
+def _last_resorts_last(nodes: Sequence[FreeNode], demand: Demand, exclusion: NodeExclusion) -> list[FreeNode]:
+    """The roomiest nodes that hold the lot, last resorts only as far as needed; empty if they hold too little."""
     wanted = _shelved((node for node in nodes if node.id not in exclusion.last_resort), demand)
     lot = _roomiest(wanted, demand.gpus)
     if lot or not exclusion.last_resort:
         return lot
-    whole = [node for shelf in reversed(wanted) for node in shelf]
-    missing = demand.gpus - sum(node.room(demand) for node in whole)
+    preferred = [node for shelf in reversed(wanted) for node in shelf]
+    missing = demand.gpus - sum(node.room(demand) for node in preferred)
     rest = _roomiest(_shelved((node for node in nodes if node.id in exclusion.last_resort), demand), missing)
-    return whole + rest if rest else []
+    return preferred + rest if rest else []
 
 
 def _shelved(nodes: Iterable[FreeNode], demand: Demand) -> list[list[FreeNode]]:
-    """The nodes that have room for any of the lot, by how much."""
+    """The nodes that can host a part of the lot, by the number of GPUs that they can host."""
     shelves: list[list[FreeNode]] = [[]]
     for node in nodes:
         room = node.room(demand)
@@ -145,20 +145,20 @@ def _shelved(nodes: Iterable[FreeNode], demand: Demand) -> list[list[FreeNode]]:
     return shelves
 
 
-def _how_many(shelves: Sequence[Sequence[T]], gpus: int) -> int:
-    """How many nodes a lot takes that fits on these shelves."""
+def _nodes_needed(shelves: Sequence[Sequence[T]], gpus: int) -> int:
+    """The number of nodes that a lot needs on these shelves, which have room for it."""
     nodes = 0
     for room in range(len(shelves) - 1, 0, -1):
-        here = len(shelves[room])
-        if gpus <= here * room:
+        nodes_here = len(shelves[room])
+        if gpus <= nodes_here * room:
             return nodes - (-gpus // room)
-        gpus -= here * room
-        nodes += here
+        gpus -= nodes_here * room
+        nodes += nodes_here
     return nodes
 
 
 def _roomiest(shelves: Sequence[Sequence[T]], gpus: int) -> list[T]:
-    """The roomiest nodes, but for the last one: the tightest that holds what is left of the lot; empty if too few."""
+    """The roomiest nodes, and as last node the tightest fit for the rest of the lot; empty if they hold too little."""
     chosen: list[T] = []
     for room in range(len(shelves) - 1, 0, -1):
         for node in shelves[room]:

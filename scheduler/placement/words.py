@@ -1,4 +1,4 @@
-"""How a demand and its parts read in the sentences and the evidence of a hold."""
+"""Phrases about demands for pending reasons and their evidence."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from scheduler.model.lifecycle import RuntimeNeed
 from scheduler.model.plan import Evidence
 from scheduler.placement.demand import Demand
 
-FORMS = {
+MEETS_PLURAL = {
     RuntimeNeed.ANY: "run jobs",
     RuntimeNeed.PLAIN: "run jobs without an image",
     RuntimeNeed.IMAGE: "run containers",
@@ -15,14 +15,14 @@ FORMS = {
     RuntimeNeed.CONTAINER_VOLUMES: "mount volumes for jobs without an image",
 }
 _VERBS_OF_ONE = {"run": "runs", "have": "has", "mount": "mounts"}
-FORMS_OF_ONE = {
+MEETS_SINGULAR = {
     form: f"{_VERBS_OF_ONE[verb]} {rest}"
-    for form, (verb, rest) in ((form, text.split(" ", 1)) for form, text in FORMS.items())
+    for form, (verb, rest) in ((form, text.split(" ", 1)) for form, text in MEETS_PLURAL.items())
 }
 
 
 def evidence(demand: Demand, **numbers: int) -> Evidence:
-    """The demand and the numbers that it failed by."""
+    """The numbers of the demand and of its failure."""
     return {
         "gpu_type": demand.gpu_type or "",
         "gpus_per_node": demand.gpus,
@@ -38,9 +38,9 @@ def count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def of_form(nodes: int, form: RuntimeNeed) -> str:
+def nodes_meeting(nodes: int, form: RuntimeNeed) -> str:
     """`2 nodes that run containers`."""
-    return f"{count(nodes, 'node')} that {FORMS[form] if nodes != 1 else FORMS_OF_ONE[form]}"
+    return f"{count(nodes, 'node')} that {MEETS_PLURAL[form] if nodes != 1 else MEETS_SINGULAR[form]}"
 
 
 def have(number: int) -> str:
@@ -54,10 +54,10 @@ def are(number: int) -> str:
 
 
 def memory(memory_mib: int) -> str:
-    """`64 GiB`, or `1500 MiB` when it is no whole number of GiB."""
+    """`64 GiB`, or `1500 MiB` if it is not a whole number of GiB."""
     return f"{memory_mib} MiB" if memory_mib % 1024 else f"{memory_mib // 1024} GiB"
 
 
 def with_gpus(demand: Demand) -> str:
-    """` with 4 A100`, or nothing for a demand without GPUs."""
+    """` with 4 A100`, or an empty string for a demand without GPUs."""
     return f" with {demand.gpus} {demand.gpu_type}" if demand.gpu_type else ""

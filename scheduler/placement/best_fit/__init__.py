@@ -1,4 +1,4 @@
-"""Use the nodes with the fewest free resources left once the job runs there."""
+"""Use the nodes with the fewest free resources left after the job is placed."""
 
 from scheduler.placement.best_fit.placement import BestFit
 

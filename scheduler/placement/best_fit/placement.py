@@ -1,4 +1,4 @@
-"""Best fit; docs/policies/best_fit.md says what it optimises and what it does not."""
+"""Best fit; docs/policies/best_fit.md describes its goals and limits."""
 
 from __future__ import annotations
 
@@ -8,25 +8,24 @@ from itertools import groupby
 from typing import Any
 
 from scheduler.model import AllocationView
+from scheduler.placement.base import BasePlacement, NodeExclusion
 from scheduler.placement.demand import Demand
 from scheduler.placement.free import Free, FreeNode
 from scheduler.placement.gang import gang, idle, ranks
 from scheduler.placement.split import fewest_nodes
-from scheduler.placement.steady import NodeExclusion, Steady
 
 
 @dataclass(frozen=True, slots=True)
-class BestFit(Steady):
-    """Places each rank by these wishes, the earlier the stronger.
+class BestFit(BasePlacement):
+    """Prefers nodes for each rank by these rules, in order:
 
-    1. No node that is a last choice, or else as few as possible.
-    2. The nodes with the fewest free GPUs, of these the ones that are in use, of these the ones with the fewest free
-       CPUs, then with the least free memory.
-    3. The fewer strikes, the smaller node id.
+    1. as few last resorts as possible;
+    2. the fewest free GPUs, then nodes in use, then the fewest free CPUs, then the least free memory;
+    3. the fewest strikes, then the smallest node id.
     """
 
     def choose(self, free: Free, demand: Demand, exclusion: NodeExclusion) -> tuple[AllocationView, ...] | None:
-        """One allocation for each rank, neighbouring ranks close together, or None when the gang does not fit."""
+        """One allocation for each rank, neighbouring ranks close together; None if the gang does not fit."""
         if demand.divisible:
             return fewest_nodes(free, demand, exclusion, _tightest_first)
         nodes = gang(exclusion.allowed(_tightest_first(free, demand)), demand, exclusion.last_resort, _the_first, idle)
@@ -34,7 +33,7 @@ class BestFit(Steady):
 
 
 def _tightest_first(free: Free, demand: Demand) -> Iterator[FreeNode]:
-    """The nodes that can host one rank or the whole lot; no more of them are sorted than are asked for."""
+    """The nodes that can host one rank or the whole lot, sorted as far as the caller reads."""
     for _, equals in groupby(free.candidates(demand), key=lambda node: node.count(demand.gpu_type)):
         yield from sorted(equals, key=_left)
 

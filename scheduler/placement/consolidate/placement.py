@@ -1,4 +1,4 @@
-"""Consolidation; docs/policies/consolidate.md says what it optimises and what it does not."""
+"""Consolidation; docs/policies/consolidate.md describes its goals and limits."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from scheduler.model import AllocationView
+from scheduler.placement.base import BasePlacement, NodeExclusion
 from scheduler.placement.demand import Demand
 from scheduler.placement.free import Free, FreeNode
 from scheduler.placement.gang import by_rack, gang, idle, ranks
 from scheduler.placement.split import fewest_nodes
-from scheduler.placement.steady import NodeExclusion, Steady
 
 
 @dataclass(frozen=True, slots=True)
-class Consolidate(Steady):
-    """Places a gang by these wishes, the earlier the stronger.
+class Consolidate(BasePlacement):
+    """Prefers nodes for a gang by these rules, in order:
 
-    1. No node that is a last choice, or else as few as possible.
-    2. As few racks as possible.
-    3. The nodes with the fewest free GPUs.
-    4. The smaller rack name, the fewer strikes, the smaller node id.
+    1. as few last resorts as possible;
+    2. as few racks as possible;
+    3. the fewest free GPUs;
+    4. the smallest rack name, then the fewest strikes, then the smallest node id.
     """
 
     def choose(self, free: Free, demand: Demand, exclusion: NodeExclusion) -> tuple[AllocationView, ...] | None:
-        """One allocation for each rank, neighbouring ranks close together, or None when the gang does not fit."""
+        """One allocation for each rank, neighbouring ranks close together; None if the gang does not fit."""
         if demand.divisible:
             return fewest_nodes(free, demand, exclusion)
         nodes = gang(
@@ -34,15 +34,15 @@ class Consolidate(Steady):
 
 
 def rack_cost(nodes: Sequence[FreeNode], demand: Demand) -> tuple[int, str]:
-    """What is lost with nodes of one rack: the GPUs that are free on them; of equals, the smaller name wins."""
+    """The cost of nodes in one rack: their free GPUs. The smaller name breaks ties."""
     return idle(nodes, demand), nodes[0].rack
 
 
 def _fewest_racks(candidates: Sequence[FreeNode], demand: Demand) -> Sequence[FreeNode]:
-    """The nodes of a gang, from candidates that are enough and in the order of their fit.
+    """The nodes of a gang from enough candidates, which are sorted by fit.
 
-    While no rack can host all that is missing, the rack with the most candidates joins whole: no other choice covers
-    more. The last rack is the one whose best nodes leave the fewest GPUs idle.
+    While no rack can host the missing ranks, add all candidates of the rack with the most: no other rack covers more.
+    The last rack is the one whose best nodes leave the fewest GPUs idle.
     """
     racks = by_rack(candidates)
     chosen: list[FreeNode] = []

@@ -1,4 +1,4 @@
-"""Give large and distributed jobs nodes that no other job of their kind, or no other job at all, shares."""
+"""Give large and distributed jobs nodes that they share with no other large job, or with no job at all."""
 
 from scheduler.placement.dedicated.placement import Dedicated
 

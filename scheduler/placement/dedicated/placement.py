@@ -1,4 +1,4 @@
-"""Dedicated nodes; docs/policies/dedicated.md says what they are against and what they cost."""
+"""Dedicated nodes; docs/policies/dedicated.md describes their goals and costs."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from scheduler.model import AllocationView, Locality
-from scheduler.placement.as_asked import AsAsked
-from scheduler.placement.bases import BASE_PARAMS, base
+from scheduler.placement.base import STRIKES_LIMIT
 from scheduler.placement.demand import Demand
+from scheduler.placement.fixed_locality import FixedLocality
 from scheduler.placement.free import Free, FreeNode, Guest
-from scheduler.placement.steady import STRIKES_LIMIT
+from scheduler.placement.inner import INNER_PARAMS, inner_placement
 
 
 @dataclass(frozen=True, slots=True)
-class Dedicated(AsAsked):
-    """A large job shares its nodes with no other large one, or with nobody when `whole_nodes` is set.
+class Dedicated(FixedLocality):
+    """Keeps the nodes of a large job free of other large jobs, and of all other jobs if `whole_nodes` is set.
 
-    Large is a job of `from_gpus` GPUs, if that is not 0, and with `distributed` any that uses GPUs of several nodes.
-    What that leaves is for the placement `inside` to choose.
+    A job is large with at least `from_gpus` GPUs (0: no number), and if `distributed` is set, on several nodes. The
+    placement `inside` chooses among the remaining nodes.
     """
 
     params_schema: ClassVar[Mapping[str, Any]] = {
@@ -29,7 +29,7 @@ class Dedicated(AsAsked):
                 "type": "integer",
                 "minimum": 0,
                 "default": 0,
-                "description": "how many GPUs make a job large; 0: no number does",
+                "description": "the number of GPUs that makes a job large; 0: no number does",
             },
             "distributed": {
                 "type": "boolean",
@@ -39,9 +39,9 @@ class Dedicated(AsAsked):
             "whole_nodes": {
                 "type": "boolean",
                 "default": False,
-                "description": "whether nobody at all shares a node with a large job",
+                "description": "whether a large job shares its nodes with no other job",
             },
-            **BASE_PARAMS,
+            **INNER_PARAMS,
         },
         "additionalProperties": False,
     }
@@ -56,9 +56,9 @@ class Dedicated(AsAsked):
     def place(self, free: Free, demand: Demand, avoid: Collection[int]) -> tuple[AllocationView, ...] | None:
         """See `Placement`.
 
-        A lot that is not large by its number is so only if it needs several nodes, and one node is better.
+        A divisible lot below `from_gpus` is large only on several nodes, so one node is tried first.
         """
-        inside = base(self.inside, self.strikes_limit)
+        inside = inner_placement(self.inside, self.strikes_limit)
         exclusion = inside.exclusion(free, avoid)
         for_small = replace(exclusion, excluded=self._hosts_large) if self.whole_nodes else exclusion
         for_large = replace(exclusion, excluded=_in_use if self.whole_nodes else self._hosts_large)

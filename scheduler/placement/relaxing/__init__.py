@@ -1,4 +1,4 @@
-"""Place close together at first, and further apart the longer a job waits."""
+"""Place jobs close together at first, and further apart the longer they wait."""
 
 from scheduler.placement.relaxing.placement import Relaxing
 

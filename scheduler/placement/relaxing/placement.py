@@ -1,4 +1,4 @@
-"""Relaxing; docs/policies/relaxing.md says what it optimises and what it does not."""
+"""Relaxing; docs/policies/relaxing.md describes its goals and limits."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from scheduler.model import AllocationView, Job, Locality
-from scheduler.placement.bases import BASE_PARAMS, base
+from scheduler.placement.base import STRIKES_LIMIT
 from scheduler.placement.demand import Demand
 from scheduler.placement.free import Free
-from scheduler.placement.steady import STRIKES_LIMIT
+from scheduler.placement.inner import INNER_PARAMS, inner_placement
 
 _TIGHTEST_FIRST = (Locality.NODE, Locality.RACK, Locality.ANY)
 
 
 @dataclass(frozen=True, slots=True)
 class Relaxing:
-    """A job lies on one node, after `node_s` in the queue at least within one rack, after `rack_s` anywhere.
+    """Places a job on one node, within one rack after `node_s` in the queue, and anywhere after `rack_s`.
 
-    Its own locality stays the loosest level that it accepts. What that leaves is for the placement `inside` to choose.
+    The locality of the job stays the loosest level. The placement `inside` chooses among the nodes of the level.
     """
 
     params_schema: ClassVar[Mapping[str, Any]] = {
@@ -35,9 +35,9 @@ class Relaxing:
                 "type": "number",
                 "minimum": 0,
                 "default": 1800.0,
-                "description": "how long it waits for room within one rack, counted from the same moment",
+                "description": "how long a job waits for room within one rack, from the start of its wait",
             },
-            **BASE_PARAMS,
+            **INNER_PARAMS,
         },
         "additionalProperties": False,
     }
@@ -50,23 +50,23 @@ class Relaxing:
     strikes_limit: float = STRIKES_LIMIT
 
     def within(self, job: Job, now: float) -> Locality:
-        """The level that the job has waited for, or its own when that is closer."""
+        """The level that the job has reached by waiting, or its own locality if that is closer."""
         level = Locality.ANY
-        # By the same sums as `relaxes_at`, so that the level has changed when that moment has come.
+        # The same sums as in `relaxes_at`, so that the level has changed at that very time.
         if now < job.waiting_since + self.rack_s:
             level = Locality.RACK
         if now < job.waiting_since + self.node_s:
             level = Locality.NODE
-        if level is Locality.NODE and job.nodes > 1:  # no two ranks share a node: nothing is won by waiting for it
+        if level is Locality.NODE and job.nodes > 1:  # ranks never share a node, so waiting for one node is useless
             level = Locality.RACK if now < job.waiting_since + self.rack_s else Locality.ANY
         return min(level, job.locality, key=_TIGHTEST_FIRST.index)
 
     def relaxes_at(self, job: Job, now: float) -> float | None:
-        """The next end of a wait that lets the job lie further apart."""
+        """The next time at which the level of the job loosens, or None."""
         moments = sorted({job.waiting_since + self.node_s, job.waiting_since + self.rack_s})
         here = self.within(job, now)
         return next((moment for moment in moments if moment > now and self.within(job, moment) is not here), None)
 
     def place(self, free: Free, demand: Demand, avoid: Collection[int]) -> tuple[AllocationView, ...] | None:
         """See `Placement`."""
-        return base(self.inside, self.strikes_limit).place(free, demand, avoid)
+        return inner_placement(self.inside, self.strikes_limit).place(free, demand, avoid)

@@ -1,4 +1,4 @@
-"""Topology; docs/policies/topology.md says what it optimises and what it does not."""
+"""Topology; docs/policies/topology.md describes its goals and limits."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ from itertools import islice, takewhile
 from typing import Any, ClassVar
 
 from scheduler.model import AllocationView
-from scheduler.placement.as_asked import AsAsked
-from scheduler.placement.bases import BASE_PARAMS, base
+from scheduler.placement.base import STRIKES_LIMIT
 from scheduler.placement.demand import Demand
+from scheduler.placement.fixed_locality import FixedLocality
 from scheduler.placement.free import Free, FreeNode
-from scheduler.placement.steady import STRIKES_LIMIT
+from scheduler.placement.inner import INNER_PARAMS, inner_placement
 from scheduler.placement.topology.subsets import best_subset
 
-# Of equally tight nodes, so many are compared; each costs some 100 µs the first time.
-_COMPARED = 16
+# The number of equally tight nodes to compare; each costs about 100 µs the first time.
+_MAX_COMPARED = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Topology(AsAsked):
-    """Which nodes, the placement `inside` says; of the free GPUs there, a rank gets those that are linked best.
+class Topology(FixedLocality):
+    """Gives each rank the best-linked free GPUs of its node, which the placement `inside` chooses.
 
-    1. The worst link between two of them is as good as possible, then the sum of all their links.
-    2. The GPUs that stay free are linked as well as possible.
-    3. The smaller indexes.
+    1. Maximise the worst link between two GPUs of the rank, then the sum of their links.
+    2. Maximise the links among the GPUs that stay free.
+    3. Prefer smaller indexes.
 
-    What lies on one node goes, of the nodes with equally many free GPUs, where its links are the best.
+    A job on one node goes to the node with the best links among nodes with equally many free GPUs.
     """
 
     params_schema: ClassVar[Mapping[str, Any]] = {
         "type": "object",
-        "properties": {**BASE_PARAMS},
+        "properties": {**INNER_PARAMS},
         "additionalProperties": False,
     }
     fills: ClassVar[bool] = True
@@ -42,7 +42,7 @@ class Topology(AsAsked):
 
     def place(self, free: Free, demand: Demand, avoid: Collection[int]) -> tuple[AllocationView, ...] | None:
         """See `Placement`."""
-        inside = base(self.inside, self.strikes_limit)
+        inside = inner_placement(self.inside, self.strikes_limit)
         exclusion = inside.exclusion(free, avoid)
         shares = inside.choose(free, demand, exclusion)
         if shares is None or demand.gpu_type is None or not free.linked:
@@ -51,13 +51,13 @@ class Topology(AsAsked):
             (share,) = shares
             nodes = _as_tight(free, demand, share.node_id, exclusion.last_resort)
             found = [(_linked(free, node, demand.gpu_type, len(share.gpu_ids)), node) for node in nodes]
-            (_, gpu_ids), best = max(found, key=lambda one: one[0][0])  # of equals, the first
+            (_, gpu_ids), best = max(found, key=lambda one: one[0][0])  # the first of equals
             return (replace(share, node_id=best.id, gpu_ids=gpu_ids),)
         return tuple(_relinked(free, share, demand.gpu_type) for share in shares)
 
 
-def _as_tight(free: Free, demand: Demand, node_id: int, last: frozenset[int]) -> Iterator[FreeNode]:
-    """The node itself, and then others that would do as well but for their links."""
+def _as_tight(free: Free, demand: Demand, node_id: int, last_resort: frozenset[int]) -> Iterator[FreeNode]:
+    """The chosen node, then other nodes that differ from it only in their links."""
     chosen = free.node(node_id)
     if chosen is None:
         return
@@ -70,12 +70,12 @@ def _as_tight(free: Free, demand: Demand, node_id: int, last: frozenset[int]) ->
         for node in equals
         if node is not chosen
         and node.strikes == chosen.strikes
-        and (node.id in last) == (node_id in last)
+        and (node.id in last_resort) == (node_id in last_resort)
         and node.id not in demand.closed
         and node.cpus >= demand.cpus * lots
         and node.memory_mib >= demand.memory_mib * lots
     )
-    yield from islice(same, _COMPARED)
+    yield from islice(same, _MAX_COMPARED)
 
 
 def _relinked(free: Free, share: AllocationView, gpu_type: str) -> AllocationView:
@@ -84,7 +84,7 @@ def _relinked(free: Free, share: AllocationView, gpu_type: str) -> AllocationVie
 
 
 def _linked(free: Free, node: FreeNode, gpu_type: str, gpus: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The best that so many free GPUs of the node score, and these GPUs."""
+    """The best score of `gpus` free GPUs of the node, and these GPUs."""
     ids = node.gpus[gpu_type]
     score, positions = best_subset(free.links(node.id), tuple(map(free.index_of, ids)), gpus)
     return score, tuple(ids[position] for position in positions)

@@ -1,4 +1,4 @@
-"""The best linked among the free GPUs of one node."""
+"""The best-linked subset of the free GPUs of one node."""
 
 from __future__ import annotations
 
@@ -7,23 +7,22 @@ from functools import lru_cache
 from itertools import combinations
 
 Links = tuple[tuple[int, ...], ...]
-# The worst link and the sum of all links inside, and the sum of all links among those that are left.
+# The worst link in the subset, the sum of its links, and the sum of the links among the other GPUs.
 Score = tuple[int, int, int]
 
-# Up to so many free GPUs, every subset is looked at.
-_EXACT = 8
+# Up to this number of free GPUs, every subset is compared.
+_MAX_EXACT = 8
 
 
 @lru_cache(maxsize=65536)
 def best_subset(links: Links, indexes: tuple[int, ...], size: int) -> tuple[Score, tuple[int, ...]]:
     """The best score of `size` of the GPUs with these indexes, and their positions in `indexes`, ascending.
 
-    Up to eight GPUs it is the best there is. Above, it is the best of growing a set from each GPU by the one that
-    serves it best.
+    Exact up to eight GPUs. Above, a greedy search grows a set from each GPU and returns the best of these sets.
     """
     pairs = [[_link(links, one, other) for other in indexes] for one in indexes]
     everything = range(len(indexes))
-    if len(indexes) <= _EXACT:
+    if len(indexes) <= _MAX_EXACT:
         found: Iterable[tuple[int, ...]] = combinations(everything, size)
     else:
         found = sorted({_grown(pairs, seed, size) for seed in everything})
@@ -52,6 +51,6 @@ def _sum(pairs: Sequence[Sequence[int]], one: int, others: Iterable[int]) -> int
 
 
 def _link(links: Links, one: int, other: int) -> int:
-    """The score between two indexes; 0 for one that the matrix does not know."""
+    """The link score of two indexes; 0 outside the matrix."""
     low, high = min(one, other), max(one, other)
     return links[low][high] if low < len(links) and high < len(links[low]) else 0

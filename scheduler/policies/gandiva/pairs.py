@@ -15,7 +15,7 @@ from scheduler.engine.context import CycleContext
 from scheduler.engine.queue import QueueWalk
 from scheduler.model import SLOTS, Job, Running
 from scheduler.model.lifecycle import AttemptState
-from scheduler.placement.beside import beside
+from scheduler.placement.colocate import colocate
 from scheduler.policies.gandiva.job_state import are_banned, ban_state, lasting_state, reset_state
 from scheduler.policies.gandiva.moves import demand_for_held
 from scheduler.policies.gandiva.nodes import Nodes
@@ -116,7 +116,7 @@ def _pack(context: CycleContext, nodes: Nodes, job: Job, hosts: Sequence[Running
         for demand in demands:
             if context.admission.admit(context.view, context.state.quota_usage, job, demand.gpu_type, 0) is not None:
                 continue
-            found = beside(context.view, context.state.free, job, demand, host)
+            found = colocate(context.view, context.state.free, job, demand, host)
             if found is not None:
                 context.take(job, found)
                 return host

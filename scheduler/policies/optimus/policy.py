@@ -15,7 +15,7 @@ from scheduler.engine.queue import Key
 from scheduler.model import AllocationView, Job, Locality, Running, View
 from scheduler.model.lifecycle import HoldReason
 from scheduler.model.plan import UNSCHEDULABLE, Denial
-from scheduler.placement.split import cut
+from scheduler.placement.split import divide
 
 # Gains are compared by the microsecond. Those of two jobs with equal work may differ by rounding errors of their sums,
 # and then chance would decide instead of the order.
@@ -286,7 +286,7 @@ def _places(context: CycleContext, one: _Candidate) -> tuple[AllocationView, ...
         return None  # a job not served in this cycle still owns the quota granted to it
     if not one.sizable or demand.within is not Locality.ANY:
         return context.placement.place(free, demand, one.job.avoid_nodes)
-    return cut(demand, sorted(free.by_room(one.kind), key=lambda node: node.id in one.job.avoid_nodes))
+    return divide(demand, sorted(free.by_room(one.kind), key=lambda node: node.id in one.job.avoid_nodes))
 
 
 def _preempt(context: CycleContext, released: list[_Candidate], takers: list[_Candidate]) -> None:

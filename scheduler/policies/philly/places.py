@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from scheduler.model import AllocationView, Locality
 from scheduler.placement.demand import Demand
 from scheduler.placement.free import Free, FreeNode
-from scheduler.placement.split import cut
+from scheduler.placement.split import divide
 
 # The stages of locality, relaxed one after the other.
 FEWEST_SERVERS, ONE_RACK, ANYWHERE = range(3)
@@ -77,7 +77,7 @@ def _hosts(node: FreeNode, demand: Demand) -> bool:
 
 def _cut(demand: Demand, nodes: Sequence[FreeNode]) -> tuple[AllocationView, ...] | None:
     if demand.divisible:
-        return cut(demand, nodes)
+        return divide(demand, nodes)
     ordered = sorted(nodes, key=lambda node: (node.rack, node.id))
     return tuple(
         AllocationView(

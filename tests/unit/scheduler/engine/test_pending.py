@@ -88,7 +88,7 @@ CASES = {
     "more GPUs per node than any node has": Case(
         HoldReason.INFEASIBLE,
         "this job needs 16 A100 per node; the largest node of this pool has 8",
-        ["ask for at most 8 GPUs per node, and for more nodes"],
+        ["ask for at most 8 GPUs per node and for more nodes"],
         make_job(gpus=16),
     ),
     "more nodes than the pool has": Case(

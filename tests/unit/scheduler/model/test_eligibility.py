@@ -200,7 +200,7 @@ def test_a_job_that_waits_for_maintenance_is_told_when_and_what_would_help() -> 
     hold = hold_of(make_job(), make_node(1, maintenance_starts_at=NOW + 3700, maintenance_reason="new driver"))
     assert hold.reason is HoldReason.MAINTENANCE
     assert hold.detail.endswith("node1 has maintenance from 1970-01-12 14:48 UTC: new driver")
-    assert hold.helps[0] == "set a time limit of at most 61m, the job's grace included"
+    assert hold.helps[0] == "set a time limit of at most 61m, including the job's grace"
     assert nodes_of(make_job(time_limit_s=3660.0), make_node(1, maintenance_starts_at=NOW + 3700)) == [1]
 
 
@@ -235,10 +235,10 @@ def test_a_job_that_waits_beside_a_single_user_node_is_told_why_and_what_would_h
     hold = hold_of(make_job(tenant_id=8), make_node(1, single_user=True, tenant_id=7))
     assert hold.reason is HoldReason.SINGLE_USER
     assert hold.detail == (
-        "there is room on 1 node, but jobs there run as one account, and so are not protected from jobs of another "
-        "tenant"
+        "there is room on 1 node, but all jobs there run as one account, so jobs of different tenants are not "
+        "protected from each other"
     )
     assert hold.helps == (
-        "an operator gives node1 to this tenant, or lets tenants share it",
-        "the agent of node1 runs as root, or may make user namespaces",
+        "an operator gives node1 to this tenant or lets tenants share it",
+        "the agent of node1 runs as root or may create user namespaces",
     )

@@ -34,7 +34,7 @@ class Case:
 CASES = {
     "ranks within one node": Case(
         HoldReason.INFEASIBLE,
-        "this job needs 2 nodes, and all of it within one node",
+        "this job needs 2 nodes and, by its locality, one node",
         within(Locality.NODE, nodes=2),
         nodes("a", "a"),
     ),
@@ -61,7 +61,7 @@ CASES = {
     "a rank within one node": Case(None, "", within(Locality.NODE), nodes("a")),
     "a lot within a rack, and no rack is so large": Case(
         HoldReason.INFEASIBLE,
-        "this job needs 17 A100 within one rack; at most 16 could be had",
+        "this job needs 17 A100 within one rack; at most 16 are possible",
         lot_within(Locality.RACK, 17),
         nodes("a", "a", "b"),
     ),

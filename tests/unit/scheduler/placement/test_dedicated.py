@@ -102,7 +102,7 @@ def test_a_job_that_is_kept_from_free_gpus_is_told_why() -> None:
         (2, HoldReason.FRAGMENTED),
     ]
     assert {hold.detail for hold in plan.holds} == {
-        "12 A100 are free, but too few on nodes that this job may share with those who use them"
+        "12 A100 are free, but too few on nodes that this job may share with their jobs"
     }
 
 

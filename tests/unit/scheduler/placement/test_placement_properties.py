@@ -14,11 +14,11 @@ from scheduler.model import Job, Locality, Node, Running, Snapshot
 from scheduler.model.invariants import check
 from scheduler.model.plan import Place, Plan
 from scheduler.placement import PLACEMENTS, Placement
+from scheduler.placement.base import NodeExclusion
 from scheduler.placement.capacity import Capacity
 from scheduler.placement.demand import demand_of
 from scheduler.placement.free import Free
 from scheduler.placement.split import fewest_nodes
-from scheduler.placement.steady import NodeExclusion
 from tests.profiles import examples
 from tests.unit.scheduler.factories import make_job, make_node, make_running, make_share, make_snapshot
 from tests.unit.scheduler.pools import lot

@@ -82,7 +82,7 @@ def test_a_job_that_may_lie_nowhere_but_on_one_node_is_told_that_none_is_large_e
     job = waiting(1000, gpus=9, locality=Locality.NODE)
     plan = decide(make_snapshot(nodes=RACKS, waiting=[job]), CycleConfig(placement="relaxing"))
     assert [hold.reason for hold in plan.holds] == [HoldReason.INFEASIBLE]
-    assert plan.holds[0].detail == "this job needs 9 A100 within one node; at most 8 could be had"
+    assert plan.holds[0].detail == "this job needs 9 A100 within one node; at most 8 are possible"
 
 
 def test_one_that_gave_in_starts_though_an_equal_one_ahead_of_it_still_holds_out() -> None:

@@ -16,7 +16,7 @@ from scheduler.model import HALF, SLOTS, AllocationView, Job, Locality, Reservat
 from scheduler.model.invariants import check
 from scheduler.model.lifecycle import JobClass
 from scheduler.model.sharing import SharedGpuIndex, may_share
-from scheduler.placement.beside import beside
+from scheduler.placement.colocate import colocate
 from scheduler.placement.free import Free
 from tests.unit.scheduler.factories import (
     NOW,
@@ -132,7 +132,7 @@ def test_a_place_beside_another_job(case: Case) -> None:
         explain=False,
     )
     demand = context.demands(case.job)[0].relaxed(case.within)
-    found = beside(world, context.state.free, case.job, demand, case.running[0])
+    found = colocate(world, context.state.free, case.job, demand, case.running[0])
     assert (found and [(share.node_id, share.gpu_ids) for share in found]) == case.found
 
 

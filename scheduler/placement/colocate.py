@@ -1,4 +1,4 @@
-"""Packing: the GPUs of a job that runs, for another one beside it. For policies that ask for it; no placement does."""
+"""Colocation: placing a job on the GPUs of a running job. Policies call it; placements do not."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from scheduler.placement.demand import Demand
 from scheduler.placement.free import Free
 
 
-def beside(view: View, free: Free, job: Job, demand: Demand, run: Running) -> tuple[AllocationView, ...] | None:
-    """One allocation for each rank, on all the GPUs of the run and on no others, or None when they will not do.
+def colocate(view: View, free: Free, job: Job, demand: Demand, run: Running) -> tuple[AllocationView, ...] | None:
+    """One allocation for each rank, on exactly the GPUs of the run; None if the two jobs cannot share them.
 
-    The run may be one that the same plan starts. Nobody else may be on those GPUs, nor stop there.
-    The two must ask for as many GPUs, on as many nodes: in a gang that lies partly beside another job, all would wait
-    for those of its ranks that do.
+    The same plan may start the run. No third job may hold these GPUs, stopping jobs included. Both jobs must have as
+    many GPUs on as many nodes: if only some ranks of a gang shared GPUs, the others would wait for them.
     """
     if not job.packs or not run.job.packs or run.stopping or job.max_gpus or run.job.max_gpus:
         return None
@@ -34,7 +33,7 @@ def beside(view: View, free: Free, job: Job, demand: Demand, run: Running) -> tu
 
 
 def _alike(view: View, job: Job, demand: Demand, run: Running) -> bool:
-    """Whether the run has as many GPUs on as many nodes as the job needs, and of the type."""
+    """Whether the run has the GPU type, the GPUs and the nodes of the demand."""
     if not demand.gpus or run.gpus != demand.gpus * demand.nodes:
         return False
     gpus = (view.gpu_by_id.get(gpu_id) for share in run.allocations for gpu_id in share.gpu_ids)
@@ -44,7 +43,7 @@ def _alike(view: View, job: Job, demand: Demand, run: Running) -> bool:
 
 
 def _near(view: View, demand: Demand, run: Running) -> bool:
-    """Whether the run lies as close together as the job must."""
+    """Whether the run meets the locality of the demand."""
     if demand.within is Locality.NODE:
         return len(run.allocations) == 1
     racks = {view.node_by_id[share.node_id].rack for share in run.allocations if share.node_id in view.node_by_id}
@@ -52,7 +51,7 @@ def _near(view: View, demand: Demand, run: Running) -> bool:
 
 
 def _shared(view: View, free: Free, job: Job, run: Running, gpu_id: int) -> bool:
-    """Whether there is room for the job on a GPU of the run."""
+    """Whether the job may share this GPU of the run."""
     return (
         free.usable(gpu_id)
         and free.room_on(gpu_id) >= job.slots

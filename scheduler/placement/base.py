@@ -1,4 +1,4 @@
-"""What the placements share that choose by what is free alone, whatever time it is, and that others build upon."""
+"""The base class of placements that choose by free resources alone, and their exclusion of nodes."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from scheduler.model import AllocationView
-from scheduler.placement.as_asked import AsAsked
 from scheduler.placement.demand import Demand
+from scheduler.placement.fixed_locality import FixedLocality
 from scheduler.placement.free import Free, FreeNode
 
 STRIKES_LIMIT = 3.0
@@ -17,19 +17,19 @@ STRIKES_SCHEMA: Mapping[str, Any] = {
     "type": "number",
     "minimum": 0,
     "default": STRIKES_LIMIT,
-    "description": "a node with so many strikes is a last choice, as one that the job avoids; 0: every node with any",
+    "description": "nodes with this many strikes are a last resort, as those that the job avoids; 0: any strikes",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class NodeExclusion:
-    """The nodes that are a `last` choice, by id, and those that are none at all."""
+    """The nodes to use only as a `last_resort`, by id, and a test for the nodes that are `excluded`."""
 
     last_resort: frozenset[int] = frozenset()
     excluded: Callable[[FreeNode], bool] | None = None
 
     def allowed(self, nodes: Iterable[FreeNode]) -> Iterator[FreeNode]:
-        """Those of the nodes that may be chosen, in their order."""
+        """The nodes that are not excluded, in their order."""
         excluded = self.excluded
         if excluded is None:
             return iter(nodes)
@@ -37,11 +37,11 @@ class NodeExclusion:
 
 
 @dataclass(frozen=True, slots=True)
-class Steady(AsAsked):
-    """The base of such a placement, which says how to `choose`; nothing else of it need be written.
+class BasePlacement(FixedLocality):
+    """The base class; a subclass implements `choose`.
 
-    A node that the job avoids, or that has `strikes_limit` strikes, is a last choice. Of nodes that are equal in all
-    that a placement looks at, the one with the fewest strikes goes first: so `Free` has them in order.
+    A node that the job avoids, or that has `strikes_limit` strikes, is a last resort. Of otherwise equal nodes, the one
+    with the fewest strikes goes first, because `Free` sorts nodes so.
     """
 
     params_schema: ClassVar[Mapping[str, Any]] = {
@@ -58,12 +58,12 @@ class Steady(AsAsked):
         return self.choose(free, demand, self.exclusion(free, avoid))
 
     def exclusion(self, free: Free, avoid: Collection[int]) -> NodeExclusion:
-        """What the job avoids, and what has too many strikes."""
+        """Makes nodes that the job avoids, or that have too many strikes, a last resort."""
         struck = free.struck(self.strikes_limit)
         return NodeExclusion(struck.union(avoid)) if struck or avoid else _NOTHING
 
     def choose(self, free: Free, demand: Demand, exclusion: NodeExclusion) -> tuple[AllocationView, ...] | None:
-        """As `place`, without the nodes of `exclusion`."""
+        """As `place`, with these nodes excluded or a last resort."""
         raise NotImplementedError
 
 
