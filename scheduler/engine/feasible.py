@@ -32,7 +32,8 @@ class Feasibility:
 
     def nearest(self, job: Job, resize: Resize) -> Job | None:
         """The job with the nearest feasible shape: as many GPUs on other nodes, or else as many as possible."""
-        resized = (resize(job, gpus, nodes) for gpus, nodes in self._shapes(job))
+        given = [replace(job, request=job.request.given(choice)) for choice in job.request.choices]
+        resized = (resize(one, gpus, nodes) for one in given for gpus, nodes in self._shapes(one))
         return next((each for each in resized if self.denial(each) is None), None)
 
     def _shapes(self, job: Job) -> Iterator[tuple[int, int]]:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 
 from scheduler.engine.context import CycleContext, backoff_reason
 from scheduler.model import Job
 from scheduler.model.lifecycle import HoldReason
 from scheduler.model.plan import UNSCHEDULABLE, Denial, Hold
+from scheduler.model.request import words_for_choices
 from scheduler.placement import words
 from scheduler.placement.shortage import Shortage
 
@@ -55,8 +57,10 @@ def _pending_reason(context: CycleContext, job: Job, shortage: Shortage) -> Deni
     if job.id in context.reserved:
         return _reserved(context, job)
     admitted, denial = context.admissible(job)
-    if denial is not None and denial.reason in UNSCHEDULABLE:
-        return denial
+    if denial is not None:
+        denial = _naming_choices(job, denial)
+        if denial.reason in UNSCHEDULABLE:
+            return denial
     too_early = backoff_reason(job, context.now)
     if too_early is not None:
         return too_early
@@ -68,7 +72,20 @@ def _pending_reason(context: CycleContext, job: Job, shortage: Shortage) -> Deni
         return context.pending_reasons[job.id]
     if job.id in context.deferred:
         return _cycle_limit(context.max_places)
-    return shortage.of(admitted[0])
+    return _naming_choices(job, shortage.of(admitted[0]))
+
+
+def _naming_choices(job: Job, denial: Denial) -> Denial:
+    """The denial of one choice of the job, with the other choices, which are denied too."""
+    choices = job.request.choices
+    if len(choices) < 2:
+        return denial
+    others = words_for_choices(one for one in choices if one.gpu_type != denial.evidence.get("gpu_type"))
+    return replace(
+        denial,
+        detail=f"{denial.detail}; it cannot have {others} either",
+        evidence={**denial.evidence, "choices": words_for_choices(choices)},
+    )
 
 
 def _reserved(context: CycleContext, job: Job) -> Denial:

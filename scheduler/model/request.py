@@ -197,6 +197,18 @@ class Request(_CachesHash):
             return choice is not None
         return self.elastic is not None and given.gpus in self.elastic and given == self.resized(choice, given.gpus)
 
+    def gpus_on(self, gpu_type: str | None) -> int:
+        """GPUs of the whole gang in the choice for this type; 0 where the job does not accept the type."""
+        for choice in self.choices:
+            if choice.gpu_type in (None, gpu_type):
+                return choice.gpus * self.nodes
+        return 0
+
+    @property
+    def only_type(self) -> str | None:
+        """The one GPU type that the job accepts; None where it accepts several, or any."""
+        return self.choices[0].gpu_type if len(self.choices) == 1 else None
+
     def given(self, choice: Choice) -> Request:
         """The request of an attempt that runs in this choice: nothing else is acceptable, and it has one size."""
         if self.elastic is None and self.choices == (choice,):

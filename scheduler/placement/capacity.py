@@ -62,8 +62,23 @@ class Capacity:
         In a pool without nodes every demand is feasible, because nodes may still join.
         """
         if demand not in self._verdicts:
-            self._verdicts[demand] = self._of_named(demand) if demand.names_nodes else self._of_form(demand)
+            verdict = self._no_such_resource(demand)
+            if verdict is None:
+                verdict = self._of_named(demand) if demand.names_nodes else self._of_form(demand)
+            self._verdicts[demand] = verdict
         return self._verdicts[demand]
+
+    def _no_such_resource(self, demand: Demand) -> Denial | None:
+        """Why the pool lacks a generic resource of the request; no node declares any yet."""
+        if not demand.request.resources:
+            return None
+        names = ", ".join(name for name, _ in demand.request.resources)
+        return Denial(
+            HoldReason.INFEASIBLE,
+            f"no node of this pool has the generic resource {names}",
+            words.evidence(demand),
+            ("ask for no generic resources",),
+        )
 
     def _part(self, key: Hashable, belongs: Callable[[Node], bool]) -> Capacity:
         """The capacity of some of the nodes."""

@@ -106,6 +106,6 @@ class Clocks:
 
     def _over_quota(self, job: Job) -> bool:
         return all(
-            self._quota.admit(self._view, self._state.quota_usage, job, kind, job.gpus_total) is not None
+            self._quota.admit(self._view, self._state.quota_usage, job, kind, job.request.gpus_on(kind)) is not None
             for kind in job.types_among(self._state.capacity.types)
         )

@@ -225,7 +225,11 @@ class Horizon:
         """Add a promise."""
         self.promises[promise.job.id] = promise
         job = promise.job
-        gpus = sum(len(share.gpu_ids) for share in promise.shares) if promise.shares else job.gpus_total
+        gpus = (
+            sum(len(share.gpu_ids) for share in promise.shares)
+            if promise.shares
+            else job.request.gpus_on(promise.gpu_type)
+        )
         if gpus and promise.gpu_type is not None:
             booked = self._quotas.setdefault((job.vc_id, job.klass, promise.gpu_type), {})
             booked[job.id] = (promise.start, promise.end, gpus)
@@ -381,7 +385,7 @@ class Horizon:
         for klass, gpus in promised:
             charge(usage, job.vc_id, klass, str(gpu_type), gpus)
         state = self._context.state
-        return self._context.admission.admit(state.view, usage, job, gpu_type, job.gpus_total) is None
+        return self._context.admission.admit(state.view, usage, job, gpu_type, job.request.gpus_on(gpu_type)) is None
 
     def _promised_quota(self, job: Job, gpu_type: str, start: float, end: float) -> Iterable[tuple[JobClass, int]]:
         """The maximum promised to each class of the virtual cluster at any moment of the interval."""

@@ -354,10 +354,10 @@ def _promise_of(job: Job, length_s: float, now: float) -> Promise | None:
         if kind == "node":
             node_id, _, type_name = rest.partition(" ")
             gpu_type, gpus = type_name or None, int(job.memo[name])
-            lots = gpus if job.split else 1
+            lots, size = gpus if job.split else 1, job.request.choice_of(gpu_type) or job.request.first
             # Only the number counts: the GPUs themselves are chosen when the job starts.
             shares.append(
-                AllocationView(int(node_id), len(shares), tuple(range(gpus)), job.cpus * lots, job.memory_mib * lots)
+                AllocationView(int(node_id), len(shares), tuple(range(gpus)), size.cpus * lots, size.memory_mib * lots)
             )
     made_at, known = job.memo.get("made_at", -math.inf), int(job.memo.get("known", 0))
     return Promise(job, start, start + length_s, gpu_type, tuple(shares), None, made_at, known) if shares else None
@@ -381,7 +381,7 @@ def _short_enough(
 
 def _will_start(promise: Promise, context: CycleContext) -> Denial:
     """The pending reason of a job that was promised a start."""
-    needed, other = promise.job.gpus_total, _named(promise, context)
+    needed, other = promise.job.request.gpus_on(promise.gpu_type), _named(promise, context)
     evidence: dict[str, int | float | str] = {"needed": needed}
     if promise.start > _LAST_DATE_S:
         detail = "backfill: it waits for jobs without a time limit, so its start is unknown"

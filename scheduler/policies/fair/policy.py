@@ -173,9 +173,10 @@ class _FairShares(TreeLedger):
             for queue, used in self.used_at.items():
                 asked[queue] += used[kind]
             for job in self.view.waiting:
-                if job.gpu_type in (None, kind) and job.gpus:
+                gpus = job.request.gpus_on(kind)
+                if gpus:
                     for queue in self.tree.path(self.tree.leaf(job.vc_id)):
-                        asked[queue] += job.gpus_total
+                        asked[queue] += gpus
             shares: dict[str, float] = {}
             self._water_fill("", float(self.total.get(kind, 0)), kind, asked, shares)
             self._fair[kind] = shares

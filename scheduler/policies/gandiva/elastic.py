@@ -141,7 +141,7 @@ def _is_elastic(job: Job, allocations: Sequence[AllocationView]) -> bool:
     """Whether the job may have another size, on the one node where it runs."""
     # Check the size first: few jobs are elastic, and every decision checks all running jobs.
     able = job.max_gpus > job.gpus and job.split and bool(job.speeds) and job.preemptible and job.checkpoints
-    return able and len(allocations) == 1
+    return able and len(job.request.choices) == 1 and len(allocations) == 1
 
 
 def _has_grown(run: Running) -> bool:

@@ -42,7 +42,8 @@ def slice_nodes_state(slice_nodes: SliceNodes) -> dict[str, float]:
 
 def slice_nodes_left_by(run: Running) -> SliceNodes:
     """The time-slice nodes of a job that is suspended now: what it holds, without what it has grown by."""
-    left, slice_nodes = run.job.gpus_total, dict[int, int]()
+    left = run.job.request.gpus_total if run.job.request.elastic else run.gpus
+    slice_nodes = dict[int, int]()
     for share in sorted(run.allocations, key=lambda one: one.node_id):
         gpus = min(left, len(share.gpu_ids))
         if gpus:
@@ -52,10 +53,12 @@ def slice_nodes_left_by(run: Running) -> SliceNodes:
 
 
 def suits(job: Job, slice_nodes: SliceNodes) -> bool:
-    """Whether these nodes match the size and shape that the job asks for now."""
+    """Whether these nodes match the size and shape of one of the job's choices now."""
+    sizes = {choice.gpus for choice in job.request.choices}
     if job.split:
-        return sum(slice_nodes.values()) == job.gpus
-    return len(slice_nodes) == job.nodes and all(gpus == job.gpus for gpus in slice_nodes.values())
+        return sum(slice_nodes.values()) in sizes
+    found = set(slice_nodes.values())
+    return len(slice_nodes) == job.nodes and len(found) == 1 and found <= sizes
 
 
 def ban_state(other: Job) -> dict[str, float]:

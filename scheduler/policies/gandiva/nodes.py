@@ -135,7 +135,7 @@ class Nodes:
                 key = (last_choice, True, 0.0, position)
             else:
                 affinity = self.affinity(node)
-                if affinity not in (0, job.gpus_total) or (height := self.height(node)) >= 1:
+                if affinity not in (0, demand.gpus) or (height := self.height(node)) >= 1:
                     continue
                 key = (last_choice, affinity == 0, height if affinity else 0.0, node.place if affinity else position)
             if best is None or key < best:
@@ -145,6 +145,8 @@ class Nodes:
     def place_on(self, demand: Demand, slice_nodes: SliceNodes) -> tuple[AllocationView, ...] | None:
         """The GPUs for a job on its time-slice nodes, or None unless all of them are free."""
         found: list[AllocationView] = []
+        if not demand.divisible and any(gpus != demand.gpus for gpus in slice_nodes.values()):
+            return None  # they have the size of another choice
         for node_id, gpus in slice_nodes.items():
             node = self.free.node(node_id)
             lots = gpus if demand.divisible else 1
@@ -158,7 +160,7 @@ class Nodes:
     def has_nothing_free(self, job: Job, slice_nodes: SliceNodes) -> bool:
         """Whether it is certain that no free GPUs suit the job, and that its time-slice nodes have none free."""
         types = job.types_among(self.context.state.capacity.types)
-        if any(self.free.gpus(gpu_type) >= job.gpus_total for gpu_type in types):
+        if any(self.free.gpus(gpu_type) >= job.request.gpus_on(gpu_type) for gpu_type in types):
             return False
         return all((node := self.free.node(node_id)) is not None and not node.count(None) for node_id in slice_nodes)
 

@@ -22,7 +22,6 @@ from scheduler.policies.preemptive import SOON_S
 
 # The position of a job in the queue: its key, then its id.
 Entry = tuple[Key, int]
-# The free GPUs, other than on its time-slice nodes, that wake a job: its type, types and number of GPUs.
 _NO_SIZES: Mapping[int, int] = {}
 
 

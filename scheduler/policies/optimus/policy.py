@@ -134,7 +134,7 @@ class _Candidate:
     @property
     def initial_size(self) -> int:
         """The size that it gets first."""
-        return 1 if self.sizable else self.job.gpus_total
+        return 1 if self.sizable else self.job.request.gpus_on(self.kind)
 
     @property
     def max_size(self) -> int:
@@ -159,11 +159,16 @@ class _Budget:
                 charge(self._usage, one.job.vc_id, one.job.klass, one.kind, -one.held)
 
     def grant_initial(self, one: _Candidate) -> bool:
-        """Whether the candidate gets its first size; a job of any type gets the type with the most GPUs left."""
+        """Whether the candidate gets its first size; in order of its preference.
+
+        A job of any type gets the type with the most GPUs left.
+        """
         if one.kind is not None or not one.job.gpus:
             return self.grant(one, one.initial_size)
         kinds = one.job.types_among(self._context.state.capacity.types)
-        for kind in sorted(kinds, key=lambda kind: (-self._left[kind], kind)):
+        if not one.job.request.gpu_types:
+            kinds = sorted(kinds, key=lambda kind: (-self._left[kind], kind))
+        for kind in kinds:
             one.kind = kind
             if self.grant(one, one.initial_size):
                 return True

@@ -149,7 +149,7 @@ class Philly(Shared):
                 return False
             if context.state.free.gpus(job.gpu_type) < job.gpus_total:
                 return True
-            alike = fully_relaxed or max(job.gpus_total, job.nodes) < 2
+            alike = fully_relaxed or not _has_locality(job)
             return alike and ledger.fails(context, context.demands(job)[0], ANYWHERE)
 
         return merged_walks(queues, hopeless, lambda group: queues[group].walk(klass))
@@ -185,10 +185,10 @@ class Philly(Shared):
 
     def class_varies(self, context: CycleContext, job: Job) -> bool:
         """Whether gangs of a class differ in their tries while enough GPUs are free and locality is left to relax."""
-        if max(job.gpus_total, job.nodes) < 2 or self.fully_relaxed(job):
+        if not _has_locality(job) or self.fully_relaxed(job):
             return False
         kinds = job.types_among(context.state.capacity.types)
-        return not job.gpus or any(context.state.free.gpus(kind) >= job.gpus_total for kind in kinds)
+        return not job.gpus or any(context.state.free.gpus(kind) >= job.request.gpus_on(kind) for kind in kinds)
 
     def finish(self, context: CycleContext, ledger: ShareLedger) -> None:
         """Note the failed tries."""
@@ -305,6 +305,11 @@ def _idle(context: CycleContext) -> bool:
     nodes = context.view.node_by_id
     shares = (share for run in context.view.running for share in run.allocations)
     return not context.places and not any((node := nodes.get(one.node_id)) and node.schedulable for one in shares)
+
+
+def _has_locality(job: Job) -> bool:
+    """Whether the job has several GPUs or nodes, which can lie more or less close together."""
+    return job.request.nodes > 1 or any(choice.gpus > 1 for choice in job.request.choices)
 
 
 def _backs_off(job: Job, demand: Demand) -> Denial:

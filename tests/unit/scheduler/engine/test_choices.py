@@ -73,8 +73,26 @@ def test_quota_is_asked_by_the_choice_that_is_tried() -> None:
     lacking = hold_of(world(job, vcs=[make_vc(quotas={"A100": 3, "V100": 7})]))
     assert (lacking.reason, lacking.detail) == (
         HoldReason.QUOTA_TOO_SMALL,
-        "the quota of vision is 3 A100; this job needs 4",
+        "the quota of vision is 3 A100; this job needs 4; it cannot have V100:8 either",
     )
+
+
+@pytest.mark.parametrize("policy", POLICIES.names)
+def test_every_policy_gives_a_job_the_size_of_the_choice_that_has_room(policy: str) -> None:
+    small, large = (make_running(make_share(node_id, (0,)), attempt_id=9, preemptible=False) for node_id in (1, 2))
+    assert placed(world(asking(1, "A100:4", "V100:8"), running=[small]), policy=policy) == {1: [(2, 8, 16)]}
+    assert placed(world(asking(1, "V100:8", "A100:4"), running=[large]), policy=policy) == {1: [(1, 4, 8)]}
+
+
+@pytest.mark.parametrize("params", [{}, {"mode": "conservative"}])
+def test_backfill_promises_the_choice_that_is_free_first_in_its_own_size(params: dict[str, Any]) -> None:
+    soon, late = (
+        replace(busy(node_id, gpus), job=replace(busy(node_id, gpus).job, time_limit_s=limit_s))
+        for node_id, gpus, limit_s in ((2, 8, 120.0), (1, 4, 7200.0))
+    )
+    snapshot = world(asking(1, "A100:4", "V100:8"), running=[late, soon])
+    (hold,) = decide(snapshot, CycleConfig(policy="backfill", policy_params=params)).holds
+    assert (hold.evidence["needed"], hold.evidence["starts_by"]) == (8, NOW + 60)
 
 
 def test_all_ranks_of_a_gang_get_the_same_choice() -> None:
@@ -87,7 +105,7 @@ def test_a_gang_whose_choices_all_lack_room_waits_for_the_first() -> None:
     hold = hold_of(world(asking(1, "A100:4", "V100:8"), running=[busy(1, 4), busy(2, 8)]))
     assert (hold.reason, hold.detail) == (
         HoldReason.NO_FREE_GPUS,
-        "of 4 A100 in this pool, none is free; this job needs 4",
+        "of 4 A100 in this pool, none is free; this job needs 4; it cannot have V100:8 either",
     )
 
 
@@ -154,3 +172,9 @@ def test_a_place_in_the_size_of_another_choice_breaks_an_invariant() -> None:
     snapshot = world(asking(1, "A100:4", "V100:8"))
     plan = Plan((Place(1, (AllocationView(2, 0, (200, 201, 202, 203), 8, 1024),)),), ())
     assert Code.WRONG_GPU_COUNT in {violation.code for violation in check(snapshot, plan, QUOTA)}
+
+
+def test_a_generic_resource_that_no_node_declares_is_named() -> None:
+    job = make_job(1)
+    hold = hold_of(world(replace(job, request=replace(job.request, resources=(("fpga", 1),)))))
+    assert (hold.reason, hold.detail) == (HoldReason.INFEASIBLE, "no node of this pool has the generic resource fpga")
