@@ -68,7 +68,7 @@ class Hub:
                 await self._listen_once()
             except (RedisError, OSError) as error:
                 log.warning("hub_lost_redis error=%s", error)
-            # Whoever waits may have missed a message: let everybody look for themselves.
+            # Waiters may have missed a message: wake all of them to read the database.
             self._wake_all()
             lasted_s = asyncio.get_running_loop().time() - began
             failures = 0 if lasted_s > MAX_PAUSE_S else failures + 1

@@ -25,7 +25,7 @@ from muster.fleet.services import drain_node, require_reason, resume_node
 from scheduler.model.lifecycle import NodeAdmin
 
 ACTOR = "maintenance"
-LONGEST_REASON = 300
+MAX_REASON_CHARS = 300
 STILL_SO = (NodeAdmin.DRAINING, NodeAdmin.CORDONED)
 
 # A clock that is a little behind, or a form that was filled in slowly, is no wish for the past.
@@ -60,8 +60,8 @@ def plan_maintenance(
     if bool(pool) == bool(node):
         raise Invalid.field("node", "name either a node or a pool")
     reason = require_reason(reason)
-    if len(reason) > LONGEST_REASON:
-        raise Invalid.field("reason", f"say why, in at most {LONGEST_REASON} characters")
+    if len(reason) > MAX_REASON_CHARS:
+        raise Invalid.field("reason", f"say why, in at most {MAX_REASON_CHARS} characters")
     now = database_now()
     begins_at = begins_at or now
     if ends_at <= begins_at:

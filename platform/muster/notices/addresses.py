@@ -15,7 +15,7 @@ _LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
 _PLAIN = re.compile(r"[!-~]+")
 
-# Where clouds answer for the credentials of a machine. Those of most are link-local; these look like anybody's.
+# Addresses at which clouds serve the credentials of a machine. Most of them are link-local; the others look public.
 _METADATA: frozenset[Address] = frozenset(
     ip_address(text)
     for text in ("169.254.169.254", "169.254.170.2", "100.100.100.200", "168.63.129.16", "192.0.0.192", "fd00:ec2::254")
@@ -32,7 +32,7 @@ class BadUrl(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A URL in its parts; what is connected to is built from these, so that nobody reads the text a second time."""
+    """The parts of a URL; the connection uses them, so that the text is parsed only once."""
 
     scheme: str
     host: str
@@ -89,7 +89,7 @@ def read_url(text: str) -> Target:
     if parts.scheme not in PORTS:
         raise BadUrl("it must start with https:// or http://")
     if "@" in parts.netloc:
-        raise BadUrl("a name or password in it would be seen by whoever sees the URL; leave them out")
+        raise BadUrl("leave out a name or password: it would show wherever the URL shows")
     if parts.fragment or text.endswith("#"):
         raise BadUrl("leave out the part behind #: it is never sent")
     if port == 0:
@@ -154,6 +154,6 @@ def _within(address: Address) -> list[Address]:
     if any(address in network for network in (_NAT64, _COMPATIBLE, _TRANSLATED)):
         found.append(IPv4Address(int(address) & 0xFFFF_FFFF))
     if address in _NAT64_LOCAL:
-        # Where the address lies in it depends on the length of the prefix: that of nobody is public.
+        # The position of the address depends on the prefix length, which is unknown: refuse it.
         found.append(IPv4Address("0.0.0.0"))  # noqa: S104 (an address to be refused)
     return [one for one in found if one is not None]

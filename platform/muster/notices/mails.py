@@ -1,4 +1,4 @@
-"""Mail to users: so many an hour, what is like something told already counted, and the rest gathered into one."""
+"""Mail to users: limited per hour, with like notices counted in one mail and the rest collected in another."""
 
 from __future__ import annotations
 

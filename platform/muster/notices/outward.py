@@ -32,7 +32,7 @@ class Limits:
     """How long a call may take from the name's resolution to the head of its answer, and how many bytes are read."""
 
     deadline_s: float = DEADLINE_S
-    most_bytes: int = MAX_BYTES
+    max_bytes: int = MAX_BYTES
 
 
 def post(target: Target, *, body: bytes, headers: Mapping[str, str], rules: Rules, limits: Limits | None = None) -> int:
@@ -45,7 +45,7 @@ def post(target: Target, *, body: bytes, headers: Mapping[str, str], rules: Rule
     if objection:
         raise NotSent(objection)
     limits = limits or Limits()
-    backend = _Backend(rules, time.monotonic() + limits.deadline_s, limits.most_bytes)
+    backend = _Backend(rules, time.monotonic() + limits.deadline_s, limits.max_bytes)
     url = httpcore.URL(scheme=target.scheme, host=target.host, port=target.port, target=target.path)
     secure: ssl.SSLContext | None = httpx.create_ssl_context() if target.scheme == "https" else None
     try:
@@ -55,7 +55,7 @@ def post(target: Target, *, body: bytes, headers: Mapping[str, str], rules: Rule
         ):
             return response.status
     except _TooLong:
-        raise NotSent(f"the head of its answer is longer than {limits.most_bytes} bytes") from None
+        raise NotSent(f"the head of its answer is longer than {limits.max_bytes} bytes") from None
     except httpcore.TimeoutException:
         raise NotSent(f"no answer within {limits.deadline_s:g} s") from None
     except (httpcore.NetworkError, httpcore.ProtocolError) as error:
@@ -70,14 +70,14 @@ _WHAT: dict[type[Exception], str] = {
 
 
 class _TooLong(httpcore.ReadError):
-    """The answer goes on for longer than anybody wants to read."""
+    """The answer is longer than `max_bytes`."""
 
 
 class _Backend(httpcore.NetworkBackend):
     """Connects to addresses that pass the rules, by one deadline for everything."""
 
-    def __init__(self, rules: Rules, deadline: float, most_bytes: int) -> None:
-        self._rules, self._deadline, self._most_bytes = rules, deadline, most_bytes
+    def __init__(self, rules: Rules, deadline: float, max_bytes: int) -> None:
+        self._rules, self._deadline, self._max_bytes = rules, deadline, max_bytes
 
     def connect_tcp(
         self,
@@ -106,7 +106,7 @@ class _Backend(httpcore.NetworkBackend):
             except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
                 problem = error
             else:
-                return _Stream(stream, self._deadline, self._most_bytes)
+                return _Stream(stream, self._deadline, self._max_bytes)
         raise problem
 
     def _left_s(self) -> float:
@@ -116,8 +116,8 @@ class _Backend(httpcore.NetworkBackend):
 class _Stream(httpcore.NetworkStream):
     """A connection that ends with the deadline, however slowly the other side sends."""
 
-    def __init__(self, inner: httpcore.NetworkStream, deadline: float, most_bytes: int) -> None:
-        self._inner, self._deadline, self._left_bytes = inner, deadline, most_bytes
+    def __init__(self, inner: httpcore.NetworkStream, deadline: float, max_bytes: int) -> None:
+        self._inner, self._deadline, self._left_bytes = inner, deadline, max_bytes
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         """What came, within what is left of the time and of the bytes."""

@@ -29,7 +29,7 @@ class Choice:
         return self.mail if channel is Channel.MAIL else self.webhook
 
 
-# Who makes a webhook wants to hear of jobs; mail that nobody asked for should be worth it.
+# A webhook gets all kinds by default, because its owner asked for it; mail gets the important ones.
 DEFAULT = Choice(mail=frozenset({Kind.FAILED, Kind.ADVICE, Kind.IDLE, Kind.KEPT}), webhook=frozenset(Kind))
 
 

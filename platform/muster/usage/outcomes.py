@@ -13,7 +13,7 @@ class Outcome(StrEnum):
     """What an attempt's GPU-hours were for."""
 
     RUNNING = "running"
-    """Nobody knows yet: it still holds its GPUs."""
+    """Not known yet: it still holds its GPUs."""
     SUCCEEDED = "succeeded"
     FAILED = "failed"
     CANCELLED = "cancelled"

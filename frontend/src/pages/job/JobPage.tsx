@@ -51,7 +51,7 @@ export function JobPage() {
             </Button>
           }
         >
-          It does not exist, or it belongs to somebody else.
+          The job does not exist, or you may not see it.
         </Empty>
       </Page>
     );

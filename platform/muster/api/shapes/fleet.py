@@ -5,7 +5,7 @@ from __future__ import annotations
 from rest_framework import serializers
 
 from muster.api.shapes.common import Choice, Flag, Integer, Moment, Number, Shape, Text, values
-from muster.fleet.maintenance import LONGEST_REASON
+from muster.fleet.maintenance import MAX_REASON_CHARS
 from muster.fleet.models import CheckResult, RunningJobs, StrikeReason
 from muster.links.models import LinkState
 from scheduler.diagnosis.health import Action, HealthLevel
@@ -24,7 +24,7 @@ class GpuJob(Shape):
 
 
 class Gpu(Shape):
-    """A GPU and its newest reading; `jobs` is empty while nobody holds it, or another tenant's job does."""
+    """A GPU and its newest reading; `jobs` is empty if no job holds it, or only jobs of other tenants."""
 
     uuid = Text(help_text="The UUID that the driver gives the GPU.")
     index = Integer(help_text="The number of the GPU on its node, from 0.")
@@ -34,9 +34,9 @@ class Gpu(Shape):
     numa_node = Integer(allow_null=True, help_text="The NUMA node that the GPU is attached to; null if unknown.")
     healthy = Flag(help_text="Whether jobs may have it: so it is unless it has failed.")
     health = Choice(
-        choices=values(HealthLevel), help_text="With a warning it is a last choice, and given to nobody when it failed."
+        choices=values(HealthLevel), help_text="A GPU with a warning is a last choice; a failed GPU gets no jobs."
     )
-    health_since = Moment(allow_null=True, help_text="Null for one that has always been well.")
+    health_since = Moment(allow_null=True, help_text="Null if the GPU was always healthy.")
     health_why = Text(allow_null=True, help_text="Why the GPU has a warning or failed; null if no reason is recorded.")
     utilization = Number(allow_null=True, help_text="Percent.")
     memory_used_mib = Number(allow_null=True, help_text="Memory in use in MiB; null if the newest reading has none.")
@@ -145,7 +145,7 @@ class NewMaintenance(Shape):
         default=RunningJobs.WAIT,
         help_text="`wait` for the jobs that run there to end, or `move` the preemptible ones to other nodes.",
     )
-    reason = Text(max_length=LONGEST_REASON, help_text="Why the maintenance takes place.")
+    reason = Text(max_length=MAX_REASON_CHARS, help_text="Why the maintenance takes place.")
 
 
 class CallOff(Shape):
@@ -234,7 +234,7 @@ class NodeDetail(Node):
         help_text=(
             "How close each two GPUs are, by index, larger is closer: 10 for each NVLink, else where they meet on "
             "PCIe: 5 at one switch, 4 over several, 3 at a host bridge, 2 on one NUMA node, 1 across sockets. Empty "
-            "when nobody knows."
+            "if unknown."
         ),
     )
     last_strikes = NodeStrike(many=True, help_text="The newest first.")
