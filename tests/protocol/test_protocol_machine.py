@@ -227,7 +227,7 @@ def test_nor_does_one_that_was_never_told(telling: Telling, silence: None) -> No
 def test_histories_find_a_fence_that_comes_too_early(
     telling: Telling, silence: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reaper, "fence_at", lambda **told: told["away_since"] + timedelta(seconds=30))
+    monkeypatch.setattr(reaper, "eviction_deadline", lambda **told: told["away_since"] + timedelta(seconds=30))
     search = settings(
         PROFILE,
         max_examples=40,  # it ends with the first history that breaks a promise

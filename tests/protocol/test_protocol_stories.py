@@ -9,7 +9,7 @@ import pytest
 
 from muster.agents import services
 from muster.dispatch import reaper
-from muster.dispatch.fence import fence_at
+from muster.dispatch.eviction import eviction_deadline
 from muster.fleet.leases import register
 from muster.fleet.models import NodeLease
 from muster.jobs import attempts
@@ -408,7 +408,7 @@ class TestTheSimulationNotices:
     """What the histories are worth: each of these breaks one rule, and must be found out."""
 
     def test_a_fence_that_comes_too_early(self, telling: Telling, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(reaper, "fence_at", lambda **told: told["away_since"] + timedelta(seconds=10))
+        monkeypatch.setattr(reaper, "eviction_deadline", lambda **told: told["away_since"] + timedelta(seconds=10))
         with telling() as story:
             _, server = running(story)
             story.cut(server, requests=True, answers=True)
@@ -418,7 +418,7 @@ class TestTheSimulationNotices:
     @pytest.mark.parametrize("forgotten", ["the margin", "the grace"])
     def test_a_fence_that_forgets(self, telling: Telling, monkeypatch: pytest.MonkeyPatch, forgotten: str) -> None:
         less = timedelta(seconds={"the margin": TIMERS["fence_margin_s"], "the grace": GRACE_S}[forgotten])
-        monkeypatch.setattr(reaper, "fence_at", lambda **told: fence_at(**told) - less)
+        monkeypatch.setattr(reaper, "eviction_deadline", lambda **told: eviction_deadline(**told) - less)
         # Within what clocks may differ by, and with a job that takes all of its grace.
         with telling((1.01, 0.99, 0.99, 0.99)) as story:
             _, server = running(story, stubborn=True)

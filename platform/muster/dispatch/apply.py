@@ -16,9 +16,9 @@ from psycopg2.errors import DeadlockDetected, ExclusionViolation, UniqueViolatio
 from muster.common.clock import database_now
 from muster.common.errors import Invalid
 from muster.dispatch.launch import NoPort, launch, request_at
+from muster.dispatch.plan_units import Unit, batches_of, units_of
 from muster.dispatch.reservations import keep_for
 from muster.dispatch.snapshot import NOTHING_SEEN, locked_snapshot
-from muster.dispatch.units import Unit, batches_of, units_of
 from muster.events.services import record, recorded_together
 from muster.fleet.models import Node, Pool
 from muster.jobs.attempts import stop_attempt
@@ -34,7 +34,7 @@ from scheduler.model.request import Request
 
 log = logging.getLogger(__name__)
 
-NOTES_AT_ONCE = 500
+MAX_NOTES_PER_TRANSACTION = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +154,7 @@ def _apply(
     rows = Job.objects.select_for_update(no_key=True).filter(pk__in={*placed, *stopped, *gaining}).order_by("pk")
     jobs = {job.pk: job for job in rows}
     applied = Applied()
-    wanted = [unit for unit in units if applied.unless(unit, _not_wanted(pool, unit, jobs))]
+    wanted = [unit for unit in units if applied.unless(unit, _withdrawn(pool, unit, jobs))]
     attempts = _locked_attempts([preempt.job_id for unit in wanted for preempt in unit.preempts])
     nodes = _locked_nodes(wanted)
     current = [unit for unit in wanted if applied.unless(unit, _out_of_date(unit, nodes, versions))]
@@ -162,15 +162,15 @@ def _apply(
         return applied
     snapshot = locked_snapshot(pool, vcs, list(jobs.values()), list(nodes.values()), seen=seen, now=database_now())
     admission = compose(config).admission
-    lawful = _lawful(snapshot, current, admission, applied)
+    valid = _valid(snapshot, current, admission, applied)
     given: dict[int, Request] = {}
-    accepted = [unit for unit in lawful if applied.unless(unit, _not_accepted(unit, jobs, snapshot, given))]
-    if len(accepted) < len(lawful):
-        lawful = _lawful(snapshot, accepted, admission, applied)
-    waits = awaits_preemption(snapshot, _together(lawful), admission)
+    accepted = [unit for unit in valid if applied.unless(unit, _not_accepted(unit, jobs, snapshot, given))]
+    if len(accepted) < len(valid):
+        valid = _valid(snapshot, accepted, admission, applied)
+    waits = awaits_preemption(snapshot, _together(valid), admission)
     kept = {reservation.job_id for reservation in snapshot.reservations}
     starts: list[tuple[Job, Place, Request]] = []
-    for unit in lawful:
+    for unit in valid:
         for preempt in sorted(unit.preempts, key=lambda one: one.job_id):
             _preempt(preempt, attempts, jobs)
             applied.preempted.append(preempt.job_id)
@@ -186,18 +186,18 @@ def _apply(
     return applied
 
 
-def _lawful(
+def _valid(
     snapshot: model.Snapshot, units: Sequence[Unit], admission: PlanValidator, applied: Applied
 ) -> Sequence[Unit]:
     """The units that are valid on the locked rows; each is judged as if the valid units before it were applied."""
     if not check(snapshot, _together(units), admission):
         return units
-    lawful: list[Unit] = []
+    valid: list[Unit] = []
     for unit in units:
-        violations = check(snapshot, _together([*lawful, unit]), admission)
+        violations = check(snapshot, _together([*valid, unit]), admission)
         if applied.unless(unit, violations[0].message if violations else None):
-            lawful.append(unit)
-    return lawful
+            valid.append(unit)
+    return valid
 
 
 def _together(units: Iterable[Unit]) -> Plan:
@@ -219,7 +219,7 @@ def _not_accepted(
     return None
 
 
-def _not_wanted(pool: Pool, unit: Unit, jobs: Mapping[int, Job]) -> str | None:
+def _withdrawn(pool: Pool, unit: Unit, jobs: Mapping[int, Job]) -> str | None:
     """Why a job of the unit may no longer be started or stopped; None if all may."""
     stopped = {one.job_id for one in unit.preempts}
     for place in unit.places:
@@ -282,8 +282,8 @@ def _write_notes(snapshot: model.Snapshot, plan: Plan) -> None:
     told = {job.id: job.memo for job in snapshot.waiting} | {run.job.id: run.job.memo for run in snapshot.running}
     changed = {note.job_id: dict(note.memo) for note in plan.notes if told.get(note.job_id) != note.memo}
     ids = sorted(changed)
-    for start in range(0, len(ids), NOTES_AT_ONCE):
-        some = ids[start : start + NOTES_AT_ONCE]
+    for start in range(0, len(ids), MAX_NOTES_PER_TRANSACTION):
+        some = ids[start : start + MAX_NOTES_PER_TRANSACTION]
         with transaction.atomic():
             rows = Job.objects.select_for_update(no_key=True).filter(pk__in=some).order_by("pk")
             found = list(rows.values_list("pk", flat=True))

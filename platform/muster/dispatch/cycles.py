@@ -19,12 +19,12 @@ from django.db.models import F
 from psycopg2.errors import LockNotAvailable
 
 from muster.dispatch.apply import Applied, Refusal, apply_plan
-from muster.dispatch.holds import paused_holds, reserved_holds, write_holds
 from muster.dispatch.hooks import end_cycle
 from muster.dispatch.models import Cycle
-from muster.dispatch.reservations import forget_what_is_over
-from muster.dispatch.restored import placement_pause
-from muster.dispatch.settings import config_of, fall_back, plainer
+from muster.dispatch.pending import pending_reserved, pending_while_paused, write_pending_reasons
+from muster.dispatch.reservations import delete_expired_reservations
+from muster.dispatch.restore_pause import placement_pause
+from muster.dispatch.settings import config_of, fall_back, simpler_config
 from muster.dispatch.snapshot import pool_snapshot
 from muster.events.services import forget_hint, wake_pool
 from muster.fleet.models import Pool
@@ -46,7 +46,7 @@ _LOCK_SPACE = 0x6D757374
 _LOCK_KEYS = 1 << 31
 # When this process last asked the policy of a pool without waiting jobs about its running jobs, by the pool's id. A
 # second process asks more often than needed, which does no harm.
-_looked_at: dict[int, float] = {}
+_last_periodic_cycle: dict[int, float] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ def run_cycle(pool_id: int, *, trigger: str) -> CycleResult:
     with _pool_lock(pool_id), _gc_paused():
         pool = Pool.objects.get(pk=pool_id)
         forget_hint(pool_id)
-        forget_what_is_over(pool)
+        delete_expired_reservations(pool)
         result, again = _cycle(pool, trigger)
         end_cycle(pool)
     if again:
@@ -94,18 +94,18 @@ def _cycle(pool: Pool, trigger: str) -> tuple[CycleResult, bool]:
     """The result of the cycle, and whether another cycle would find more to do."""
     pause = placement_pause()
     if pause:
-        write_holds(pool.pk, paused_holds(pool.pk, pause), {})
+        write_pending_reasons(pool.pk, pending_while_paused(pool.pk, pause), {})
         return CycleResult(None, Plan(places=(), holds=()), Applied()), False
     waits = Job.objects.filter(pool=pool, state=JobState.QUEUED).exists()
-    if not waits and not _looks_at_what_runs(pool, trigger):
+    if not waits and not _is_period_over(pool, trigger):
         return CycleResult(None, Plan(places=(), holds=()), Applied()), False
     decided = _decide(pool, trigger)
     started = time.perf_counter()
     plan, snapshot = decided.plan, decided.snapshot
     applied = apply_plan(pool, snapshot, plan, decided.config)
-    changed = write_holds(
+    changed = write_pending_reasons(
         pool.pk,
-        [*plan.holds, *reserved_holds(plan, applied.reserved)],
+        [*plan.holds, *pending_reserved(plan, applied.reserved)],
         {refusal.job_id: refusal.reason for refusal in applied.refusals},
     )
     decided.timings["apply_ms"] = (time.perf_counter() - started) * 1000
@@ -114,7 +114,7 @@ def _cycle(pool: Pool, trigger: str) -> tuple[CycleResult, bool]:
     return result, again
 
 
-def _looks_at_what_runs(pool: Pool, trigger: str) -> bool:
+def _is_period_over(pool: Pool, trigger: str) -> bool:
     """Whether the policy is due to review running jobs of a pool without waiting jobs."""
     try:
         policy = compose(config_of(pool)).policy
@@ -124,9 +124,9 @@ def _looks_at_what_runs(pool: Pool, trigger: str) -> bool:
     if every_s is None or not Job.objects.filter(pool=pool, state=JobState.ACTIVE).exists():
         return False
     now = time.monotonic()
-    if trigger != "command" and now < _looked_at.get(pool.pk, -math.inf) + every_s:
+    if trigger != "command" and now < _last_periodic_cycle.get(pool.pk, -math.inf) + every_s:
         return False
-    _looked_at[pool.pk] = now
+    _last_periodic_cycle[pool.pk] = now
     return True
 
 
@@ -155,7 +155,7 @@ def _decide(pool: Pool, trigger: str) -> _Decided:
             violations = check(snapshot, plan, compose(config).admission)
         # A plug-in may fail in any way. The failure is recorded, and the pool falls back.
         except Exception as failure:
-            if plainer(config) is None:
+            if simpler_config(config) is None:
                 raise
             log.exception("policy_failed pool=%s policy=%s", pool.name, config.policy)
             error = f"{type(failure).__name__}: {failure}"
@@ -163,11 +163,11 @@ def _decide(pool: Pool, trigger: str) -> _Decided:
         if plan is not None and not violations and not error:
             return _Decided(config, snapshot, plan, timings)
         if violations:
-            error = f"the plan breaks the law: {violations[0].message}"
-            log.error("plan_unlawful pool=%s policy=%s first=%s", pool.name, config.policy, violations[0].message)
-        to = plainer(config)
+            error = f"the plan violates an invariant: {violations[0].message}"
+            log.error("plan_invalid pool=%s policy=%s first=%s", pool.name, config.policy, violations[0].message)
+        to = simpler_config(config)
         if to is None:
-            raise UnlawfulPlan(error)
+            raise InvalidPlan(error)
         cycle = Cycle.objects.create(
             pool=pool,
             trigger=trigger,
@@ -182,7 +182,7 @@ def _decide(pool: Pool, trigger: str) -> _Decided:
         fall_back(pool, failed=config, to=to, why=error[:500], cycle_id=cycle.pk)
 
 
-class UnlawfulPlan(Exception):
+class InvalidPlan(Exception):
     """Even the default settings made an invalid plan; the cycle ends without changes."""
 
 
@@ -250,12 +250,12 @@ def _gc_paused() -> Iterator[None]:
     Nearly all of the many small objects of a cycle live until its end, and scanning them repeatedly took a fifth of its
     time. Reference counting still frees objects.
     """
-    was_at_work = gc.isenabled()
+    was_enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        if was_at_work:
+        if was_enabled:
             gc.enable()
 
 

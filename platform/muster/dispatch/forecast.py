@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from muster.accounts.models import User
 from muster.common.clock import database_now
-from muster.dispatch.settings import config_of, plainer
+from muster.dispatch.settings import config_of, simpler_config
 from muster.dispatch.snapshot import job_view, pool_snapshot
 from muster.fleet.models import Pool
 from muster.jobs.estimates import estimate_jobs
@@ -83,7 +83,7 @@ def _forecast(snapshot: model.Snapshot, config: CycleConfig, job: model.Job) -> 
         return forecast(snapshot, config, job)
     # A plug-in may fail in any way. The next cycle notifies the operators, so here the failure is only logged.
     except Exception:
-        to = plainer(config)
+        to = simpler_config(config)
         if to is None:
             raise
         log.exception("forecast_failed policy=%s", config.policy)

@@ -24,8 +24,8 @@ from muster.fleet.models import Pool
 # Each timer must be longer than the one before it.
 _TIMERS_IN_ORDER = ("beat_s", "suspect_after_s", "unreachable_after_s", "stop_after_s")
 # These timers judge an agent silent, so they must be longer than one heartbeat.
-_PATIENCE = ("suspect_after_s", "unreachable_after_s", "stop_after_s", "claim_timeout_s")
-SHORTEST_PATIENCE_S = 10.0
+_SILENCE_TIMERS = ("suspect_after_s", "unreachable_after_s", "stop_after_s", "claim_timeout_s")
+MIN_SILENCE_S = 10.0
 _BLANK: Any = object()
 
 if TYPE_CHECKING:
@@ -119,15 +119,15 @@ class PoolForm(PoolFields):
             if first is not None and second is not None and second < first:
                 self.add_error(later, f"It cannot be shorter than {earlier}, which is {first:g}.")
         beat_s = data.get("beat_s")
-        for name in _PATIENCE:
+        for name in _SILENCE_TIMERS:
             value = data.get(name)
             as_before = self.instance.pk and (self.initial.get(name), self.initial.get("beat_s")) == (value, beat_s)
             if value is None or name in self.errors or as_before:
                 continue
-            if value < SHORTEST_PATIENCE_S:
+            if value < MIN_SILENCE_S:
                 self.add_error(
                     name,
-                    f"It must be {SHORTEST_PATIENCE_S:g} s at least: a beat may be that late because a web process "
+                    f"It must be {MIN_SILENCE_S:g} s at least: a beat may be that late because a web process "
                     "restarts or a network stutters, and nothing is wrong with the node.",
                 )
             elif beat_s is not None and value < 2 * beat_s:

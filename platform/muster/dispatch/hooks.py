@@ -12,16 +12,16 @@ from scheduler import model
 
 log = logging.getLogger(__name__)
 
-Kept = Callable[[Pool], Iterable[model.Reservation]]
+ReadReservations = Callable[[Pool], Iterable[model.Reservation]]
 After = Callable[[Pool], None]
 
-_kept: list[Kept] = []
+_reservation_sources: list[ReadReservations] = []
 _after: list[After] = []
 
 
-def also_kept(read: Kept) -> None:
+def add_reservations_from(read: ReadReservations) -> None:
     """Add the reservations of a source to every snapshot of a pool, including the small one under lock."""
-    _kept.append(read)
+    _reservation_sources.append(read)
 
 
 def after_each_cycle(act: After) -> None:
@@ -29,9 +29,9 @@ def after_each_cycle(act: After) -> None:
     _after.append(act)
 
 
-def kept_for_others(pool: Pool) -> tuple[model.Reservation, ...]:
+def reservations_of_other_apps(pool: Pool) -> tuple[model.Reservation, ...]:
     """The reservations of other apps in the pool."""
-    return tuple(sorted((one for read in _kept for one in read(pool)), key=lambda one: one.job_id))
+    return tuple(sorted((one for read in _reservation_sources for one in read(pool)), key=lambda one: one.job_id))
 
 
 def end_cycle(pool: Pool) -> None:

@@ -8,8 +8,8 @@ from datetime import datetime, timedelta
 from django.db.models import Q
 
 from muster.common.clock import database_now
-from muster.dispatch.fence import Lowered, fence_at
-from muster.dispatch.restored import resume_placement
+from muster.dispatch.eviction import Lowered, eviction_deadline
+from muster.dispatch.restore_pause import resume_placement
 from muster.fleet.checks import ask_due_checks
 from muster.fleet.health import let_warnings_end
 from muster.fleet.hold import TOGETHER, held_since
@@ -43,11 +43,11 @@ def reap(pool: Pool) -> None:
     8. Placement resumes after a restore once each node has reported or has passed its eviction deadline.
     """
     down = judge_nodes(pool)
-    _let_go_of_gone(pool)
+    _evict_from_force_lost(pool)
     since = answering_since(database_now())
-    left_behind = _left_behind(pool)
-    _mark_unreachable(pool, down, left_behind, since)
-    _let_go_past_fence(pool, left_behind)
+    orphaned = _orphaned_allocations(pool)
+    _mark_unreachable(pool, down, orphaned, since)
+    _evict_past_deadline(pool, orphaned)
     _stop_unclaimed(pool, since)
     _stop_overdue(pool)
     keep_maintenance(pool)
@@ -58,7 +58,7 @@ def reap(pool: Pool) -> None:
     resume_placement()
 
 
-def _let_go_of_gone(pool: Pool) -> None:
+def _evict_from_force_lost(pool: Pool) -> None:
     """Release everything on nodes that an operator has force-lost, even if they have been heard since.
 
     Such a node stays cordoned until it is resumed, so everything on it is from before.
@@ -79,13 +79,13 @@ def _let_go_of_gone(pool: Pool) -> None:
         )
 
 
-def _left_behind(pool: Pool) -> list[Allocation]:
+def _orphaned_allocations(pool: Pool) -> list[Allocation]:
     """The allocations on the pool's nodes that were claimed from a state folder that the agent has lost."""
     held = Allocation.objects.filter(LEFT_BEHIND, node__pool=pool).exclude(state=AllocationState.RELEASED)
     return list(held.select_related("node").order_by("attempt_id", "pk"))
 
 
-def _mark_unreachable(pool: Pool, down: list[Node], left_behind: list[Allocation], since: datetime) -> None:
+def _mark_unreachable(pool: Pool, down: list[Node], orphaned: list[Allocation], since: datetime) -> None:
     """Set and clear `unreachable_since` and the eviction deadline.
 
     The deadline counts from the last time that the node was heard, or from the start of the platform if that is later.
@@ -93,16 +93,16 @@ def _mark_unreachable(pool: Pool, down: list[Node], left_behind: list[Allocation
     whose state folder is lost are not renewed once another agent has registered.
     """
     live = Attempt.objects.filter(job__pool=pool, state__in=ATTEMPT_LIVE)
-    alone = {one.pk for one in left_behind}
+    alone = {one.pk for one in orphaned}
     for node in down:
         held = Allocation.objects.filter(node=node).exclude(state=AllocationState.RELEASED).exclude(pk__in=alone)
         for attempt in live.filter(pk__in=held.values("attempt_id")).select_related("job"):
             heard_at = node.lease.seen_at
-            _set_fence(pool, attempt, heard_at=heard_at, away_since=max(heard_at, since))
-    for allocation in left_behind:
+            _set_deadline(pool, attempt, heard_at=heard_at, away_since=max(heard_at, since))
+    for allocation in orphaned:
         for attempt in live.filter(pk=allocation.attempt_id).select_related("job"):
             heard_at = allocation.node.state_since or since
-            _set_fence(pool, attempt, heard_at=heard_at, away_since=heard_at)
+            _set_deadline(pool, attempt, heard_at=heard_at, away_since=heard_at)
     reachable = live.filter(unreachable_since__isnull=False).exclude(
         pk__in=Allocation.objects.filter(Q(node__health=NodeHealth.DOWN) | Q(pk__in=alone))
         .exclude(state=AllocationState.RELEASED)
@@ -111,23 +111,23 @@ def _mark_unreachable(pool: Pool, down: list[Node], left_behind: list[Allocation
     reachable.update(unreachable_since=None, fence_at=None)
 
 
-def _set_fence(pool: Pool, attempt: Attempt, *, heard_at: datetime, away_since: datetime) -> None:
+def _set_deadline(pool: Pool, attempt: Attempt, *, heard_at: datetime, away_since: datetime) -> None:
     this = Attempt.objects.filter(pk=attempt.pk, state__in=ATTEMPT_LIVE)
     if attempt.fence_at is None:
-        fence = _fence_at(pool, attempt, heard_at, away_since)
-        this.update(unreachable_since=away_since, fence_at=fence)
-    elif attempt.fence_at < (fence := _fence_at(pool, attempt, heard_at, heard_at)):
+        deadline = _deadline_of(pool, attempt, heard_at, away_since)
+        this.update(unreachable_since=away_since, fence_at=deadline)
+    elif attempt.fence_at < (deadline := _deadline_of(pool, attempt, heard_at, heard_at)):
         # Another node of the gang became silent after the first, so its agent also stops its rank later.
-        this.update(fence_at=fence)
+        this.update(fence_at=deadline)
 
 
-def _fence_at(pool: Pool, attempt: Attempt, heard_at: datetime, away_since: datetime) -> datetime:
+def _deadline_of(pool: Pool, attempt: Attempt, heard_at: datetime, away_since: datetime) -> datetime:
     """The eviction deadline of an attempt on a node last heard at `heard_at`.
 
     The agent uses the grace period of the launch, and the longer of the leases told at the launch and told last.
     """
     lowered = Lowered(pool.lowered_from_s, pool.lowered_at) if pool.lowered_from_s and pool.lowered_at else None
-    return fence_at(
+    return eviction_deadline(
         heard_at=heard_at,
         away_since=away_since,
         stop_after_s=max(attempt.stop_after_s, pool.stop_after_s),
@@ -137,13 +137,13 @@ def _fence_at(pool: Pool, attempt: Attempt, heard_at: datetime, away_since: date
     )
 
 
-def _let_go_past_fence(pool: Pool, left_behind: list[Allocation]) -> None:
+def _evict_past_deadline(pool: Pool, orphaned: list[Allocation]) -> None:
     """Release what is on nodes that were silent until the eviction deadline, and what lost its state folder by then.
 
     With `on_disconnect: keep`, attempts wait for the node or the state folder. While more than half of the pool is
     silent, the attempts on those nodes keep their resources, as those do.
     """
-    alone = {one.pk for one in left_behind}
+    alone = {one.pk for one in orphaned}
     held = (
         Allocation.objects.filter(
             Q(node__health=NodeHealth.DOWN) | Q(pk__in=alone),

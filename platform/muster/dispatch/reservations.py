@@ -33,7 +33,7 @@ def keep_for(*, job_id: int, allocations: Iterable[model.AllocationView], for_s:
     ReservedGpu.objects.bulk_create([ReservedGpu(gpu_id=gpu_id, reservation=row) for gpu_id in gpu_ids])
 
 
-def forget_what_is_over(pool: Pool) -> None:
+def delete_expired_reservations(pool: Pool) -> None:
     """Delete the reservations that have expired, and those of jobs that no longer wait."""
     over = Reservation.objects.filter(job__pool=pool).filter(
         Q(until__lte=DatabaseNow()) | Q(job__state__in=sorted(JOB_TERMINAL)) | Q(job__desired=Desired.STOP)

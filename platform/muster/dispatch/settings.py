@@ -37,7 +37,7 @@ def fallback_of(pool: Pool) -> dict[str, Any] | None:
     return None
 
 
-def plainer(config: CycleConfig) -> CycleConfig | None:
+def simpler_config(config: CycleConfig) -> CycleConfig | None:
     """The next simpler configuration: first the default policy, then all defaults; None if these failed."""
     default = CycleConfig(max_places=config.max_places)
     if (config.policy, dict(config.policy_params)) != (default.policy, {}):

@@ -17,9 +17,9 @@ from django.db import connection, transaction
 from django.db.models import Case, F, Q, QuerySet, When
 
 from muster.common.clock import database_now
-from muster.dispatch.hooks import kept_for_others
+from muster.dispatch.hooks import reservations_of_other_apps
 from muster.dispatch.reservations import reservations_of
-from muster.dispatch.restored import placement_pause
+from muster.dispatch.restore_pause import placement_pause
 from muster.dispatch.screening import while_screened, with_screening
 from muster.fleet.health import WARNING_STRIKES
 from muster.fleet.maintenance import ClosingTime, closing_of
@@ -138,7 +138,7 @@ def pool_snapshot(pool: Pool, *, seed: int, screening_of: Collection[int] = ()) 
             nodes=_nodes(nodes, strikes_of([node.pk for node in nodes], now=moment)),
             waiting=_waiting(pool, now=now),
             running=_running(_IN_POOL, [pool.pk], now=now),
-            reservations=(*kept_for_others(pool), *reservations_of(pool)),
+            reservations=(*reservations_of_other_apps(pool), *reservations_of(pool)),
             tenants=tenants,
             vcs=vcs,
         )
@@ -203,7 +203,7 @@ def locked_snapshot(
         nodes=tuple(sorted([*_nodes(nodes), *elsewhere], key=lambda node: node.id)),
         waiting=tuple(job_view(job, job_id=job.pk, now=moment) for job in jobs if job.state == JobState.QUEUED),
         running=running,
-        reservations=(*kept_for_others(pool), *reservations_of(pool)),
+        reservations=(*reservations_of_other_apps(pool), *reservations_of(pool)),
         tenants=tenants,
         vcs=with_quotas,
     )

@@ -36,7 +36,7 @@ class Event(models.Model):
 
 
 class Restore(models.Model):
-    """A restore of the database from a backup. No job is placed before `resumed_at`: see `muster.dispatch.restored`."""
+    """A restore of the database from a backup. `muster.dispatch.restore_pause` places no job before `resumed_at`."""
 
     at = models.DateTimeField(db_default=DatabaseNow(), help_text="When no agent's call could be answered any more.")
     backup_at = models.DateTimeField(help_text="The moment that the backup shows.")

@@ -14,5 +14,5 @@ class OffersConfig(AppConfig):
         from muster.offers.rounds import offer_round  # noqa: PLC0415
         from muster.offers.selectors import standing_reservations  # noqa: PLC0415
 
-        hooks.also_kept(standing_reservations)
+        hooks.add_reservations_from(standing_reservations)
         hooks.after_each_cycle(offer_round)

@@ -13,8 +13,8 @@ from muster.common.errors import Conflict, FieldError, Invalid, MusterError, Not
 from muster.common.models import DatabaseNow
 from muster.common.rows import first_of
 from muster.dispatch.apply import apply_unit
+from muster.dispatch.plan_units import Unit
 from muster.dispatch.settings import config_of
-from muster.dispatch.units import Unit
 from muster.events.services import audit, record, recorded_together, wake_pool
 from muster.fleet.models import Gpu, Node
 from muster.fleet.runtimes import ASKED_BY, forms_of

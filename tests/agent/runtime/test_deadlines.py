@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.dispatch.fence import Lowered, fence_at, fence_s
+from muster.dispatch.eviction import Lowered, eviction_after_s, eviction_deadline
 from nodeagent.runtime.shim.deadlines import Cause, Deadlines, Due
 from tests.profiles import examples
 
@@ -200,7 +200,7 @@ def test_the_last_process_ends_before_the_fence(
             leases.append(((handled + beat.answer_s) * agent, sent * agent, told_s(handled)))
     launched_at = leases[min(launch, len(leases) - 1)][0]
     least_s = told_s(launched_at / agent)
-    fence = fence_at(
+    fence = eviction_deadline(
         heard_at=EPOCH + timedelta(seconds=heard * server),
         away_since=EPOCH + timedelta(seconds=heard * server),
         stop_after_s=max(least_s, stop_after_s),
@@ -218,4 +218,4 @@ def test_the_last_process_ends_before_the_fence(
 def test_the_margin_grows_with_what_is_counted(
     stop_after_s: float, grace_s: float, margin_s: float, fence: float
 ) -> None:
-    assert fence_s(stop_after_s=stop_after_s, grace_s=grace_s, margin_s=margin_s) == pytest.approx(fence)
+    assert eviction_after_s(stop_after_s=stop_after_s, grace_s=grace_s, margin_s=margin_s) == pytest.approx(fence)

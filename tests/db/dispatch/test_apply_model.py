@@ -1,7 +1,7 @@
 """The applier against its model: one random history, told to Postgres and to the pure functions, stays one story.
 
 After each step the snapshot that is read from Postgres equals the one that the model keeps by itself; each cycle's
-plan equals what the model decides, and is lawful. Under a preemptive policy jobs are stopped for others, what they hold
+plan equals what the model decides, and is valid. Under a preemptive policy jobs are stopped for others, what they hold
 is kept for whoever it was, and given to it once they have let go.
 """
 

@@ -10,8 +10,8 @@ from django.test.utils import CaptureQueriesContext
 
 from muster.dispatch import apply, launch
 from muster.dispatch.apply import Applied, apply_units
+from muster.dispatch.plan_units import Unit
 from muster.dispatch.settings import config_of
-from muster.dispatch.units import Unit
 from muster.events.models import Event
 from muster.fleet.services import cordon_node
 from muster.jobs.attempts import lose_allocations

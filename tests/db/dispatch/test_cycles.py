@@ -18,7 +18,7 @@ from django.db import Error, InternalError, connection, transaction
 from django.test.utils import CaptureQueriesContext
 from kombu.exceptions import OperationalError as BrokerError
 
-from muster.dispatch import cycles, holds, tasks
+from muster.dispatch import cycles, pending, tasks
 from muster.dispatch import settings as pool_settings
 from muster.dispatch.models import Cycle
 from muster.dispatch.snapshot import one_moment, pool_snapshot
@@ -154,7 +154,7 @@ class TestWhatACycleWrites:
     def test_more_reasons_than_one_statement_takes_are_all_written_and_told(
         self, world: World, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(holds, "BATCH", 2)
+        monkeypatch.setattr(pending, "MAX_JOBS_PER_BATCH", 2)
         jobs = [submit(world, gpus=9) for _ in range(5)]
         with CaptureQueriesContext(connection) as queries:
             cycle(world)

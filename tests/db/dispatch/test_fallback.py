@@ -1,4 +1,4 @@
-"""A pool whose policy fails goes on with plainer settings, tells its operators, and touches nothing that runs."""
+"""A pool whose policy fails goes on with simpler settings, tells its operators, and touches nothing that runs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import pytest
 from django.core.management import CommandError, call_command
 
-from muster.dispatch.cycles import UnlawfulPlan
+from muster.dispatch.cycles import InvalidPlan
 from muster.dispatch.forecast import dry_run
 from muster.dispatch.models import Cycle
 from muster.dispatch.settings import config_of, fallback_of
@@ -96,7 +96,7 @@ def failed_cycle() -> Cycle:
     ("policy", "params", "why"),
     [
         ("raising", {}, "ZeroDivisionError: no share is left"),
-        ("unlawful", {}, "the plan breaks the law: GPU 0 of"),
+        ("unlawful", {}, "the plan violates an invariant: GPU 0 of"),
         ("gone", {}, "there is no policy 'gone'"),
         ("fifo", {"skip_blockd": True}, "unknown parameter 'skip_blockd'"),
     ],
@@ -173,7 +173,7 @@ def test_nothing_plainer_than_the_defaults_is_left(world: World, monkeypatch: py
     running = start(world)
     submit(world)
     monkeypatch.setitem(POLICIES.__dict__, "_classes", {"fifo": Unlawful})
-    with pytest.raises(UnlawfulPlan, match="breaks the law"):
+    with pytest.raises(InvalidPlan, match="violates an invariant"):
         cycle(world)
     assert states(running.job)[:2] == ("active", "running")
 

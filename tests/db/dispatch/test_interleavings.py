@@ -17,8 +17,8 @@ from muster.agents import services as services_of_agents
 from muster.common.errors import Conflict, Invalid
 from muster.dispatch import cycles
 from muster.dispatch.apply import Refusal, apply_unit
+from muster.dispatch.plan_units import Unit
 from muster.dispatch.settings import config_of
-from muster.dispatch.units import Unit
 from muster.events.models import Event
 from muster.fleet.leases import judge_nodes, renew, tick
 from muster.fleet.models import GpuCheck, Node, NodeLease, Pool, Tick

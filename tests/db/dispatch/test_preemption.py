@@ -13,11 +13,11 @@ from muster.common.errors import Invalid
 from muster.common.models import DatabaseNow
 from muster.dispatch.apply import Applied, apply_unit
 from muster.dispatch.models import Cycle
+from muster.dispatch.plan_units import Unit, units_of
 from muster.dispatch.reaper import reap
 from muster.dispatch.reservations import keep_for
 from muster.dispatch.settings import config_of
 from muster.dispatch.snapshot import pool_snapshot
-from muster.dispatch.units import Unit, units_of
 from muster.events.models import Event
 from muster.fleet.models import Node
 from muster.fleet.services import cordon_node

@@ -12,9 +12,9 @@ from django.db.models import Sum
 from muster.common.errors import Invalid
 from muster.dispatch.apply import apply_unit
 from muster.dispatch.launch import launch, request_at
+from muster.dispatch.plan_units import Unit
 from muster.dispatch.settings import config_of
 from muster.dispatch.snapshot import pool_snapshot
-from muster.dispatch.units import Unit
 from muster.jobs.models import Attempt, GpuClaim, Job
 from scheduler.model import AllocationView
 from scheduler.model.lifecycle import Reason

@@ -10,7 +10,7 @@ from django.db.models import F
 from muster.accounts.services import create_user
 from muster.common.clock import database_now
 from muster.dispatch.reaper import reap
-from muster.dispatch.restored import lost_jobs
+from muster.dispatch.restore_pause import lost_jobs
 from muster.events.models import Event, Outbox, Restore
 from muster.fleet.gone import declare_gone
 from muster.fleet.leases import Unauthorized, node_of_credential

@@ -11,9 +11,9 @@ from muster.common.errors import Invalid
 from muster.dispatch.apply import apply_unit
 from muster.dispatch.cycles import replay
 from muster.dispatch.models import Cycle
+from muster.dispatch.plan_units import Unit
 from muster.dispatch.settings import config_of
 from muster.dispatch.snapshot import pool_snapshot
-from muster.dispatch.units import Unit
 from muster.fleet.models import Gpu, GpuReading
 from muster.jobs.models import Attempt, GpuClaim, Job
 from muster.jobs.spec import parse_spec

@@ -9,9 +9,9 @@ import pytest
 from muster.common.errors import Invalid
 from muster.dispatch.apply import apply_unit
 from muster.dispatch.cycles import run_cycle
+from muster.dispatch.plan_units import Unit
 from muster.dispatch.settings import config_of
 from muster.dispatch.snapshot import pool_snapshot
-from muster.dispatch.units import Unit
 from muster.fleet.models import Node, Pool
 from muster.fleet.networks import host_network_reason
 from muster.jobs.models import Allocation, Job

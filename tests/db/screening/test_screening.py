@@ -421,8 +421,8 @@ class TestWaiting:
 
     def test_a_plan_that_is_late_does_not_start_a_job_that_went_on(self, pools: Screened) -> None:
         from muster.dispatch.apply import apply_unit
+        from muster.dispatch.plan_units import Unit
         from muster.dispatch.settings import config_of
-        from muster.dispatch.units import Unit
 
         job = pools.submit(nodes=1, gpus=2, screening="always")
         places, versions = planned_places(pools.small)

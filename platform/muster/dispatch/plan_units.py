@@ -10,7 +10,7 @@ from scheduler.model.invariants import PlanValidator, awaits_preemption
 from scheduler.model.plan import Place, Plan, Preempt
 
 # Keeps a transaction short, because others wait for its locks.
-UNITS_AT_ONCE, ALLOCATIONS_AT_ONCE = 16, 64
+MAX_UNITS_PER_BATCH, MAX_ALLOCATIONS_PER_BATCH = 16, 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ def batches_of(view: View, units: Sequence[Unit]) -> Iterator[list[Unit]]:
     size = 0
     for unit in (unit for those in by_vc.values() for unit in those):
         allocations = sum(len(place.allocations) for place in unit.places)
-        if batch and (len(batch) == UNITS_AT_ONCE or size + allocations > ALLOCATIONS_AT_ONCE):
+        if batch and (len(batch) == MAX_UNITS_PER_BATCH or size + allocations > MAX_ALLOCATIONS_PER_BATCH):
             yield batch
             batch, size = [], 0
         batch.append(unit)

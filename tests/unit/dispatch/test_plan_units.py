@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.dispatch.units import ALLOCATIONS_AT_ONCE, UNITS_AT_ONCE, Unit, batches_of, units_of
+from muster.dispatch.plan_units import MAX_ALLOCATIONS_PER_BATCH, MAX_UNITS_PER_BATCH, Unit, batches_of, units_of
 from scheduler.admission.quota import Quota
 from scheduler.model import Snapshot
 from scheduler.model.plan import Place, Plan, Preempt
@@ -70,13 +70,18 @@ def test_those_of_one_virtual_cluster_follow_each_other_in_the_order_of_the_plan
 
 
 def test_there_are_not_too_many_at_once() -> None:
-    units = [alone(number) for number in range(1, UNITS_AT_ONCE + 3)]
+    units = [alone(number) for number in range(1, MAX_UNITS_PER_BATCH + 3)]
     found = list(batches_of(pool(*[1] * len(units)), units))
-    assert [len(batch) for batch in found] == [UNITS_AT_ONCE, 2]
+    assert [len(batch) for batch in found] == [MAX_UNITS_PER_BATCH, 2]
 
 
 def test_wide_gangs_count_by_their_nodes() -> None:
-    units = [alone(1, nodes=ALLOCATIONS_AT_ONCE - 1), alone(2), alone(3), alone(4, nodes=ALLOCATIONS_AT_ONCE + 1)]
+    units = [
+        alone(1, nodes=MAX_ALLOCATIONS_PER_BATCH - 1),
+        alone(2),
+        alone(3),
+        alone(4, nodes=MAX_ALLOCATIONS_PER_BATCH + 1),
+    ]
     assert ids(list(batches_of(pool(1, 1, 1, 1), units))) == [[1, 2], [3], [4]]
 
 
@@ -99,5 +104,5 @@ def test_each_unit_is_in_one_batch_and_no_batch_is_too_large(drawn: list[tuple[i
     assert sorted(map(id, units)) == sorted(id(unit) for batch in batches for unit in batch)
     for batch in batches:
         assert len(batch) == 1 or not any(unit.preempts for unit in batch)
-        assert len(batch) <= UNITS_AT_ONCE
-        assert len(batch) == 1 or sum(len(unit.places[0].allocations) for unit in batch) <= ALLOCATIONS_AT_ONCE
+        assert len(batch) <= MAX_UNITS_PER_BATCH
+        assert len(batch) == 1 or sum(len(unit.places[0].allocations) for unit in batch) <= MAX_ALLOCATIONS_PER_BATCH

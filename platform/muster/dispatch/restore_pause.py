@@ -20,7 +20,7 @@ from django.db.models import Max
 
 from muster.common.clock import database_now
 from muster.common.models import DatabaseNow
-from muster.dispatch.fence import fence_s
+from muster.dispatch.eviction import eviction_after_s
 from muster.events.models import Restore
 from muster.events.services import mail_operators, record, wake_pool
 from muster.fleet.models import Node, Pool
@@ -80,20 +80,20 @@ def _waits_for(restore: Restore, now: datetime) -> list[str]:
     for node in nodes.select_related("pool", "lease").order_by("name"):
         # An agent that has registered since then has renewed the leases of all its jobs, known or not.
         heard = node.lease.state != LeaseState.VOID
-        until = max(restore.at, node.lease.seen_at if heard else restore.at) + _fence(node.pool)
+        until = max(restore.at, node.lease.seen_at if heard else restore.at) + _eviction_delay(node.pool)
         if now < until:
             waits.append(f"node {node.name} until {_utc(until)}")
     if not restore.nodes_known:
-        until = restore.at + max((_fence(pool) for pool in Pool.objects.all()), default=timedelta())
+        until = restore.at + max((_eviction_delay(pool) for pool in Pool.objects.all()), default=timedelta())
         if now < until:
             waits.append(f"nodes that joined after the backup until {_utc(until)}")
     return waits
 
 
-def _fence(pool: Pool) -> timedelta:
+def _eviction_delay(pool: Pool) -> timedelta:
     """Seconds without an answer after which no process of any job of the pool can be left."""
     return timedelta(
-        seconds=fence_s(
+        seconds=eviction_after_s(
             stop_after_s=max(pool.stop_after_s, pool.lowered_from_s or 0.0),
             grace_s=pool.max_grace_s,
             margin_s=pool.fence_margin_s,

@@ -15,7 +15,7 @@ from scheduler.model.lifecycle import HoldReason, JobState
 from scheduler.model.plan import MOMENTS, Hold, Plan
 
 # Each statement scans all waiting jobs once, and its transaction blocks edits and cancellations of its jobs.
-BATCH = 2_000
+MAX_JOBS_PER_BATCH = 2_000
 
 
 class _Stored(NamedTuple):
@@ -26,7 +26,7 @@ class _Stored(NamedTuple):
     reason: str
 
 
-def hold_as_data(hold: Hold) -> dict[str, Any]:
+def pending_reason_data(hold: Hold) -> dict[str, Any]:
     """The stored form of a pending reason, without the queue position, which changes for many jobs at each start."""
     return {
         "reason": str(hold.reason),
@@ -41,7 +41,7 @@ def _moment(at: float | str) -> str:
     return datetime.fromtimestamp(float(at), UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
-def reserved_holds(plan: Plan, reserved: Iterable[int]) -> Iterator[Hold]:
+def pending_reserved(plan: Plan, reserved: Iterable[int]) -> Iterator[Hold]:
     """The pending reasons of jobs whose victims have just been asked to stop; the next cycle would say the same."""
     places = {place.job_id: place for place in plan.places}
     for job_id in reserved:
@@ -56,7 +56,7 @@ def reserved_holds(plan: Plan, reserved: Iterable[int]) -> Iterator[Hold]:
         )
 
 
-def paused_holds(pool_id: int, why: str) -> Iterator[Hold]:
+def pending_while_paused(pool_id: int, why: str) -> Iterator[Hold]:
     """The pending reasons of the pool's waiting jobs while placement is paused."""
     waiting = Job.objects.filter(pool_id=pool_id, state=JobState.QUEUED).order_by("pk")
     helps = ("each node has reported, or the jobs that it may still run have stopped",)
@@ -64,9 +64,9 @@ def paused_holds(pool_id: int, why: str) -> Iterator[Hold]:
         yield Hold(job_id, HoldReason.MAINTENANCE, why, {}, helps, position=1)
 
 
-def write_holds(pool_id: int, holds: Iterable[Hold], refused: dict[int, str]) -> int:
+def write_pending_reasons(pool_id: int, holds: Iterable[Hold], refused: dict[int, str]) -> int:
     """Store the pending reasons that changed, and return their number."""
-    new: dict[int, dict[str, Any]] = {hold.job_id: hold_as_data(hold) for hold in holds}
+    new: dict[int, dict[str, Any]] = {hold.job_id: pending_reason_data(hold) for hold in holds}
     for job_id, why in refused.items():
         new[job_id] = {
             "reason": str(HoldReason.REFUSED),
@@ -77,8 +77,8 @@ def write_holds(pool_id: int, holds: Iterable[Hold], refused: dict[int, str]) ->
     old = _stored(pool_id)
     changed = {pk: data for pk, data in new.items() if pk in old and old[pk].hold != data}
     ids = sorted(changed)
-    for start in range(0, len(ids), BATCH):
-        some = ids[start : start + BATCH]
+    for start in range(0, len(ids), MAX_JOBS_PER_BATCH):
+        some = ids[start : start + MAX_JOBS_PER_BATCH]
         with transaction.atomic(), recorded_together():
             _store({pk: changed[pk] for pk in some})
             for pk in some:

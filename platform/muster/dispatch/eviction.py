@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-CLOCKS_APART = 0.03
+MAX_CLOCK_DRIFT = 0.03
 """The fraction by which the agent may be late. Two clocks within 1 % of the right rate differ by up to 2.02 %; the rest
 is time for the kernel to end killed processes."""
 
@@ -23,13 +23,13 @@ class Lowered:
     at: datetime
 
 
-def fence_s(*, stop_after_s: float, grace_s: float, margin_s: float) -> float:
+def eviction_after_s(*, stop_after_s: float, grace_s: float, margin_s: float) -> float:
     """Seconds after the last answered request when no process can be left; at least `margin_s` after the SIGKILL."""
     kill_s = stop_after_s + grace_s
-    return kill_s + max(margin_s, CLOCKS_APART * kill_s)
+    return kill_s + max(margin_s, MAX_CLOCK_DRIFT * kill_s)
 
 
-def fence_at(
+def eviction_deadline(
     *,
     heard_at: datetime,
     away_since: datetime,
@@ -44,8 +44,10 @@ def fence_at(
     counts, not the newest. If `stop_after` was lowered, that is a lease from before `lowered.at`, and from before the
     node became silent.
     """
-    fence = away_since + timedelta(seconds=fence_s(stop_after_s=stop_after_s, grace_s=grace_s, margin_s=margin_s))
+    deadline = away_since + timedelta(
+        seconds=eviction_after_s(stop_after_s=stop_after_s, grace_s=grace_s, margin_s=margin_s)
+    )
     if lowered is None:
-        return fence
-    longer_s = fence_s(stop_after_s=lowered.from_s, grace_s=grace_s, margin_s=margin_s)
-    return max(fence, min(heard_at, lowered.at) + timedelta(seconds=longer_s))
+        return deadline
+    longer_s = eviction_after_s(stop_after_s=lowered.from_s, grace_s=grace_s, margin_s=margin_s)
+    return max(deadline, min(heard_at, lowered.at) + timedelta(seconds=longer_s))
