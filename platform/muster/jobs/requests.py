@@ -17,7 +17,7 @@ def request_of_spec(spec: JobSpec, pool: Pool) -> Request:
     """What the spec asks for in the pool, whose ratios give the CPUs and the memory that the spec leaves out."""
     choices = tuple(
         Choice(
-            gpu_type=each.gpu_type or None,
+            gpu_type=(each.gpu_type or None) if each.gpus else None,
             gpus=each.gpus,
             cpus=spec.cpus or max(1, each.gpus * pool.cpus_per_gpu),
             memory_mib=spec.memory_mib or max(1, each.gpus) * pool.memory_mib_per_gpu,

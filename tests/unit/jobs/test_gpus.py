@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from muster.fleet.models import Pool
 from muster.jobs.gpus import GpuChoice
+from muster.jobs.requests import request_of_spec
 from muster.jobs.spec import json_schema, parse_spec
 
 
@@ -56,3 +58,8 @@ def test_the_schema_describes_each_form_of_gpus() -> None:
     assert {"$ref": "#/$defs/AnyOf"} in forms
     assert {"anyOf": [{"type": "integer"}, {"type": "string"}]} in forms
     assert schema["$defs"]["AnyOf"]["properties"]["any_of"]["items"] == {"type": "string"}
+
+
+def test_a_job_without_gpus_accepts_any_type_whatever_it_names() -> None:
+    request = request_of_spec(parse_spec({"command": "true", "gpus": "A100:0"}), Pool())
+    assert (request.needs_gpus, request.first.gpu_type) == (False, None)
