@@ -144,7 +144,7 @@ class CycleContext:
 
     def closed_to(self, job: Job) -> frozenset[int]:
         """The ids of the nodes that are ineligible for the job now."""
-        return self.state.free.closings.to(job, self.now)
+        return self.state.free.eligibility.to(job, self.now)
 
     def _feasible(self, job: Job, demand: Demand) -> Demand:
         """The demand with the closest locality that the empty pool could meet and the job accepts."""

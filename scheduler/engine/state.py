@@ -55,11 +55,11 @@ class SchedulerState:
 
     def queue(self, ordering: QueueOrdering) -> Queue:
         """The startable waiting jobs in the order of the policy."""
-        return self.waiting_index(Queue, lambda: Queue(ordering, self.free.closings))
+        return self.waiting_index(Queue, lambda: Queue(ordering, self.free.eligibility))
 
     def queues(self, grouping: QueueGrouping) -> Queues:
         """The startable waiting jobs, in one queue for each group."""
-        return self.waiting_index(Queues, lambda: Queues(grouping, self.free.closings))
+        return self.waiting_index(Queues, lambda: Queues(grouping, self.free.eligibility))
 
     def waiting_index(self, kind: type[IndexT], make: Callable[[], IndexT]) -> IndexT:
         """The index of this class over the startable waiting jobs; the first call builds it with `make`."""
@@ -101,7 +101,7 @@ class SchedulerState:
                 gpu = self.view.gpu_by_id.get(gpu_id)
                 if gpu is None:
                     continue
-                if share.slots == SLOTS or (self._shared.come if times > 0 else self._shared.go)(gpu_id, share.slots):
+                if share.slots == SLOTS or (self._shared.take if times > 0 else self._shared.give)(gpu_id, share.slots):
                     charge(self.quota_usage, job.vc_id, job.klass, gpu.type, times)
 
     def _index(self, run: Running) -> None:
@@ -111,7 +111,7 @@ class SchedulerState:
                 gpu = self.view.gpu_by_id.get(gpu_id)
                 if gpu is None:
                     continue
-                if self._shared.come(gpu_id, share.slots) and run.job.klass is JobClass.OPPORTUNISTIC:
+                if self._shared.take(gpu_id, share.slots) and run.job.klass is JobClass.OPPORTUNISTIC:
                     self.quota_usage[-run.job.vc_id, gpu.type] += 1
 
     def add_waiting(self, job: Job) -> None:

@@ -1,4 +1,4 @@
-"""Jobs, the attempts that run, and what they hold, as a decision sees them."""
+"""Jobs, their live attempts, allocations and reservations."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from scheduler.model.request import REQUEST_FIELDS, Request, request_of
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job that waits or runs: what it asks for is its `request`, and the rest says whose it is and what it has had.
+    """A waiting or running job: its `request`, its owner, its limits and the service that it has received.
 
-    What is predicted may be wrong and may be missing: None says that nobody knows.
+    Predictions may be wrong. A prediction of None is unknown.
     """
 
     id: int
@@ -29,114 +29,114 @@ class Job:
     submitted_at: float
     eligible_at: float
     time_limit_s: float | None
-    attained_gpu_s: float  # by the attempts that have ended
+    attained_gpu_s: float  # in attempts that have ended
     avoid_nodes: tuple[int, ...]
     preemptible: bool
     still_stopping: bool
-    speeds: tuple[float, ...] = ()  # on 1, 2, 3 … GPUs relative to one
+    speeds: tuple[float, ...] = ()  # predicted on 1, 2, 3 … GPUs, relative to one GPU
     checkpoints: bool = False
-    ran_s: float = 0.0  # with GPUs, in the attempts that have ended
-    requeued_at: float = 0.0  # when it last went back to the queue
-    expected_s: float | None = None  # predicted run time from the first start to the end, on its first choice
-    remaining_s: float | None = None  # of which is left, when the last attempt ended
-    utilization: float | None = None  # of each of its GPUs, 0 to 1
-    memo: Mapping[str, float] = field(default_factory=dict)  # what the policy asked to be told again
+    ran_s: float = 0.0  # with GPUs, in attempts that have ended
+    requeued_at: float = 0.0  # the last return to the queue
+    expected_s: float | None = None  # predicted, from the first start to the end, on its first choice
+    remaining_s: float | None = None  # the part of `expected_s` that was left when the last attempt ended
+    utilization: float | None = None  # per GPU, 0 to 1
+    memo: Mapping[str, float] = field(default_factory=dict)  # numbers that the policy stored with the job
     grace_s: float = 0.0  # from its stop signal to its kill
 
     @classmethod
     def of(cls, **fields: Any) -> Job:
-        """The job whose request is spelled by fields of its own, as `request_of` takes them; the rest are the job's."""
+        """A job from its own fields and the fields of its request, as `request_of` takes them."""
         flat = {name: fields.pop(name) for name in REQUEST_FIELDS & fields.keys()}
         return cls(**fields, request=request_of(**flat))
 
     @property
     def gpu_type(self) -> str | None:
-        """The one GPU type that will do; None where there are several, or any will do."""
+        """The GPU type, if the job accepts exactly one; otherwise None."""
         return self.request.choices[0].gpu_type if len(self.request.choices) == 1 else None
 
     @property
     def gpu_types(self) -> tuple[str, ...]:
-        """The GPU types that will do, where there are several."""
+        """The GPU types, if the job accepts several; otherwise empty."""
         return self.request.gpu_types if len(self.request.choices) > 1 else ()
 
     @property
     def gpus(self) -> int:
-        """GPUs per node of its first choice."""
+        """GPUs per node in the first choice."""
         return self.request.choices[0].gpus
 
     @property
     def nodes(self) -> int:
-        """How many nodes its gang has."""
+        """The number of nodes of the gang."""
         return self.request.nodes
 
     @property
     def cpus(self) -> int:
-        """CPUs per node of its first choice."""
+        """CPUs per node in the first choice."""
         return self.request.choices[0].cpus
 
     @property
     def memory_mib(self) -> int:
-        """Memory per node of its first choice, MiB."""
+        """Memory per node in the first choice, MiB."""
         return self.request.choices[0].memory_mib
 
     @property
     def locality(self) -> Locality:
-        """How close together its GPUs must lie."""
+        """The locality of the request."""
         return self.request.locality
 
     @property
     def split(self) -> bool:
-        """Whether it is one lot that may lie on any number of nodes."""
+        """Whether the job is one lot that may lie on any number of nodes."""
         return self.request.divisible
 
     @property
     def max_gpus(self) -> int:
-        """The end of its elastic range; 0 without one."""
+        """The upper end of the elastic range; 0 without one."""
         return self.request.elastic.max_gpus if self.request.elastic else 0
 
     @property
     def packs(self) -> bool:
-        """Whether it may have another job beside it on its GPUs."""
+        """Whether the job allows another job on its GPUs."""
         return self.request.shares_gpu
 
     @property
     def gpu_memory_mib(self) -> int | None:
-        """The memory that it needs of each of its GPUs, MiB."""
+        """The memory that the job needs on each GPU, MiB."""
         return self.request.gpu_memory_mib
 
     @property
     def form(self) -> RuntimeNeed:
-        """What a node must be able to start."""
+        """The runtime that the job needs."""
         return self.request.runtime
 
     @property
     def max_run_s(self) -> float:
-        """Seconds that a run holds its GPUs at most: its agent signals it at the limit and kills it after the grace."""
+        """The longest time that a run holds its GPUs, s: the time limit and the grace; infinity without a limit."""
         return math.inf if self.time_limit_s is None else self.time_limit_s + self.grace_s
 
     @property
     def gpus_total(self) -> int:
-        """GPUs of the whole gang."""
+        """The GPUs of the whole gang."""
         return self.gpus * self.nodes
 
     def types_among(self, gpu_types: Sequence[str]) -> Sequence[str]:
-        """The GPU types that the job may use, of those that a pool has; a type that it names, in the pool or not."""
+        """The GPU types of a pool that the job accepts; a single named type even if the pool lacks it."""
         if self.gpu_type is not None:
             return (self.gpu_type,)
         return self.request.types_among(gpu_types)
 
     @property
     def slots(self) -> int:
-        """How many slots it takes of each of its GPUs."""
+        """The slots that the job takes on each of its GPUs."""
         return HALF if self.packs else SLOTS
 
     @property
     def waiting_since(self) -> float:
-        """When its present wait began; a back-off is no waiting."""
+        """The start of the present wait. A back-off is not part of it."""
         return max(self.submitted_at, self.requeued_at, self.eligible_at)
 
     def speed_on(self, gpus: int) -> float:
-        """The predicted speed on so many GPUs relative to what it asks for; beyond the predictions it grows no more."""
+        """The predicted speed on `gpus` GPUs relative to the first choice; constant beyond the last prediction."""
         if not self.speeds:
             return 1.0
         last = len(self.speeds)
@@ -145,7 +145,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class AllocationView:
-    """What one rank of a gang holds on one node: so many `slots` of each of the GPUs, and the rest."""
+    """The resources that one rank holds on one node: `slots` of each GPU, CPUs and memory."""
 
     node_id: int
     rank: int
@@ -157,12 +157,11 @@ class AllocationView:
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """One live attempt of a job: whatever its state, its allocations are held.
+    """A live attempt of a job. It holds its allocations in every state.
 
-    `speed` is what was measured of it where it is now, beside whoever is there, in a unit of the job's own per second;
-    `rate` is that by the speed of the same job on the same GPUs with nobody beside it; None: not measured.
-    `progress` is the predicted work, in seconds of the job's `remaining_s`, that it does in each second where it is;
-    None: as the job's `speeds` say.
+    - `speed` is the measured speed on the present GPUs, shared or not, in the job's own unit per second. None: unknown.
+    - `rate` is `speed` divided by the speed of the same job alone on the same GPUs. None: unknown.
+    - `progress` is the predicted work per second, in seconds of the job's `remaining_s`. None: use the job's `speeds`.
     """
 
     attempt_id: int
@@ -176,44 +175,41 @@ class Running:
 
     @property
     def job_id(self) -> int:
-        """The id of its job."""
+        """The id of the job."""
         return self.job.id
 
     @property
     def vc_id(self) -> int:
-        """The virtual cluster of its job."""
+        """The virtual cluster of the job."""
         return self.job.vc_id
 
     @property
     def gpus(self) -> int:
-        """How many GPUs it holds."""
+        """The number of GPUs that the attempt holds."""
         return sum(len(share.gpu_ids) for share in self.allocations)
 
     @property
     def stopping(self) -> bool:
-        """Whether it is on its way out already."""
+        """Whether the attempt is stopping."""
         return self.state is AttemptState.STOPPING
 
     def attained_gpu_s(self, now: float) -> float:
-        """GPU-seconds that the job has had, this attempt included."""
+        """The attained service of the job in GPU-seconds, including this attempt."""
         return self.job.attained_gpu_s + self.gpus * max(0.0, now - self.placed_at)
 
     def ran_s(self, now: float) -> float:
-        """Seconds with GPUs that the job has had, this attempt included."""
+        """The run time of the job with GPUs, s, including this attempt."""
         return self.job.ran_s + max(0.0, now - self.placed_at)
 
     @property
     def work_rate(self) -> float:
-        """Seconds of predicted work done in each second: 1 at the speed for which the run time was predicted."""
+        """The predicted work per second, s/s; 1 at the speed for which the run time was predicted."""
         if self.progress is not None:
             return self.progress
         return self.job.speed_on(self.gpus) if self.job.speeds else 1.0
 
     def remaining_s(self, now: float) -> float | None:
-        """Predicted work that is left, in seconds on what the job asks for, less what it did since it was placed.
-
-        A prediction that was too short leaves nothing, not less.
-        """
+        """The predicted work that remains now, in seconds on the first choice; never below 0. None: unknown."""
         if self.job.remaining_s is None:
             return None
         return max(0.0, self.job.remaining_s - self.work_rate * max(0.0, now - self.placed_at))
@@ -221,10 +217,9 @@ class Running:
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """GPUs that wait for one job while those who still hold them stop; nobody else gets them before `until`.
+    """Allocations that only one job may take before `until`, while other jobs on them stop.
 
-    Those that are offered to a scheduler outside wait for it to answer: then `job_id` is minus the offer's id, which no
-    job has; see `scheduler.outside.offers`.
+    A standing offer to an outside scheduler is a reservation too. Its `job_id` is the negated id of the offer.
     """
 
     job_id: int
@@ -233,5 +228,5 @@ class Reservation:
 
     @property
     def offered(self) -> bool:
-        """Whether they wait for an answer, and not for a job that is known."""
+        """Whether this is a standing offer."""
         return self.job_id < 0

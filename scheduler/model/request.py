@@ -1,7 +1,7 @@
-"""What a job asks for, as one value: its GPU types and sizes, nodes, locality and the rest that decides where it fits.
+"""The request of a job: everything that decides where it fits, such as GPU types, sizes, nodes and locality.
 
-Two jobs with equal requests fit in the same places. The time limit and the grace are not part of it: jobs that differ
-only in these belong to one class of the queue. What an attempt was given is a request with exactly one choice.
+Jobs with equal requests fit in the same places. The time limit and the grace are not part of the request. An attempt
+has a request with exactly one choice, the one that it was given.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Any
 from scheduler.model.codec import from_json, to_json
 from scheduler.model.lifecycle import Locality, RuntimeNeed
 
-# How many distinct requests have an interned value at once: more than wait in a large pool.
+# The number of distinct requests to intern: more than a large pool has waiting.
 _INTERNED = 1 << 16
 
 
 class RequestError(ValueError):
-    """A request that cannot be meant; `field` names the field at fault, and the message begins with it."""
+    """A contradictory request. `field` names the wrong field, and the message begins with it."""
 
     def __init__(self, field: str, problem: str) -> None:
         self.field = field
@@ -51,7 +51,7 @@ class Choice:
             raise RequestError("choices.gpu_type", f"{self.gpu_type} is named for 0 GPUs")
 
     def __str__(self) -> str:
-        """`A100:4`, as a job's spec names it; `4` where any type will do."""
+        """`A100:4`, as in a job spec; `4` for any type."""
         return str(self.gpus) if self.gpu_type is None else f"{self.gpu_type}:{self.gpus}"
 
 
@@ -77,7 +77,7 @@ class ElasticRange:
 
 
 class _CachesHash:
-    """The slot for a hash that is computed once; a copy in another process computes its own."""
+    """A slot for the cached hash. A copy in another process computes its own."""
 
     __slots__ = ("_hash",)
     _hash: int
@@ -85,13 +85,16 @@ class _CachesHash:
 
 @dataclass(frozen=True, slots=True)
 class Request(_CachesHash):
-    """What a job asks for: a gang of `nodes` ranks, each on a node of its own, in the size of one of the `choices`.
+    """A gang of `nodes` ranks, each on its own node, in the size of one of the `choices`.
 
-    `choices` stand in order of preference. `nodes_in` and `exclude_nodes` are names of nodes; an empty `nodes_in` names
-    them all. `shares_gpu` allows another job on the same GPUs; `gpu_memory_mib` is what the job needs of each GPU.
-    A `divisible` job is one lot of GPUs that may lie on any number of nodes: its CPUs and memory are for each GPU.
-    `elastic` is the range in which a policy may resize the job. `resources` are amounts of generic resources by name.
-    Names are kept in ascending order, so that equal requests are equal values.
+    - `choices` are in order of preference.
+    - `nodes_in` and `exclude_nodes` are node names. An empty `nodes_in` allows all nodes.
+    - `shares_gpu` allows another job on the same GPUs; `gpu_memory_mib` is the memory that the job needs on each.
+    - A `divisible` job is one lot of GPUs on any number of nodes. Its CPUs and memory are per GPU.
+    - `elastic` is the range in which a policy may resize the job.
+    - `resources` are amounts of generic resources by name.
+
+    Names are stored in ascending order, so that equal requests are equal values.
 
     Raises:
         RequestError: the values contradict each other; it names the field.
@@ -141,32 +144,32 @@ class Request(_CachesHash):
 
     @property
     def first(self) -> Choice:
-        """The choice that the job prefers."""
+        """The preferred choice."""
         return self.choices[0]
 
     @property
     def gpus_total(self) -> int:
-        """GPUs of the whole gang, in the choice that the job prefers."""
+        """The GPUs of the whole gang in the preferred choice."""
         return self.choices[0].gpus * self.nodes
 
     @property
     def needs_gpus(self) -> bool:
-        """Whether the job runs on GPUs at all."""
+        """Whether the job needs GPUs."""
         return self.choices[0].gpus > 0
 
     @property
     def gpu_types(self) -> tuple[str, ...]:
-        """The GPU types that it names, in order of preference; empty where any will do, or none is needed."""
+        """The named GPU types in order of preference; empty for any type or no GPUs."""
         return tuple(choice.gpu_type for choice in self.choices if choice.gpu_type is not None)
 
     def types_among(self, gpu_types: Sequence[str]) -> Sequence[str]:
-        """Those of a pool's GPU types that the job accepts, in order of preference."""
+        """The GPU types of a pool that the job accepts, in order of preference."""
         return tuple(kind for kind in self.gpu_types if kind in gpu_types) if self.gpu_types else gpu_types
 
     def choices_among(self, gpu_types: Sequence[str]) -> tuple[Choice, ...]:
-        """The choices that a pool with these GPU types has, each with its type named, in order of preference.
+        """The choices with these GPU types, each with its type filled in, in order of preference.
 
-        Where the pool has none of them, all choices, so that a denial can name them.
+        If none has one of these types, returns all choices, so that a denial can name them.
         """
         if not self.needs_gpus:
             return self.choices
@@ -175,7 +178,7 @@ class Request(_CachesHash):
         return tuple(choice for choice in self.choices if choice.gpu_type in gpu_types) or self.choices
 
     def choice_of(self, gpu_type: str | None) -> Choice | None:
-        """The choice for GPUs of this type, with the type named; None where the job does not accept the type."""
+        """The choice for this GPU type, with the type filled in; None if the job does not accept it."""
         for choice in self.choices:
             if choice.gpu_type == gpu_type or not choice.gpus:
                 return choice
@@ -184,14 +187,14 @@ class Request(_CachesHash):
         return None
 
     def resized(self, choice: Choice, gpus: int) -> Choice:
-        """The choice with another number of GPUs; CPUs and memory of an indivisible job grow with it, rounded up."""
+        """The choice with another number of GPUs. CPUs and memory of an indivisible job scale with it, rounded up."""
         if gpus == choice.gpus or self.divisible or not choice.gpus:
             return replace(choice, gpus=gpus)
         cpus, memory_mib = -(-choice.cpus * gpus // choice.gpus), -(-choice.memory_mib * gpus // choice.gpus)
         return replace(choice, gpus=gpus, cpus=cpus, memory_mib=memory_mib)
 
     def accepts(self, given: Choice) -> bool:
-        """Whether the job may run in exactly this size: that of a choice, or one in its elastic range."""
+        """Whether the job may run in exactly this size, that of a choice or one in the elastic range."""
         choice = self.choice_of(given.gpu_type)
         if choice is None or choice == given:
             return choice is not None
@@ -210,7 +213,7 @@ class Request(_CachesHash):
         return self.choices[0].gpu_type if len(self.choices) == 1 else None
 
     def given(self, choice: Choice) -> Request:
-        """The request of an attempt that runs in this choice: nothing else is acceptable, and it has one size."""
+        """The request of an attempt that runs in this choice: one choice and no elastic range."""
         if self.elastic is None and self.choices == (choice,):
             return self
         return replace(self, choices=(choice,), elastic=None)
@@ -218,7 +221,7 @@ class Request(_CachesHash):
 
 @lru_cache(maxsize=_INTERNED)
 def interned(request: Request) -> Request:
-    """The one value that stands for all equal requests: dicts that are keyed by it compare identities."""
+    """One shared value for equal requests, so that dicts compare identities first."""
     return request
 
 
@@ -238,10 +241,10 @@ def request_of(
     gpu_memory_mib: int | None = None,
     form: RuntimeNeed = RuntimeNeed.ANY,
 ) -> Request:
-    """The interned request of one size: of a GPU type, of any of `gpu_types` in their order, or of any type at all.
+    """The interned request of one size for a GPU type, for several `gpu_types` in order, or for any type.
 
-    `split` is a divisible job, which `max_gpus` above 0 makes elastic from 1 GPU on; `packs` shares its GPUs, and
-    `form` is what a node must be able to start.
+    `split` makes the job divisible, `max_gpus` above 0 elastic from 1 GPU, and `packs` share its GPUs; `form` is the
+    runtime that it needs.
     """
     types = ((gpu_type,) if gpu_type else gpu_types or (None,)) if gpus else (None,)
     request = Request(
@@ -257,7 +260,7 @@ def request_of(
     return interned(request)
 
 
-# The names by which `request_of` takes a request: those of the columns of jobs, and of snapshots stored before.
+# The parameters of `request_of`: the names of job columns and of fields in former snapshots.
 REQUEST_FIELDS = frozenset(
     {
         *("gpu_type", "gpus", "nodes", "cpus", "memory_mib", "gpu_types", "locality", "split", "max_gpus", "packs"),
@@ -282,7 +285,7 @@ def request_from_dict(data: object) -> Request:
 
 
 def words_for_choices(choices: Iterable[Choice]) -> str:
-    """`A100:4 or V100:8`, for people."""
+    """`A100:4 or V100:8`."""
     return " or ".join(map(str, choices))
 
 

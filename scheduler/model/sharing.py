@@ -31,7 +31,7 @@ class SharedGpuIndex:
     def __init__(self) -> None:
         self._slots: dict[int, int] = {}
 
-    def room(self, gpu_id: int) -> int:
+    def free_slots(self, gpu_id: int) -> int:
         """The free slots of a shared GPU; 0 for a GPU that no job shares."""
         return SLOTS - self._slots[gpu_id] if gpu_id in self._slots else 0
 
@@ -39,7 +39,7 @@ class SharedGpuIndex:
         """The ids of the shared GPUs without a free slot, ascending."""
         return sorted(gpu_id for gpu_id, slots in self._slots.items() if slots >= SLOTS)
 
-    def come(self, gpu_id: int, slots: int) -> bool:
+    def take(self, gpu_id: int, slots: int) -> bool:
         """Take slots of a GPU. Returns whether all of it was free before."""
         if slots == SLOTS:
             return True
@@ -47,7 +47,7 @@ class SharedGpuIndex:
         self._slots[gpu_id] = taken + slots
         return not taken
 
-    def go(self, gpu_id: int, slots: int) -> bool:
+    def give(self, gpu_id: int, slots: int) -> bool:
         """Return slots of a GPU. Returns whether all of it is free now."""
         if slots == SLOTS:
             return True

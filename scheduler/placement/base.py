@@ -59,8 +59,8 @@ class BasePlacement(FixedLocality):
 
     def exclusion(self, free: Free, avoid: Collection[int]) -> NodeExclusion:
         """Makes nodes that the job avoids, or that have too many strikes, a last resort."""
-        struck = free.struck(self.strikes_limit)
-        return NodeExclusion(struck.union(avoid)) if struck or avoid else _NOTHING
+        over_limit = free.nodes_over_strike_limit(self.strikes_limit)
+        return NodeExclusion(over_limit.union(avoid)) if over_limit or avoid else _NOTHING
 
     def choose(self, free: Free, demand: Demand, exclusion: NodeExclusion) -> tuple[AllocationView, ...] | None:
         """As `place`, with these nodes excluded or a last resort."""

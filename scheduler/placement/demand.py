@@ -1,4 +1,4 @@
-"""A demand: one choice of a request, which one cycle tries to place."""
+"""A demand: one choice of a request that a cycle tries to place."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _CACHED = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """A request with one choice, its present locality, and the nodes that are closed to the job, by id.
+    """A request with one choice, its present locality, and the ids of the nodes that are closed to the job.
 
-    Demands compare and hash by these three. The other fields repeat the request's, since a placement reads them for
-    each node. `gpu_type` is None only for a demand without GPUs. Sizes are per node; those of a divisible lot, which
-    may lie on any number of nodes, are its GPUs in total, and CPUs and MiB per GPU.
+    Demands compare and hash by these three. The other fields repeat fields of the request, because placements read them
+    for each node. `gpu_type` is None only for a demand without GPUs. Sizes are per node. A divisible lot may lie on any
+    number of nodes: `gpus` is its total, CPUs and MiB are per GPU.
     """
 
     request: Request
@@ -44,26 +44,26 @@ class Demand:
 
     @property
     def choice(self) -> Choice:
-        """The GPU type and the sizes."""
+        """The GPU type and size."""
         return self.request.choices[0]
 
     @property
     def runtime(self) -> RuntimeNeed:
-        """What a node must be able to start."""
+        """The runtime that the job needs."""
         return self.request.runtime
 
     @property
     def names_nodes(self) -> bool:
-        """Whether the job allows some nodes only; the others are among the closed ones."""
+        """Whether the job names nodes to use or to exclude. All other nodes are closed to it."""
         return bool(self.request.nodes_in or self.request.exclude_nodes)
 
     @property
     def gpus_total(self) -> int:
-        """GPUs on all nodes."""
+        """The GPUs on all nodes."""
         return self.gpus * self.nodes
 
     def relaxed(self, within: Locality) -> Demand:
-        """The demand under another locality."""
+        """The demand with another locality."""
         return demand_of(self.request, within=within, closed=self.closed)
 
     def closed_to(self, closed: frozenset[int]) -> Demand:

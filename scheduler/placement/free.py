@@ -1,9 +1,7 @@
-"""What is free on the nodes of a pool while one cycle hands it out: context that dies with the cycle, but for the
-simulator, which keeps it up to date.
+"""The free resources of the nodes of a pool. Production builds the index for each cycle; the simulator updates one.
 
-Nodes stand on shelves by how many GPUs they have free, so that best fit is reading the shelves in order, and a demand
-that no node can meet is seen without looking at any node. Nodes with equally many stand there by their strikes, then
-by id.
+Shelves hold the nodes by their number of free GPUs, sorted by strikes, then by id. Best fit reads the shelves in order,
+and a demand that no node can meet fails without reading any node.
 """
 
 from __future__ import annotations
@@ -21,8 +19,8 @@ from scheduler.model.sharing import SharedGpuIndex
 from scheduler.placement.demand import Demand
 
 
-class Guest(NamedTuple):
-    """What the others on a node may know of a job there: its GPUs and its nodes, all of them together."""
+class Resident(NamedTuple):
+    """The total GPUs and nodes of a job on a node: all that placements of other jobs need to know."""
 
     gpus: int
     nodes: int
@@ -30,7 +28,7 @@ class Guest(NamedTuple):
 
 @dataclass(slots=True)
 class FreeNode:
-    """What one schedulable node still has: its healthy free GPUs by type, the next to be given ahead, and the rest."""
+    """The free resources of a schedulable node: healthy GPUs by type in the order of use, CPUs and memory."""
 
     id: int
     rack: str
@@ -38,17 +36,17 @@ class FreeNode:
     memory_mib: int
     gpus: dict[str, list[int]]
     strikes: float
-    place: int  # among the nodes by strikes and id
-    guests: Counter[Guest]  # who holds anything of it, or has it kept
+    place: int  # the rank among all nodes by strikes and id
+    residents: Counter[Resident]  # the jobs with allocations or reservations here
 
     def count(self, gpu_type: str | None) -> int:
-        """How many GPUs of the type are free, or of all types together for None."""
+        """The number of free GPUs of the type, or of all types for None."""
         if gpu_type is None:
             return sum(map(len, self.gpus.values()))
         return len(self.gpus.get(gpu_type, ()))
 
     def fits(self, demand: Demand) -> bool:
-        """Whether the node can host one rank of a demand that is not split."""
+        """Whether the node can host one rank of an indivisible demand."""
         return (
             self.cpus >= demand.cpus
             and self.memory_mib >= demand.memory_mib
@@ -57,7 +55,7 @@ class FreeNode:
         )
 
     def room(self, demand: Demand) -> int:
-        """How many GPUs of a split demand the node can host, CPUs and memory considered."""
+        """The number of GPUs of a divisible demand that the node can host with their CPUs and memory."""
         if self.id in demand.closed:
             return 0
         gpus = self.count(demand.gpu_type)
@@ -73,40 +71,40 @@ Shelves = list[list[int]]
 
 
 class Free:
-    """An index of what is free, kept up to date as GPUs are taken and given back."""
+    """An index of free resources, updated as allocations are taken and given back."""
 
     def __init__(self, view: View) -> None:
         known = [node for node in view.nodes if node.schedulable or node.maintenance_ends_at is not None]
         known.sort(key=lambda node: (node.strikes, node.id))
-        self.closings = NodeEligibility(known)
+        self.eligibility = NodeEligibility(known)
         self._at = [_free_node(view, node, place) for place, node in enumerate(known)]
         self._nodes = {node.id: self._at[place] for place, node in enumerate(known) if node.schedulable}
-        self._whole = {node.id: node for node in known}
-        # Those out of service that come back at a known time; nothing sees them until they are shown.
-        self._shut = {node.id: self._at[place] for place, node in enumerate(known) if not node.schedulable}
+        self._full_node = {node.id: node for node in known}
+        # Nodes out of service that return at a known time. They have no free resources until `show`.
+        self._returning = {node.id: self._at[place] for place, node in enumerate(known) if not node.schedulable}
         self._links = {node.id: node.links for node in known if node.links}
-        self._struck = frozenset(node.id for node in known if node.strikes > 0.0)
+        self._with_strikes = frozenset(node.id for node in known if node.strikes > 0.0)
         self._gpu_type = {gpu.id: gpu.type for gpu in view.gpu_by_id.values()}
         self._rank = {gpu.id: _rank_of(gpu) for gpu in view.gpu_by_id.values()}
         self._usable = {gpu.id for gpu in view.gpu_by_id.values() if gpu.healthy}
-        self._partly = SharedGpuIndex()
+        self._shared_gpus = SharedGpuIndex()
         for run in view.running:
             self._host(run.allocations, 1)
             if run.job.packs:
                 self._share(run.allocations)
-        for kept in view.reservations:
-            if kept.until > view.now:
-                self._host(kept.allocations, 1)
+        for reservation in view.reservations:
+            if reservation.until > view.now:
+                self._host(reservation.allocations, 1)
         self._shelves: dict[str | None, Shelves] = {}
         self._total: Counter[str | None] = Counter()
-        # The same by rack, for lots that may be split; a pool that is one rack needs it only once.
+        # The same by rack, for divisible lots. A pool with one rack shares its shelves.
         self._racks: dict[str, dict[str, Shelves]] = {}
         self._rack_totals: dict[str, Counter[str]] = {}
         self._in_racks = len({node.rack for node in self._at}) > 1
         self._stock(view)
 
     def _stock(self, view: View) -> None:
-        most = Counter[str | None]()  # a shelf for as many as a node can ever have free
+        most = Counter[str | None]()  # one shelf for each possible number of free GPUs
         for node in view.nodes:
             here = Counter[str | None](gpu.type for gpu in node.gpus) + Counter({None: len(node.gpus)})
             most |= here
@@ -131,25 +129,25 @@ class Free:
         self._racks[gpu_type] = racks
 
     def gpus(self, gpu_type: str | None) -> int:
-        """How many GPUs of the type are free in the pool."""
+        """The number of free GPUs of the type in the pool."""
         return self._total[gpu_type]
 
     def node(self, node_id: int) -> FreeNode | None:
-        """What one node has free, or None for a node that takes no jobs."""
+        """The free resources of a node; None if it is not schedulable."""
         return self._nodes.get(node_id)
 
-    def whole(self, node_id: int) -> Node:
-        """A node in service, or one that comes back, as the view has it."""
-        return self._whole[node_id]
+    def full_node(self, node_id: int) -> Node:
+        """The node in the view, if it is schedulable or returns at a known time."""
+        return self._full_node[node_id]
 
     @property
-    def coming_back(self) -> Sequence[FreeNode]:
-        """The nodes out of service that come back at a known time; nothing of them is free until it is given."""
-        return tuple(self._shut.values())
+    def returning(self) -> Sequence[FreeNode]:
+        """The nodes out of service that return at a known time. Nothing on them is free until it is given."""
+        return tuple(self._returning.values())
 
     def show(self, node_id: int) -> bool:
-        """Show a node that comes back, as if it were in service; False for one that is in service anyhow."""
-        node = self._shut.pop(node_id, None)
+        """Treat a returning node as in service. Returns False if it is in service already."""
+        node = self._returning.pop(node_id, None)
         if node is None:
             return False
         self._nodes[node_id] = node
@@ -158,8 +156,8 @@ class Free:
         return True
 
     def hide(self, node_id: int) -> None:
-        """Undo a `show`, once all that was given of the node is taken again."""
-        node = self._shut[node_id] = self._nodes.pop(node_id)
+        """Undo `show`. All resources given on the node must have been taken again."""
+        node = self._returning[node_id] = self._nodes.pop(node_id)
         for shelves in self._shelves_of(node):
             shelves[0].remove(node.place)
 
@@ -169,11 +167,11 @@ class Free:
             yield from (racks[node.rack] for racks in self._racks.values())
 
     def type_of(self, gpu_id: int) -> str:
-        """The type of one GPU."""
+        """The type of a GPU."""
         return self._gpu_type[gpu_id]
 
     def choice_of(self, run: Running) -> Choice:
-        """The GPU type and the sizes that a running job has, per node, or of a divisible lot in total and per GPU."""
+        """The GPU type and size of a running job: per node, or of a divisible lot the total GPUs and CPUs per GPU."""
         share = run.allocations[0]
         gpu_ids = [gpu_id for share in run.allocations for gpu_id in share.gpu_ids]
         kind = self.type_of(gpu_ids[0]) if gpu_ids else None
@@ -183,51 +181,51 @@ class Free:
         return Choice(kind, len(share.gpu_ids), share.cpus, share.memory_mib)
 
     def usable(self, gpu_id: int) -> bool:
-        """Whether the GPU is healthy, and so of use to whoever comes next."""
+        """Whether the GPU is healthy."""
         return gpu_id in self._usable
 
     def index_of(self, gpu_id: int) -> int:
-        """The index of one GPU on its node."""
+        """The index of a GPU on its node."""
         return self._rank[gpu_id][1]
 
     @property
     def linked(self) -> bool:
-        """Whether anything is known of the links on any node."""
+        """Whether the GPU links of any node are known."""
         return bool(self._links)
 
     def links(self, node_id: int) -> tuple[tuple[int, ...], ...]:
-        """How close the GPUs of one node are, see `scheduler.model.Node.links`; empty when nobody knows."""
+        """The GPU links of a node, as `Node.links`; empty if unknown."""
         return self._links.get(node_id, ())
 
-    def struck(self, limit: float) -> frozenset[int]:
-        """The ids of the nodes with so many strikes or more."""
-        return frozenset(node_id for node_id in self._struck if self._whole[node_id].strikes >= limit)
+    def nodes_over_strike_limit(self, limit: float) -> frozenset[int]:
+        """The ids of the nodes with at least `limit` strikes."""
+        return frozenset(node_id for node_id in self._with_strikes if self._full_node[node_id].strikes >= limit)
 
     def most_on_one_node(self, gpu_type: str | None) -> int:
-        """How many GPUs of the type the node with the most of them has free."""
+        """The largest number of free GPUs of the type on one node."""
         shelves = self._shelves.get(gpu_type, [])
         return next((count for count in range(len(shelves) - 1, 0, -1) if shelves[count]), 0)
 
     def nodes_with(self, gpu_type: str | None, at_least: int) -> int:
-        """How many nodes have so many GPUs of the type free."""
+        """The number of nodes with at least that many free GPUs of the type."""
         return sum(map(len, self._shelves.get(gpu_type, [])[at_least:]))
 
     def by_fit(self, gpu_type: str | None, at_least: int) -> Iterator[FreeNode]:
-        """The nodes with so many GPUs of the type free, the tightest fit first, then by strikes and id."""
+        """The nodes with enough free GPUs of the type, the tightest fit first, then by strikes and id."""
         for shelf in self._shelves.get(gpu_type, [])[at_least:]:
             for place in shelf:
                 yield self._at[place]
 
     def by_room(self, gpu_type: str | None) -> Iterator[FreeNode]:
-        """The nodes with any GPU of the type free, those with the most first, then by strikes and id."""
+        """The nodes with free GPUs of the type, the most first, then by strikes and id."""
         for shelf in reversed(self._shelves.get(gpu_type, [])[1:]):
             for place in shelf:
                 yield self._at[place]
 
     def candidates(self, demand: Demand) -> Iterator[FreeNode]:
-        """The nodes that can host one rank of the demand, or all of a lot; the tightest fit first, as `by_fit`.
+        """The nodes that can host one rank of the demand, or a whole lot, in the order of `by_fit`.
 
-        A demand without GPUs goes first to the nodes with the fewest free GPUs, where its CPUs are missed least.
+        So a demand without GPUs prefers nodes with few free GPUs, which need their CPUs least.
         """
         if self.nodes_with(demand.gpu_type, demand.gpus) < demand.nodes:
             return
@@ -238,24 +236,24 @@ class Free:
                 yield node
 
     def shelves(self, gpu_type: str | None) -> Sequence[Sequence[int]]:
-        """For each number of free GPUs of the type, from 0, the places of the nodes with so many."""
+        """For each number of free GPUs of the type, from 0: the places of the nodes."""
         return self._shelves.get(gpu_type, [])
 
     def racks(self, gpu_type: str, at_least: int) -> Iterator[tuple[str, Sequence[Sequence[int]]]]:
-        """The shelves of each rack with so many GPUs of the type free, by name of the rack."""
+        """The shelves of each rack with enough free GPUs of the type, by rack name."""
         totals = self._rack_totals.get(gpu_type, Counter[str]())
         for rack, shelves in self._racks.get(gpu_type, {}).items():
             if totals[rack] >= at_least:
                 yield rack, shelves
 
     def at(self, place: int) -> FreeNode:
-        """The node at a place of a shelf."""
+        """The node with this place on a shelf."""
         return self._at[place]
 
     def take(self, allocations: Sequence[AllocationView]) -> None:
-        """Hand out what the allocations name: all that one job gets; the opposite of `give` in everything.
+        """Take all allocations of one job, the exact inverse of `give`.
 
-        Its GPUs must be free, or have the slots free that it takes of them.
+        The GPUs must be free, or have enough free slots for a sharing job.
         """
         for share in allocations:
             node = self._nodes.get(share.node_id)
@@ -265,7 +263,7 @@ class Free:
             for gpu_id in share.gpu_ids:
                 if gpu_id not in self._usable:
                     continue
-                if share.slots < SLOTS and not self._partly.come(gpu_id, share.slots):
+                if share.slots < SLOTS and not self._shared_gpus.take(gpu_id, share.slots):
                     continue
                 gpu_type = self._gpu_type[gpu_id]
                 node.gpus[gpu_type].remove(gpu_id)
@@ -276,14 +274,14 @@ class Free:
         self._host(allocations, 1)
 
     def give(self, allocations: Sequence[AllocationView]) -> None:
-        """Take back all that one job had; what is on a node out of service, or not healthy, stays lost."""
+        """Return all allocations of one job. Unhealthy GPUs and nodes out of service stay unavailable."""
         for share in allocations:
             node = self._nodes.get(share.node_id)
             if node is None:
                 continue
             moved: dict[str, int] = {}
             for gpu_id in share.gpu_ids:
-                if gpu_id in self._usable and (share.slots == SLOTS or self._partly.go(gpu_id, share.slots)):
+                if gpu_id in self._usable and (share.slots == SLOTS or self._shared_gpus.give(gpu_id, share.slots)):
                     gpu_type = self._gpu_type[gpu_id]
                     insort(node.gpus.setdefault(gpu_type, []), gpu_id, key=self._rank.__getitem__)
                     moved[gpu_type] = moved.get(gpu_type, 0) + 1
@@ -293,7 +291,7 @@ class Free:
         self._host(allocations, -1)
 
     def can_take(self, allocations: Iterable[AllocationView]) -> bool:
-        """Whether all that the allocations name is free."""
+        """Whether the GPUs, CPUs and memory of the allocations are free."""
         allocations = tuple(allocations)
         for share in allocations:
             node = self._nodes.get(share.node_id)
@@ -302,7 +300,7 @@ class Free:
         return self.has_gpus(allocations)
 
     def has_gpus(self, allocations: Iterable[AllocationView]) -> bool:
-        """Whether the GPUs that the allocations name are free, on nodes in service, or so much of each as they take."""
+        """Whether the GPUs of the allocations, or enough slots of them, are free on nodes in service."""
         for share in allocations:
             node = self._nodes.get(share.node_id)
             if node is None:
@@ -314,31 +312,31 @@ class Free:
         return True
 
     def room_on(self, gpu_id: int) -> int:
-        """How many slots of a GPU that somebody has a part of are left; none of one that is free, or taken whole."""
-        return self._partly.room(gpu_id)
+        """The free slots of a shared GPU; 0 if the GPU is free or one job has all of it."""
+        return self._shared_gpus.free_slots(gpu_id)
 
     @property
     def shared(self) -> Iterable[int]:
-        """The ids of the GPUs on which there is more than one job, or no room for another one; ascending."""
-        return self._partly.full()
+        """The ids of the shared GPUs without free slots, ascending."""
+        return self._shared_gpus.full()
 
     def _share(self, allocations: Sequence[AllocationView]) -> None:
         for share in allocations:
             for gpu_id in share.gpu_ids:
                 if gpu_id in self._usable:
-                    self._partly.come(gpu_id, share.slots)
+                    self._shared_gpus.take(gpu_id, share.slots)
 
     def _host(self, allocations: Sequence[AllocationView], times: int) -> None:
-        guest = Guest(sum(len(share.gpu_ids) for share in allocations), len(allocations))
+        resident = Resident(sum(len(share.gpu_ids) for share in allocations), len(allocations))
         for share in allocations:
             node = self._nodes.get(share.node_id)
             if node is None:
                 continue
-            left = node.guests[guest] + times
+            left = node.residents[resident] + times
             if left > 0:
-                node.guests[guest] = left
+                node.residents[resident] = left
             else:
-                del node.guests[guest]
+                del node.residents[resident]
 
     def _shelve(self, node: FreeNode, moved: Mapping[str, int]) -> None:
         for gpu_type, change in moved.items():
@@ -361,7 +359,7 @@ def _move(shelves: Shelves, place: int, before: int, after: int) -> None:
 
 
 def _rank_of(gpu: Gpu) -> tuple[bool, int, int]:
-    """GPUs with a warning come last, the others in the order of their index."""
+    """The order of use: by index, GPUs with a warning last."""
     return (gpu.warned, gpu.index, gpu.id)
 
 
@@ -375,11 +373,11 @@ def _free_node(view: View, node: Node, place: int) -> FreeNode:
     return FreeNode(
         id=node.id,
         rack=node.rack,
-        # A node can be overcommitted after its inventory shrank; then it has nothing to give, not less than nothing.
+        # A node whose inventory shrank can be overcommitted: it has 0 free, not less.
         cpus=max(0, node.cpus - used_cpus) if node.schedulable else 0,
         memory_mib=max(0, node.memory_mib - used_memory_mib) if node.schedulable else 0,
         gpus=gpus,
         strikes=node.strikes,
         place=place,
-        guests=Counter(),
+        residents=Counter(),
     )

@@ -36,11 +36,11 @@ class Shortage:
             return Denial(HoldReason.NO_FREE_GPUS, "this pool has no nodes yet", evidence, ("a node joins the pool",))
         if demand.closed:
             rooms = [node for node in map(self._free.node, sorted(demand.closed)) if node and _hosts(node, demand)]
-            allowed = [node for node in rooms if allows_node(demand.request, self._free.whole(node.id).name)]
+            allowed = [node for node in rooms if allows_node(demand.request, self._free.full_node(node.id).name)]
             if allowed:
                 return self._ineligible(demand, allowed)
             excluded = [
-                name for node in rooms if (name := self._free.whole(node.id).name) in demand.request.exclude_nodes
+                name for node in rooms if (name := self._free.full_node(node.id).name) in demand.request.exclude_nodes
             ]
             if demand.request.nodes_in or excluded:
                 open_nodes = [
@@ -65,7 +65,7 @@ class Shortage:
 
     def _ineligible(self, demand: Demand, rooms: Sequence[FreeNode]) -> Denial:
         """Only nodes that are ineligible for the job have enough room."""
-        candidates = [node for node in rooms if can_start(self._free.whole(node.id), demand.runtime)]
+        candidates = [node for node in rooms if can_start(self._free.full_node(node.id), demand.runtime)]
         evidence = words.evidence(demand, closed_nodes_with_room=len(rooms))
         if not candidates:
             able = words.MEETS_PLURAL[demand.runtime]
@@ -77,12 +77,12 @@ class Shortage:
                 wanted=demand.gpus * demand.nodes,
                 once_free=f"nodes that {able} become free",
             )
-        candidates = [node for node in candidates if self._free.whole(node.id).maintenance_starts_at is not None]
+        candidates = [node for node in candidates if self._free.full_node(node.id).maintenance_starts_at is not None]
         if not candidates:
             return self._single_user(demand, rooms)
         # Report the node whose maintenance starts last: the longest jobs fit there.
         last = max(
-            (self._free.whole(node.id) for node in candidates),
+            (self._free.full_node(node.id) for node in candidates),
             key=lambda node: (node.maintenance_starts_at or 0.0, -node.id),
         )
         left_min = int((last.maintenance_starts_at or 0.0) - self._now) // 60
@@ -100,7 +100,7 @@ class Shortage:
 
     def _single_user(self, demand: Demand, rooms: Sequence[FreeNode]) -> Denial:
         """Only single-user nodes of other tenants have enough room."""
-        nodes = [node for node in map(self._free.whole, (room.id for room in rooms)) if node.single_user]
+        nodes = [node for node in map(self._free.full_node, (room.id for room in rooms)) if node.single_user]
         return Denial(
             HoldReason.SINGLE_USER,
             f"there is room on {words.count(len(nodes), 'node')}, but all jobs there run as one account, so jobs of "

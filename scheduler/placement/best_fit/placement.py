@@ -39,7 +39,7 @@ def _tightest_first(free: Free, demand: Demand) -> Iterator[FreeNode]:
 
 
 def _left(node: FreeNode) -> Any:
-    return not node.guests, node.cpus, node.memory_mib, node.place
+    return not node.residents, node.cpus, node.memory_mib, node.place
 
 
 def _the_first(candidates: Sequence[FreeNode], demand: Demand) -> Sequence[FreeNode]:

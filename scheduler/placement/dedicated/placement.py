@@ -10,7 +10,7 @@ from scheduler.model import AllocationView, Locality
 from scheduler.placement.base import STRIKES_LIMIT
 from scheduler.placement.demand import Demand
 from scheduler.placement.fixed_locality import FixedLocality
-from scheduler.placement.free import Free, FreeNode, Guest
+from scheduler.placement.free import Free, FreeNode, Resident
 from scheduler.placement.inner import INNER_PARAMS, inner_placement
 
 
@@ -62,7 +62,7 @@ class Dedicated(FixedLocality):
         exclusion = inside.exclusion(free, avoid)
         for_small = replace(exclusion, excluded=self._hosts_large) if self.whole_nodes else exclusion
         for_large = replace(exclusion, excluded=_in_use if self.whole_nodes else self._hosts_large)
-        if self._large(Guest(demand.gpus * demand.nodes, demand.nodes)):
+        if self._large(Resident(demand.gpus * demand.nodes, demand.nodes)):
             return inside.choose(free, demand, for_large)
         if not (demand.divisible and self.distributed):
             return inside.choose(free, demand, for_small)
@@ -72,14 +72,14 @@ class Dedicated(FixedLocality):
                 return on_one_node
         return None if demand.within is Locality.NODE else inside.choose(free, demand, for_large)
 
-    def _large(self, guest: Guest) -> bool:
-        if not guest.gpus:
+    def _large(self, resident: Resident) -> bool:
+        if not resident.gpus:
             return False
-        return (self.distributed and guest.nodes > 1) or 0 < self.from_gpus <= guest.gpus
+        return (self.distributed and resident.nodes > 1) or 0 < self.from_gpus <= resident.gpus
 
     def _hosts_large(self, node: FreeNode) -> bool:
-        return any(map(self._large, node.guests))
+        return any(map(self._large, node.residents))
 
 
 def _in_use(node: FreeNode) -> bool:
-    return bool(node.guests)
+    return bool(node.residents)

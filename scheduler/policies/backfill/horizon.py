@@ -17,7 +17,7 @@ from scheduler.engine.context import CycleContext
 from scheduler.model import AllocationView, Job, Running
 from scheduler.model.lifecycle import JobClass
 from scheduler.placement.demand import Demand
-from scheduler.placement.free import FreeNode, Guest
+from scheduler.placement.free import FreeNode, Resident
 from scheduler.policies.backfill.nodes import Claim, NodeTimes, peak
 
 # An end, and a number that distinguishes ends at the same moment.
@@ -57,7 +57,7 @@ class Horizon:
         self._context = context
         self._free = context.state.free
         self.promises: dict[int, Promise] = {}
-        self._times = NodeTimes(self._free, (*self._free.by_fit(None, 0), *self._free.coming_back), context.now)
+        self._times = NodeTimes(self._free, (*self._free.by_fit(None, 0), *self._free.returning), context.now)
         self._quotas: dict[tuple[int, JobClass, str], dict[int, Claim]] = {}
         self._quota_ends: dict[tuple[int, JobClass, str], list[tuple[float, int]]] = {}
         # The holdings, each by its end and a number of its own; in order, by node, and by job.
@@ -109,7 +109,7 @@ class Horizon:
         for node in view.nodes:
             if node.maintenance_ends_at is not None and node.maintenance_starts_at is not None and node.schedulable:
                 self._note_moment(max(node.maintenance_ends_at, self._context.now))
-        back = {free.id: view.node_by_id[free.id] for free in self._free.coming_back}
+        back = {free.id: view.node_by_id[free.id] for free in self._free.returning}
         left = {node_id: [node.cpus, node.memory_mib] for node_id, node in back.items()}
         staying = set(view.reserved_gpus)
         for run in view.running if back else ():
@@ -311,24 +311,24 @@ class Horizon:
         Only nodes that can host a part of the job by then show their future state: the placement could not choose
         others.
         """
-        demand = demand.closed_to(self._free.closings.to(job, start))
+        demand = demand.closed_to(self._free.eligibility.to(job, start))
         hosts = self._times.hosts(demand, start, end)
         if not hosts:
             return None
         ended = {one for node_id in hosts for one in self._on_node.get(node_id, ()) if one[0] <= start}
         opened = [node_id for node_id in hosts if self._free.show(node_id)]
-        given: list[tuple[Holding, list[tuple[FreeNode, Counter[Guest]]]]] = []
+        given: list[tuple[Holding, list[tuple[FreeNode, Counter[Resident]]]]] = []
         for entry in sorted(ended):
             holding = self._holding[entry]
-            # Shares without their reserved GPUs are not valid guests of a node.
+            # Shares without their reserved GPUs are not valid residents of a node.
             nodes = [node for share in holding.shares if (node := self._free.node(share.node_id)) is not None]
-            given.append((holding, [(node, node.guests.copy()) for node in nodes]))
+            given.append((holding, [(node, node.residents.copy()) for node in nodes]))
             self._free.give(holding.shares)
         allocations = self._place(job, demand, start, end)
-        for holding, guests in reversed(given):
+        for holding, residents in reversed(given):
             self._free.take(holding.shares)
-            for node, before in guests:
-                node.guests = before
+            for node, before in residents:
+                node.residents = before
         for node_id in opened:
             self._free.hide(node_id)
         return allocations

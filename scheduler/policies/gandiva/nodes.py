@@ -80,8 +80,8 @@ class Nodes:
     def affinity(self, node: FreeNode) -> int:
         """The job size that asks for most of the node's GPUs, the larger of equals; 0: none."""
         asked: dict[int, int] = {}
-        for guest, number in node.guests.items():
-            asked[guest.gpus] = asked.get(guest.gpus, 0) + guest.gpus * number
+        for resident, number in node.residents.items():
+            asked[resident.gpus] = asked.get(resident.gpus, 0) + resident.gpus * number
         for sizes in (self.suspended.sizes(node.id), self._sizes.get(node.id, _NOBODY)):
             for size, number in sizes.items():
                 asked[size] = asked.get(size, 0) + size * number
@@ -131,7 +131,7 @@ class Nodes:
             if self.is_blocked(node.id):
                 continue
             last_choice = node.id in job.avoid_nodes
-            if not node.guests and not self.shared(node.id):
+            if not node.residents and not self.shared(node.id):
                 key = (last_choice, True, 0.0, position)
             else:
                 affinity = self.affinity(node)

@@ -24,7 +24,7 @@ def find(
     shunned = demand.closed.union(avoid)
     nodes = [node for node in free.by_fit(demand.gpu_type, 1 if demand.gpus else 0) if node.id not in shunned]
     if dedicated:
-        nodes = [node for node in nodes if all(guest.nodes == 1 for guest in node.guests)]
+        nodes = [node for node in nodes if all(resident.nodes == 1 for resident in node.residents)]
     single = demand.nodes == 1
     if single:
         # A small job is packed onto a partly used server: the tightest that holds it.
@@ -34,7 +34,7 @@ def find(
         if not demand.divisible or demand.within is Locality.NODE:
             return None
     if dedicated:
-        nodes = [node for node in nodes if not node.guests]
+        nodes = [node for node in nodes if not node.residents]
     racks: dict[str, list[FreeNode]] = {}
     for node in nodes:
         racks.setdefault(node.rack, []).append(node)

@@ -44,7 +44,7 @@ class Case:
 
 
 CASES = {
-    "nobody holds it any more": Case("bound"),
+    "no job holds it any more": Case("bound"),
     "one who stops holds part of it": Case("kept", running=(stopping(make_running(make_share(1, (1,)))),)),
     "one who stops holds the CPUs that it needs": Case(
         "kept", job=asking(PAIR_JOB, cpus=8), running=(stopping(make_running(make_share(1, (), cpus=60))),)

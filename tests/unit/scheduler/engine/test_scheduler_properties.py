@@ -307,7 +307,7 @@ def test_the_same_world_in_any_order_has_the_same_plan(world: Snapshot, config: 
 
 
 @worlds()
-def test_a_second_cycle_without_a_change_asks_nobody_else_to_stop(world: Snapshot, config: CycleConfig) -> None:
+def test_a_second_cycle_without_a_change_preempts_no_other_job(world: Snapshot, config: CycleConfig) -> None:
     config = replace(config, max_places=256)
     after = carried_out(world, decide(world, config), config)
     again = decide(after, config)

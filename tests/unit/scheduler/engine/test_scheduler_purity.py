@@ -16,7 +16,7 @@ MODULES = sorted(
     and path.relative_to(PACKAGE).as_posix() != "diagnosis/failures/accuracy.py"
 )
 
-# An allow list: whoever needs another module has to come here and say why it is pure.
+# An allow list: to import another module, add it here with the reason why it is pure.
 ALLOWED_IMPORTS = {
     "__future__", "bisect", "collections", "dataclasses", "enum", "functools", "heapq", "itertools", "math",
     "scheduler", "statistics", "types", "typing",

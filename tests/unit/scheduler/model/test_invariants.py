@@ -114,10 +114,10 @@ CASES = {
     "all of a GPU for a job that shares": Case(
         {Code.WRONG_SLOTS}, "gets 64 slots", places=(Place(1, (make_share(1, (0,)),)),), waiting=(PACKING,)
     ),
-    "a part of a GPU for a job that shares with nobody": Case(
+    "a part of a GPU for a job that does not share": Case(
         {Code.WRONG_SLOTS}, "gets 32 slots", places=ONE_BESIDE, waiting=(make_job(1),)
     ),
-    "a job beside one that shares with nobody": Case(
+    "a job beside one that does not share": Case(
         {Code.GPU_TAKEN},
         "GPU 0 of node1 is held by a live attempt",
         places=ONE_BESIDE,

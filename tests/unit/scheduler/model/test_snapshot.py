@@ -122,7 +122,7 @@ def test_applying_a_plan_leaves_the_old_snapshot_as_it_was() -> None:
 
 
 LEFT: dict[str, tuple[dict[str, Any], tuple[int, ...], float | None]] = {
-    "a job of which nobody knows": ({}, (0,), None),
+    "a job without a prediction": ({}, (0,), None),
     "a job of one size": ({"remaining_s": 100.0}, (0, 1), 40.0),
     "more than predicted was done": ({"remaining_s": 50.0}, (0,), 0.0),
     "on as many GPUs as it asks for": ({"remaining_s": 100.0, "gpus": 2, "speeds": (1.0, 1.5, 1.8)}, (0, 1), 40.0),

@@ -87,25 +87,25 @@ CASES = {
     "no more than it takes": Case(
         [(2, [2])], gang(4), nodes("a", "a"), (on(1, 1, range(4)), on(2, 1, [4]), fixed(3, 2, range(5)))
     ),
-    "nobody when those in the way cannot move": Case(
+    "no move when the jobs in the way cannot move": Case(
         None, gang(8), nodes("a", "a"), (fixed(1, 1, range(2)), fixed(2, 2, range(2)))
     ),
-    "nobody whom nobody may stop": Case(
+    "no job that is not preemptible": Case(
         None, gang(8), nodes("a", "a"), (on(1, 1, [0], preemptible=False), on(2, 2, [0], preemptible=False))
     ),
-    "nobody who stops anyway": Case(
+    "no job that is stopping": Case(
         None,
         gang(8),
         nodes("a", "a"),
         (replace(on(1, 1, [0]), state=AttemptState.STOPPING), replace(on(2, 2, [0]), state=AttemptState.STOPPING)),
     ),
-    "nobody when too few GPUs are free": Case(
+    "no move when too few GPUs are free": Case(
         None, gang(8), nodes("a", "a"), (on(1, 1, range(4)), fixed(2, 2, range(5)))
     ),
-    "nobody when there is no other place for him": Case(
+    "no move without another place for the job": Case(
         None, gang(8), nodes("a", "a"), (on(1, 1, range(4), gpus=4), fixed(2, 2, [0, 1, 2]), fixed(3, 2, [3, 4]))
     ),
-    "nobody on a GPU that is not healthy": Case(
+    "no job on an unhealthy GPU": Case(
         None, gang(7), (make_node(1, unhealthy=[0]), make_node(2)), (on(1, 1, [0, 1]), fixed(2, 2, range(2)))
     ),
     "one for each node that is missing": Case(

@@ -57,17 +57,17 @@ def test_who_may_be_on_one_gpu(jobs: list[Job], allowed: bool) -> None:
 
 
 @given(st.lists(st.tuples(st.integers(1, 3), st.sampled_from([HALF, SLOTS]))))
-def test_whoever_comes_to_a_gpu_first_and_goes_last_is_told_so(steps: list[tuple[int, int]]) -> None:
+def test_the_first_job_on_a_gpu_and_the_last_to_leave_are_reported(steps: list[tuple[int, int]]) -> None:
     partly, there = SharedGpuIndex(), dict[int, list[int]]()
     for gpu_id, slots in steps:
         here = there.setdefault(gpu_id, [])
         if sum(here) + slots <= SLOTS:
-            assert partly.come(gpu_id, slots) is (not here)
+            assert partly.take(gpu_id, slots) is (not here)
             here.append(slots)
         elif here:
-            assert partly.go(gpu_id, here.pop()) is (not here)
+            assert partly.give(gpu_id, here.pop()) is (not here)
         partial = sum(here) if SLOTS not in here else 0
-        assert partly.room(gpu_id) == (SLOTS - partial if partial else 0)
+        assert partly.free_slots(gpu_id) == (SLOTS - partial if partial else 0)
     assert partly.full() == sorted(gpu_id for gpu_id, here in there.items() if here == [HALF, HALF])
 
 
@@ -182,7 +182,7 @@ def pair_of(**fields: Any) -> list[Running]:
 
 
 @pytest.mark.parametrize("vc_id", [1, 2])
-def test_whoever_takes_a_gpu_from_a_pair_takes_it_from_both(vc_id: int) -> None:
+def test_a_job_that_takes_a_gpu_from_a_pair_preempts_both(vc_id: int) -> None:
     winner = make_packing(9, priority=1, vc_id=vc_id)
     vcs = [make_vc(), make_vc(2, "speech")]
     world = make_snapshot(nodes=[make_node(1, gpus=1)], waiting=[winner], running=pair_of(), vcs=vcs)

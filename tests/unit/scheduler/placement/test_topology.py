@@ -40,7 +40,7 @@ CASES = {
     "a pair, not the middle": (CHAIN, (0, 1, 2, 3), 2, (0, 1)),
     "all that are free": (CHAIN, (0, 2, 3), 3, (0, 2, 3)),
     "without a matrix, the smallest indexes": ((), (2, 3, 5), 2, (2, 3)),
-    "indexes beyond the matrix are linked to nobody": (CHAIN, (2, 3, 8, 9), 2, (2, 3)),
+    "indexes beyond the matrix are linked to no GPU": (CHAIN, (2, 3, 8, 9), 2, (2, 3)),
     "the upper half of the matrix is read": (((0, 1, 5), (0, 0, 0), (0, 0, 0)), (0, 1, 2), 2, (0, 2)),
     "among sixteen, a clique of four": (
         cliques(4, 4, 4, 4),
