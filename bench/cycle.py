@@ -138,7 +138,7 @@ def _job(number: int, chance: random.Random) -> Job:
         vc_id=vc,
         owner_id=chance.randint(1, 200),
         priority=chance.choices((0, 10, 20), weights=(2, 7, 1))[0],
-        klass=JobClass.GUARANTEED,
+        job_class=JobClass.GUARANTEED,
         gpu_type=chance.choice((*_TYPES, None)),
         gpus=gpus,
         nodes=chance.choice((1, 2, 4)) if gpus == GPUS_PER_NODE else 1,

@@ -16,10 +16,10 @@ from scheduler.registry import Plugin, Registry
 QuotaUsage = Counter[tuple[int, str]]
 
 
-def charge(usage: QuotaUsage, vc_id: int, klass: JobClass, gpu_type: str, gpus: int) -> None:
+def charge(usage: QuotaUsage, vc_id: int, job_class: JobClass, gpu_type: str, gpus: int) -> None:
     """Add `gpus` of a job to the usage of its virtual cluster; a negative number subtracts them."""
     usage[vc_id, gpu_type] += gpus
-    if klass is JobClass.OPPORTUNISTIC:
+    if job_class is JobClass.OPPORTUNISTIC:
         usage[-vc_id, gpu_type] += gpus
 
 

@@ -274,10 +274,10 @@ class CycleContext:
         """Add the preemption of a released job to the plan."""
         self.preempts[run.job.id] = Preempt(run.job.id, for_job_id, detail)
 
-    def note(self, job: Job, run: Running | None, memo: Mapping[str, float]) -> None:
+    def note(self, job: Job, run: Running | None, policy_state: Mapping[str, float]) -> None:
         """Store policy state with a job, for the rest of this decision and for the next ones."""
-        self.notes[job.id] = Note(job.id, memo)
-        noted = replace(job, memo=memo)
+        self.notes[job.id] = Note(job.id, policy_state)
+        noted = replace(job, policy_state=policy_state)
         if run is None:
             self.state.add_waiting(noted)
         else:
@@ -294,7 +294,7 @@ class CycleContext:
                 return False
             self._deferred_lots.append((job, demand))
             self._deferred_gpus[demand.gpu_type] += demand.gpus
-            charge(self.state.quota_usage, job.vc_id, job.klass, str(demand.gpu_type), demand.gpus)
+            charge(self.state.quota_usage, job.vc_id, job.job_class, str(demand.gpu_type), demand.gpus)
             return True
         self.bind_deferred_lots()
         allocations = self.placement.place(self.state.free, demand, job.avoid_nodes)
@@ -308,7 +308,7 @@ class CycleContext:
         lots, self._deferred_lots = self._deferred_lots, []
         self._deferred_gpus.clear()
         for job, demand in lots:
-            charge(self.state.quota_usage, job.vc_id, job.klass, str(demand.gpu_type), -demand.gpus)
+            charge(self.state.quota_usage, job.vc_id, job.job_class, str(demand.gpu_type), -demand.gpus)
             allocations = self.placement.place(self.state.free, demand, job.avoid_nodes)
             if allocations is None:
                 raise RuntimeError(

@@ -91,13 +91,13 @@ class Queue:
         """
         classes: Iterable[list[tuple[Key, int]]] = self._classes.values()
         if job_class is not None:
-            classes = [members for members in classes if self._jobs[members[0][1]][0].klass is job_class]
+            classes = [members for members in classes if self._jobs[members[0][1]][0].job_class is job_class]
         return QueueWalk(classes, self._jobs, since)
 
     def walks(self, job_class: JobClass | None = None) -> Iterator[QueueWalk]:
         """One walk for each equivalence class, or for those of `job_class`."""
         for members in self._classes.values():
-            if job_class is None or self._jobs[members[0][1]][0].klass is job_class:
+            if job_class is None or self._jobs[members[0][1]][0].job_class is job_class:
                 yield QueueWalk([members], self._jobs)
 
 
@@ -227,4 +227,4 @@ class PreemptionOrder:
 
 def equivalence_class(job: Job) -> Hashable:
     """The values that decide where a job can start; equal for jobs that can start in the same places."""
-    return job.vc_id, job.klass, job.request
+    return job.vc_id, job.job_class, job.request

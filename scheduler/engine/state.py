@@ -47,7 +47,7 @@ class SchedulerState:
         self._preemption_order: PreemptionOrder | None = None
         self._resource_usage: ResourceUsage | None = None
         for run in view.running:
-            if run.job.packs or run.job.klass is JobClass.OPPORTUNISTIC:
+            if run.job.packs or run.job.job_class is JobClass.OPPORTUNISTIC:
                 self._index(run)
         for reservation in view.reservations:
             if reservation.until > view.now:
@@ -102,7 +102,7 @@ class SchedulerState:
                 if gpu is None:
                     continue
                 if share.slots == SLOTS or (self._shared.take if times > 0 else self._shared.give)(gpu_id, share.slots):
-                    charge(self.quota_usage, job.vc_id, job.klass, gpu.type, times)
+                    charge(self.quota_usage, job.vc_id, job.job_class, gpu.type, times)
 
     def _index(self, run: Running) -> None:
         """Record the shared GPUs of a run and, for an opportunistic job, their share of the quota usage."""
@@ -111,7 +111,7 @@ class SchedulerState:
                 gpu = self.view.gpu_by_id.get(gpu_id)
                 if gpu is None:
                     continue
-                if self._shared.take(gpu_id, share.slots) and run.job.klass is JobClass.OPPORTUNISTIC:
+                if self._shared.take(gpu_id, share.slots) and run.job.job_class is JobClass.OPPORTUNISTIC:
                     self.quota_usage[-run.job.vc_id, gpu.type] += 1
 
     def add_waiting(self, job: Job) -> None:

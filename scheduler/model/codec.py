@@ -21,6 +21,8 @@ Convert = Callable[[Any], Any]
 # The former names of fields, by class: cycles and configurations stored under them are still read.
 FORMER_NAMES: Mapping[str, Mapping[str, str]] = {
     "CycleConfig": {"guard": "admission", "guard_params": "admission_params"},
+    "Job": {"klass": "job_class", "memo": "policy_state"},
+    "Note": {"memo": "policy_state"},
     "Node": {
         "why_not": "unschedulable_reason",
         "forms": "runtimes",

@@ -24,7 +24,7 @@ class Job:
     vc_id: int
     owner_id: int
     priority: int
-    klass: JobClass
+    job_class: JobClass
     request: Request
     submitted_at: float
     eligible_at: float
@@ -40,7 +40,7 @@ class Job:
     expected_s: float | None = None  # predicted, from the first start to the end, on its first choice
     remaining_s: float | None = None  # the part of `expected_s` that was left when the last attempt ended
     utilization: float | None = None  # per GPU, 0 to 1
-    memo: Mapping[str, float] = field(default_factory=dict)  # numbers that the policy stored with the job
+    policy_state: Mapping[str, float] = field(default_factory=dict)  # numbers that the policy stored with the job
     grace_s: float = 0.0  # from its stop signal to its kill
 
     @classmethod

@@ -53,10 +53,10 @@ class Preempt:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """The `memo` that the policy stores with a job, for its next decision."""
+    """The `policy_state` that the policy stores with a job, for its next decision."""
 
     job_id: int
-    memo: Mapping[str, float]
+    policy_state: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ def apply(snapshot: Snapshot, plan: Plan, *, awaiting: Collection[int] = ()) -> 
 
     The new attempt of job 7 has the id -7. The database assigns positive ids, and a job has at most one live attempt.
     """
-    notes = {note.job_id: note.memo for note in plan.notes}
+    notes = {note.job_id: note.policy_state for note in plan.notes}
     preempted = {preempt.job_id for preempt in plan.preempts}
     started: list[Running] = []
     kept = {one.job_id: one for one in snapshot.reservations if one.job_id not in plan.drops}
@@ -187,7 +187,7 @@ def _share(view: View, job_id: int, holder: int, gpu_id: int) -> bool:
 
 
 def _noted(job: Job, notes: Mapping[int, Mapping[str, float]]) -> Job:
-    return replace(job, memo=notes[job.id]) if job.id in notes else job
+    return replace(job, policy_state=notes[job.id]) if job.id in notes else job
 
 
 def _start(now: float, job: Job, place: Place) -> Running:

@@ -268,7 +268,7 @@ def _probe(role: Role, tenant_id: int, gpu_type: str, gpus: int) -> Job:
         vc_id=role.vc_id,
         owner_id=0,
         priority=0,
-        klass=JobClass.OPPORTUNISTIC if role.revocable else JobClass.GUARANTEED,
+        job_class=JobClass.OPPORTUNISTIC if role.revocable else JobClass.GUARANTEED,
         gpu_type=gpu_type,
         gpus=gpus,
         nodes=1,

@@ -75,15 +75,15 @@ class Ordered:
         """See `Policy`."""
         self._review(context)
         reprieve = _Reprieve(self, context)
-        for klass in context.service_classes():
-            self._walk(context, reprieve, klass)
+        for job_class in context.service_classes():
+            self._walk(context, reprieve, job_class)
         reprieve.examine_rest()
 
-    def _walk(self, context: CycleContext, reprieve: _Reprieve, klass: JobClass | None) -> None:
+    def _walk(self, context: CycleContext, reprieve: _Reprieve, job_class: JobClass | None) -> None:
         """Serve all waiting jobs, or those of one class, in order."""
         head_of_pool: Job | None = None
         head_of_vc: dict[int, Job] = {}
-        walk = context.state.queue(self).walk(klass)
+        walk = context.state.queue(self).walk(job_class)
         droppable = not self.blocks and not context.placement.relaxes
         while (entry := walk.next()) is not None:
             job, key = entry
@@ -164,9 +164,9 @@ class Ordered:
             job = run.job if run is not None else view.waiting_by_id.get(job_id)
             if job is None or (run is None and backoff_reason(job, context.now)):
                 continue
-            memo = self.review(job, run, context.now)
-            if memo is not None:
-                context.note(job, run, memo)
+            policy_state = self.review(job, run, context.now)
+            if policy_state is not None:
+                context.note(job, run, policy_state)
 
 
 class _Reprieve:

@@ -223,15 +223,17 @@ class Shared:
         """See `Policy`."""
         ledger = self.ledger(context.view, context.state.capacity, context.state.resource_usage)
         unplaced: _Unplaced = {}
-        for klass in context.service_classes():
-            self._fill(context, ledger, unplaced, klass)
+        for job_class in context.service_classes():
+            self._fill(context, ledger, unplaced, job_class)
         if self.max_stopping_share > 0:
             self._preempt(context, ledger, unplaced)
         self.finish(context, ledger)
 
-    def _fill(self, context: CycleContext, ledger: ShareLedger, unplaced: _Unplaced, klass: JobClass | None) -> None:
+    def _fill(
+        self, context: CycleContext, ledger: ShareLedger, unplaced: _Unplaced, job_class: JobClass | None
+    ) -> None:
         """Place the jobs that find room, the group furthest behind first."""
-        walks = self.walks(context, ledger, klass)
+        walks = self.walks(context, ledger, job_class)
         heap = [(ledger.key(group), group) for group in walks]
         heapq.heapify(heap)
         while heap:
@@ -242,10 +244,10 @@ class Shared:
             elif self._next(context, ledger, walks[group], unplaced):
                 heapq.heappush(heap, (ledger.key(group), group))
 
-    def walks(self, context: CycleContext, ledger: ShareLedger, klass: JobClass | None) -> Mapping[int, QueueWalk]:
+    def walks(self, context: CycleContext, ledger: ShareLedger, job_class: JobClass | None) -> Mapping[int, QueueWalk]:
         """The jobs to try of each group, in order."""
         queues = context.state.queues(self)
-        return {group: queues[group].walk(klass) for group in queues}
+        return {group: queues[group].walk(job_class) for group in queues}
 
     def _next(self, context: CycleContext, ledger: ShareLedger, walk: QueueWalk, unplaced: _Unplaced) -> bool:
         """Whether another job of the group was placed."""

@@ -288,7 +288,7 @@ class _Simulation:
 
     def _apply(self, plan: Plan) -> None:
         for note in plan.notes:
-            self.world.note(note.job_id, note.memo)
+            self.world.note(note.job_id, note.policy_state)
             self._schedule_wake(note.job_id)
         placed = {place.job_id: place for place in plan.places}
         moving: dict[int, Job] = {}
@@ -495,7 +495,7 @@ class _Simulation:
 
     def _measured_speed(self, run: Running) -> float | None:
         """The job's progress per second in its place, if the policy judges by it."""
-        if not self.periodic or not (len(run.allocations) > 1 or run.job.max_gpus or run.job.memo):
+        if not self.periodic or not (len(run.allocations) > 1 or run.job.max_gpus or run.job.policy_state):
             return None
         execution, work = self.executions[run.job.id], self.jobs[run.job.id].work
         done = work.advance(execution.done, execution.gpu_type, execution.layout, execution.speed, _MEASUREMENT_S)
@@ -559,7 +559,7 @@ class _Simulation:
             vc_id=vc_id,
             owner_id=self.owners[traced.owner],
             priority=traced.priority,
-            klass=JobClass.GUARANTEED,
+            job_class=JobClass.GUARANTEED,
             gpu_type=traced.gpu_type,
             gpu_types=traced.gpu_types,
             gpus=traced.gpus if traced.split else traced.gpus // traced.nodes,

@@ -63,13 +63,13 @@ class World:
         del self.running_by_job[run.job.id]
         self._count(run, -1)
 
-    def note(self, job_id: int, memo: Mapping[str, float]) -> None:
+    def note(self, job_id: int, policy_state: Mapping[str, float]) -> None:
         """Set the job's policy state."""
         run = self.running_by_job.get(job_id)
         if run is not None:
-            self.running_by_job[job_id] = replace(run, job=replace(run.job, memo=memo))
+            self.running_by_job[job_id] = replace(run, job=replace(run.job, policy_state=policy_state))
         else:
-            self.waiting_by_id[job_id] = replace(self.waiting_by_id[job_id], memo=memo)
+            self.waiting_by_id[job_id] = replace(self.waiting_by_id[job_id], policy_state=policy_state)
 
     def reserve(self, reservations: Iterable[Reservation]) -> None:
         """Replace the reservations of jobs that wait for others to stop."""

@@ -279,8 +279,12 @@ def _reserve(job: Job, place: Place) -> None:
 
 def _write_notes(snapshot: model.Snapshot, plan: Plan) -> None:
     """Store the policy state of jobs where it differs from the stored one."""
-    told = {job.id: job.memo for job in snapshot.waiting} | {run.job.id: run.job.memo for run in snapshot.running}
-    changed = {note.job_id: dict(note.memo) for note in plan.notes if told.get(note.job_id) != note.memo}
+    told = {job.id: job.policy_state for job in snapshot.waiting} | {
+        run.job.id: run.job.policy_state for run in snapshot.running
+    }
+    changed = {
+        note.job_id: dict(note.policy_state) for note in plan.notes if told.get(note.job_id) != note.policy_state
+    }
     ids = sorted(changed)
     for start in range(0, len(ids), MAX_NOTES_PER_TRANSACTION):
         some = ids[start : start + MAX_NOTES_PER_TRANSACTION]

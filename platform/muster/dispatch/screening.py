@@ -32,7 +32,7 @@ def while_screened(row: Mapping[str, Any], run: ScreeningRun) -> dict[str, Any]:
         "time_limit_s": run.time_limit_s,
         "grace_s": screening_grace_s(row["grace_s"]),
         "expected_s": run.time_limit_s,
-        "klass": JobClass.GUARANTEED,
+        "job_class": JobClass.GUARANTEED,
         "preemptible": False,
         "checkpoints": False,
         "attained_gpu_s": 0.0,

@@ -324,8 +324,8 @@ def _job(row: dict[str, Any], now: float, held_s: float = 0.0) -> model.Job:
     for name in ("submitted_at", "eligible_at", "requeued_at"):
         row[name] = row[name].timestamp() if row[name] is not None else 0.0
     row["avoid_nodes"] = tuple(_plain(row["avoid_nodes"]))
-    row["memo"] = {name: float(value) for name, value in _plain(row["memo"]).items()}
-    row["klass"] = JobClass(row["klass"])
+    row["policy_state"] = {name: float(value) for name, value in _plain(row.pop("memo")).items()}
+    row["job_class"] = JobClass(row.pop("klass"))
     if isinstance(row["request"], str):
         row["request"] = request_of_text(row["request"])
     screening = row.pop("screening")

@@ -26,7 +26,7 @@ class Borrow:
 
     def admit(self, view: View, usage: QuotaUsage, job: Job, gpu_type: str | None, gpus: int) -> Denial | None:
         """Denies a guaranteed job that would exceed the quota together with the other guaranteed jobs."""
-        if gpu_type is None or job.klass is JobClass.OPPORTUNISTIC:
+        if gpu_type is None or job.job_class is JobClass.OPPORTUNISTIC:
             return None
         name, quota = _quota_of(view, job.vc_id, gpu_type)
         used = usage[job.vc_id, gpu_type] - usage[-job.vc_id, gpu_type]
@@ -52,7 +52,7 @@ class Borrow:
 
     def reclaimable_by(self, running: Job, waiting: Job) -> bool:
         """A guaranteed job may reclaim the GPUs of an opportunistic one."""
-        return running.klass is JobClass.OPPORTUNISTIC and waiting.klass is JobClass.GUARANTEED
+        return running.job_class is JobClass.OPPORTUNISTIC and waiting.job_class is JobClass.GUARANTEED
 
     def violations(self, view: View, plan: Plan) -> Iterator[Violation]:
         """The guaranteed places that exceed a quota, and the guaranteed jobs preempted for opportunistic ones.
@@ -61,14 +61,14 @@ class Borrow:
         """
         given, tally = QuotaUsage(view.held_by_vc), Tally(view)
         for run in view.running:  # jobs on a shared GPU have one class, so these GPUs hold no guaranteed job
-            if run.job.klass is JobClass.OPPORTUNISTIC:
+            if run.job.job_class is JobClass.OPPORTUNISTIC:
                 given.subtract(tally.freed_by(run))
         before = QuotaUsage(given)
         for preempt in plan.preempts:
             run_of = view.running_by_job.get(preempt.job_id)
             if run_of is None:
                 continue
-            if run_of.job.klass is JobClass.GUARANTEED:
+            if run_of.job.job_class is JobClass.GUARANTEED:
                 given.subtract(tally.freed_by(run_of))
                 winner = _job(view, preempt.for_job_id)
                 if winner is not None and self.reclaimable_by(winner, run_of.job):
@@ -76,7 +76,7 @@ class Borrow:
                     yield Violation(GUARANTEE_EXCEEDED, run_of.job.id, message)
         for place in plan.places:
             job = _job(view, place.job_id)
-            if job is None or job.klass is JobClass.OPPORTUNISTIC:
+            if job is None or job.job_class is JobClass.OPPORTUNISTIC:
                 continue  # `check` reports unknown jobs
             types = tally.taken_by(job, place.allocations)
             given.update(types)

@@ -176,15 +176,15 @@ class Horizon:
 
     def _count(self, holding: Holding, times: int) -> None:
         """Add a holding to the usage until its end, or remove it with `times` -1."""
-        for vc_id, klass, kind, gpus in holding.used:
-            ends = self._quota_ends.setdefault((vc_id, klass, kind), [])
+        for vc_id, job_class, kind, gpus in holding.used:
+            ends = self._quota_ends.setdefault((vc_id, job_class, kind), [])
             if times > 0:
                 insort(ends, (holding.end, gpus))
             else:
                 ends.remove((holding.end, gpus))
             for at, usage in (*self._used, *self._usages.items()):
                 if at < holding.end:
-                    charge(usage, vc_id, klass, kind, gpus * times)
+                    charge(usage, vc_id, job_class, kind, gpus * times)
 
     def _in_service(self, allocations: Iterable[AllocationView]) -> Iterator[AllocationView]:
         """The allocations on nodes in service; the others free only their quota."""
@@ -196,7 +196,7 @@ class Horizon:
     def _used_by(self, job: Job, allocations: Iterable[AllocationView]) -> tuple[tuple[int, JobClass, str, int], ...]:
         known = self._context.view.gpu_by_id
         used = Counter(known[gpu_id].type for share in allocations for gpu_id in share.gpu_ids if gpu_id in known)
-        return tuple((job.vc_id, job.klass, kind, used[kind]) for kind in sorted(used))
+        return tuple((job.vc_id, job.job_class, kind, used[kind]) for kind in sorted(used))
 
     def _overbooked(self) -> dict[int, tuple[int, int]]:
         """CPUs and memory by node reserved beyond what is free: stopping jobs there give this much back to the
@@ -231,7 +231,7 @@ class Horizon:
             else job.request.gpus_on(promise.gpu_type)
         )
         if gpus and promise.gpu_type is not None:
-            booked = self._quotas.setdefault((job.vc_id, job.klass, promise.gpu_type), {})
+            booked = self._quotas.setdefault((job.vc_id, job.job_class, promise.gpu_type), {})
             booked[job.id] = (promise.start, promise.end, gpus)
         for share in promise.shares:
             self._times.book(job.id, share, promise.gpu_type, promise.start, promise.end)
@@ -242,7 +242,7 @@ class Horizon:
         promise = self.promises.pop(job_id, None)
         if promise is None:
             return
-        key = (promise.job.vc_id, promise.job.klass, str(promise.gpu_type))
+        key = (promise.job.vc_id, promise.job.job_class, str(promise.gpu_type))
         self._quotas.get(key, {}).pop(job_id, None)
         for share in promise.shares:
             self._times.unbook(job_id, share, promise.gpu_type)
@@ -382,25 +382,25 @@ class Horizon:
         promised = list(self._promised_quota(job, str(gpu_type), start, end))
         if promised:
             usage = QuotaUsage(usage)
-        for klass, gpus in promised:
-            charge(usage, job.vc_id, klass, str(gpu_type), gpus)
+        for job_class, gpus in promised:
+            charge(usage, job.vc_id, job_class, str(gpu_type), gpus)
         state = self._context.state
         return self._context.admission.admit(state.view, usage, job, gpu_type, job.request.gpus_on(gpu_type)) is None
 
     def _promised_quota(self, job: Job, gpu_type: str, start: float, end: float) -> Iterable[tuple[JobClass, int]]:
         """The maximum promised to each class of the virtual cluster at any moment of the interval."""
-        for klass in JobClass:
-            claims = self._quotas.get((job.vc_id, klass, gpu_type))
+        for job_class in JobClass:
+            claims = self._quotas.get((job.vc_id, job_class, gpu_type))
             if claims:
-                ends = self._quota_ends.get((job.vc_id, klass, gpu_type), ())
-                yield klass, peak(claims.values(), ends, start, end)
+                ends = self._quota_ends.get((job.vc_id, job_class, gpu_type), ())
+                yield job_class, peak(claims.values(), ends, start, end)
 
     def _admitted(self, job: Job, demand: Demand) -> float | None:
         """The first moment at which quota admits the demand, promises aside; None if never.
 
         Less usage admits sooner, so a binary search needs few moments.
         """
-        key = (job.vc_id, job.klass, demand.gpu_type, demand.gpus * demand.nodes)
+        key = (job.vc_id, job.job_class, demand.gpu_type, demand.gpus * demand.nodes)
         since = self._admitted_from.get(key)
         if since is not None:
             return since
@@ -426,8 +426,8 @@ class Horizon:
             at, usage = self._used[bisect_right(self._used, moment, key=lambda mark: mark[0]) - 1]
             self._usages[moment] = usage = QuotaUsage(usage)
             for entry in self._between(at, moment):
-                for vc_id, klass, kind, gpus in self._holding[entry].used:
-                    charge(usage, vc_id, klass, kind, -gpus)
+                for vc_id, job_class, kind, gpus in self._holding[entry].used:
+                    charge(usage, vc_id, job_class, kind, -gpus)
         return self._usages[moment]
 
     def _between(self, after: float, until: float, *, inclusive: bool = False) -> Sequence[_Entry]:
@@ -439,8 +439,8 @@ class Horizon:
         usage, since_mark = QuotaUsage(self._context.state.quota_usage), 0
         self._used.append((-math.inf, QuotaUsage(usage)))
         for position, entry in enumerate(self._ends, start=1):
-            for vc_id, klass, kind, gpus in self._holding[entry].used:
-                charge(usage, vc_id, klass, kind, -gpus)
+            for vc_id, job_class, kind, gpus in self._holding[entry].used:
+                charge(usage, vc_id, job_class, kind, -gpus)
             since_mark += 1
             # A stored sum includes all ends of its moment, so none lies between two equal ends.
             if since_mark >= _STEP and (position == len(self._ends) or self._ends[position][0] > entry[0]):

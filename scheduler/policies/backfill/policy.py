@@ -111,8 +111,8 @@ class _Cycle:
         self._look_ahead()
         if policy.mode == "conservative":
             self._remember()
-        for klass in context.service_classes():
-            self._walk(klass)
+        for job_class in context.service_classes():
+            self._walk(job_class)
         if policy.mode == "conservative":
             self._note()
 
@@ -148,9 +148,9 @@ class _Cycle:
             elif moving is not None:
                 self.horizon.add_reserved(None, kept.allocations, kept.until + policy.length_s(moving.job))
 
-    def _walk(self, klass: JobClass | None) -> None:
+    def _walk(self, job_class: JobClass | None) -> None:
         context, policy = self.context, self.policy
-        walk = context.state.queue(policy).walk(klass)
+        walk = context.state.queue(policy).walk(job_class)
         passing: list[Job] = []
         while (context.explain or not context.limit_reached) and (turn := walk.next()) is not None:
             job, _ = turn
@@ -300,15 +300,15 @@ class _Cycle:
         theirs.
         """
         context = self.context
-        left = sum("since" in job.memo for job in context.view.waiting)
+        left = sum("since" in job.policy_state for job in context.view.waiting)
         newest_at, newest_id = -math.inf, 0  # the newest job so far without a promise
-        for klass in context.service_classes():
-            walk = context.state.queue(self.policy).walk(klass)
+        for job_class in context.service_classes():
+            walk = context.state.queue(self.policy).walk(job_class)
             while left and len(self.horizon.promises) < self.max_promises and (turn := walk.next()) is not None:
                 job, _ = turn
                 if job.id in context.places or job.id in context.reserved:
                     continue
-                left -= "since" in job.memo
+                left -= "since" in job.policy_state
                 promise = _promise_of(job, self.policy.length_s(job), context.now)
                 if promise is None:
                     newest_at, newest_id = max(newest_at, job.waiting_since), max(newest_id, job.id)
@@ -324,42 +324,42 @@ class _Cycle:
             if job.id in context.places or job.id in context.reserved or backoff_reason(job, context.now):
                 continue
             promise = self.horizon.promises.get(job.id)
-            memo = _memo_of(promise) if promise is not None and promise.shares else {}
-            if memo != job.memo:
-                context.note(job, None, memo)
+            policy_state = _memo_of(promise) if promise is not None and promise.shares else {}
+            if policy_state != job.policy_state:
+                context.note(job, None, policy_state)
 
 
 def _memo_of(promise: Promise) -> Mapping[str, float]:
     """A promise as numbers: the start, whether it is ever known, and the GPUs by node and type."""
-    memo: dict[str, float] = {
+    policy_state: dict[str, float] = {
         "since": promise.job.waiting_since,
         "made_at": promise.made_at,
         "known": promise.known,
     }
-    memo |= {"start": promise.start} if math.isfinite(promise.start) else {"never": 1}
+    policy_state |= {"start": promise.start} if math.isfinite(promise.start) else {"never": 1}
     for share in promise.shares:
-        memo[f"node {share.node_id} {promise.gpu_type or ''}"] = len(share.gpu_ids)
-    return memo
+        policy_state[f"node {share.node_id} {promise.gpu_type or ''}"] = len(share.gpu_ids)
+    return policy_state
 
 
 def _promise_of(job: Job, length_s: float, now: float) -> Promise | None:
     """The promise in the job's policy state while it waits; None without one."""
-    if job.memo.get("since") != job.waiting_since:
+    if job.policy_state.get("since") != job.waiting_since:
         return None
-    start = math.inf if "never" in job.memo else max(now, job.memo.get("start", math.inf))
+    start = math.inf if "never" in job.policy_state else max(now, job.policy_state.get("start", math.inf))
     shares: list[AllocationView] = []
     gpu_type = None
-    for name in sorted(job.memo):
+    for name in sorted(job.policy_state):
         kind, _, rest = name.partition(" ")
         if kind == "node":
             node_id, _, type_name = rest.partition(" ")
-            gpu_type, gpus = type_name or None, int(job.memo[name])
+            gpu_type, gpus = type_name or None, int(job.policy_state[name])
             lots, size = gpus if job.split else 1, job.request.choice_of(gpu_type) or job.request.first
             # Only the number counts: the GPUs themselves are chosen when the job starts.
             shares.append(
                 AllocationView(int(node_id), len(shares), tuple(range(gpus)), size.cpus * lots, size.memory_mib * lots)
             )
-    made_at, known = job.memo.get("made_at", -math.inf), int(job.memo.get("known", 0))
+    made_at, known = job.policy_state.get("made_at", -math.inf), int(job.policy_state.get("known", 0))
     return Promise(job, start, start + length_s, gpu_type, tuple(shares), None, made_at, known) if shares else None
 
 

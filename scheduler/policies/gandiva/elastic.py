@@ -20,7 +20,11 @@ _IDLE = "idle"
 
 def due_at(run: Running, grow_after_s: float | None) -> float | None:
     """When idle GPUs of the job's node have been idle for long enough; None without known idle GPUs."""
-    return run.job.memo[_IDLE] + grow_after_s if grow_after_s is not None and _IDLE in run.job.memo else None
+    return (
+        run.job.policy_state[_IDLE] + grow_after_s
+        if grow_after_s is not None and _IDLE in run.job.policy_state
+        else None
+    )
 
 
 def grow(context: CycleContext, nodes: Nodes, grow_after_s: float, restart_s: float) -> None:
@@ -38,11 +42,11 @@ def grow(context: CycleContext, nodes: Nodes, grow_after_s: float, restart_s: fl
         left_s = run.remaining_s(context.now)
         able = none_waits and not context.limit_reached
         more = _idle_on_node(context, nodes, run.job, run.allocations[0], left_s, restart_s=restart_s) if able else ()
-        since = run.job.memo.get(_IDLE)
+        since = run.job.policy_state.get(_IDLE)
         if not more:
             if since is not None:
-                memo = state_of(context, run.job)
-                context.note(run.job, run, {key: value for key, value in memo.items() if key != _IDLE})
+                policy_state = state_of(context, run.job)
+                context.note(run.job, run, {key: value for key, value in policy_state.items() if key != _IDLE})
         elif since is None:
             context.note(run.job, run, {**state_of(context, run.job), _IDLE: context.now})
         elif since + grow_after_s <= context.now + SOON_S:
@@ -157,7 +161,7 @@ def _idle_on_node(
         return ()
     kind = context.state.free.type_of(share.gpu_ids[0])
     demand = context.demand(job, kind, 1)
-    most = min(job.max_gpus, len(job.speeds), int(job.memo.get(MAX_GPUS, job.max_gpus)))
+    most = min(job.max_gpus, len(job.speeds), int(job.policy_state.get(MAX_GPUS, job.max_gpus)))
     idle = min(node.room(demand), most - gpus)
     for more in range(idle, 0, -1):
         now, then = job.speed_on(gpus), job.speed_on(gpus + more)

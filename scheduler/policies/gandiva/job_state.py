@@ -24,15 +24,15 @@ _NODE, _BANNED, _BEFORE = "node ", "apart ", "left "
 
 def slice_nodes_of(job: Job) -> SliceNodes:
     """The time-slice nodes of a suspended job; empty without any."""
-    if not job.memo:
+    if not job.policy_state:
         return {}
-    found = {int(key.removeprefix(_NODE)): int(gpus) for key, gpus in job.memo.items() if key.startswith(_NODE)}
+    found = {int(key.removeprefix(_NODE)): int(gpus) for key, gpus in job.policy_state.items() if key.startswith(_NODE)}
     return dict(sorted(found.items()))
 
 
 def waits_for_slice(job: Job) -> bool:
     """Whether the job waits for a time slice."""
-    return any(key.startswith(_NODE) for key in job.memo)
+    return any(key.startswith(_NODE) for key in job.policy_state)
 
 
 def slice_nodes_state(slice_nodes: SliceNodes) -> dict[str, float]:
@@ -68,14 +68,16 @@ def ban_state(other: Job) -> dict[str, float]:
 
 def are_banned(one: Job, other: Job) -> bool:
     """Whether either job's policy state bans sharing GPUs with the other."""
-    return f"{_BANNED}{other.id}" in one.memo or f"{_BANNED}{one.id}" in other.memo
+    return f"{_BANNED}{other.id}" in one.policy_state or f"{_BANNED}{one.id}" in other.policy_state
 
 
 def lasting_state(job: Job) -> dict[str, float]:
     """The permanent entries of the job."""
-    if not job.memo:
+    if not job.policy_state:
         return {}
-    return {key: value for key, value in job.memo.items() if key in (NO_MOVES, MAX_GPUS) or key.startswith(_BANNED)}
+    return {
+        key: value for key, value in job.policy_state.items() if key in (NO_MOVES, MAX_GPUS) or key.startswith(_BANNED)
+    }
 
 
 def probation_state(run: Running) -> dict[str, float]:
@@ -91,22 +93,24 @@ def probation_state(run: Running) -> dict[str, float]:
 
 def nodes_before_change(job: Job) -> SliceNodes:
     """What the job held before the change on probation."""
-    left = {int(key.removeprefix(_BEFORE)): int(gpus) for key, gpus in job.memo.items() if key.startswith(_BEFORE)}
+    left = {
+        int(key.removeprefix(_BEFORE)): int(gpus) for key, gpus in job.policy_state.items() if key.startswith(_BEFORE)
+    }
     return dict(sorted(left.items()))
 
 
-def without_probation(memo: Mapping[str, float]) -> dict[str, float]:
+def without_probation(policy_state: Mapping[str, float]) -> dict[str, float]:
     """The policy state of a job whose last change has been judged."""
-    return {key: value for key, value in memo.items() if key != SPEED_BEFORE and not key.startswith(_BEFORE)}
+    return {key: value for key, value in policy_state.items() if key != SPEED_BEFORE and not key.startswith(_BEFORE)}
 
 
 def state_of(context: CycleContext, job: Job) -> Mapping[str, float]:
     """The policy state of the job as the decision leaves it so far."""
-    return context.notes[job.id].memo if job.id in context.notes else job.memo
+    return context.notes[job.id].policy_state if job.id in context.notes else job.policy_state
 
 
 def reset_state(context: CycleContext, run: Running, *, probation: bool = False) -> None:
     """Reset the policy state of a job that changes its GPUs; with `probation` the change is on probation."""
-    memo = {**lasting_state(run.job), **(probation_state(run) if probation else {})}
-    if state_of(context, run.job) != memo:
-        context.note(run.job, run, memo)
+    policy_state = {**lasting_state(run.job), **(probation_state(run) if probation else {})}
+    if state_of(context, run.job) != policy_state:
+        context.note(run.job, run, policy_state)

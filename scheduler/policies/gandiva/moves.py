@@ -20,9 +20,9 @@ from scheduler.policies.preemptive import SOON_S
 
 def due_at(run: Running, introspect_s: float | None) -> float | None:
     """When to check whether a scattered running job could be closer together; None for other jobs."""
-    if introspect_s is None or len(run.allocations) < 2 or NO_MOVES in run.job.memo or not _movable(run):
+    if introspect_s is None or len(run.allocations) < 2 or NO_MOVES in run.job.policy_state or not _movable(run):
         return None
-    return max(run.placed_at, run.job.memo.get(LAST_SEARCH, run.placed_at)) + introspect_s
+    return max(run.placed_at, run.job.policy_state.get(LAST_SEARCH, run.placed_at)) + introspect_s
 
 
 def bring_together(context: CycleContext, nodes: Nodes, introspect_s: float, restart_s: float) -> None:
@@ -41,7 +41,9 @@ def make_room(
     now, free = context.now, context.state.free
     for job in left:
         due = (
-            job.gpus and job.id not in context.places and now >= job.memo.get(LAST_SEARCH, -introspect_s) + introspect_s
+            job.gpus
+            and job.id not in context.places
+            and now >= job.policy_state.get(LAST_SEARCH, -introspect_s) + introspect_s
         )
         if not due or context.limit_reached:
             continue
@@ -55,7 +57,7 @@ def make_room(
             for run in context.view.running
             if run.placed_at + introspect_s <= now + SOON_S
             and context.stays(run)
-            and NO_MOVES not in run.job.memo
+            and NO_MOVES not in run.job.policy_state
             and not ends_too_soon(context, run, restart_s)
             and not any(nodes.is_blocked(share.node_id) for share in run.allocations)
         ]

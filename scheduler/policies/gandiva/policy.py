@@ -110,7 +110,7 @@ class Gandiva:
     def next_change(self, job: Job, run: Running | None, now: float) -> float | None:
         """When a suspended job's time slice may begin, or a running job may be moved or may grow."""
         if run is None:
-            at = job.memo.get(NEXT_CHECK)
+            at = job.policy_state.get(NEXT_CHECK)
         else:
             known = (
                 moves.due_at(run, self.introspect_s),
@@ -146,7 +146,7 @@ class _Decision:
         self.nodes = Nodes(context, self.suspended, (policy.slice_s or 0.0) + policy.restart_s)
         self.time_slices = TimeSlices(context, self.nodes, policy.max_height)
         # The queue must not change during the walk, so the states of waiting jobs are written at the end.
-        self.memos: dict[int, tuple[Job, Mapping[str, float]]] = {}
+        self.policy_states: dict[int, tuple[Job, Mapping[str, float]]] = {}
         self.left: list[Job] = []  # jobs that could not be placed, the first of each class
 
     def run(self) -> None:
@@ -163,9 +163,9 @@ class _Decision:
             moves.bring_together(context, self.nodes, policy.introspect_s, policy.restart_s)
         if policy.trial_s is not None:
             self._pairs(policy.trial_s)
-        for job_id, (job, memo) in sorted(self.memos.items()):
-            now = lasting_state(job) if job_id in context.places else memo
-            if now != job.memo:
+        for job_id, (job, policy_state) in sorted(self.policy_states.items()):
+            now = lasting_state(job) if job_id in context.places else policy_state
+            if now != job.policy_state:
                 context.note(job, None, now)
         if policy.grow_after_s is not None:
             elastic.grow(context, self.nodes, policy.grow_after_s, policy.restart_s)
@@ -219,7 +219,7 @@ class _Decision:
 
     def _sleeps(self, job: Job, slice_nodes: SliceNodes) -> bool:
         """Whether nothing can have changed for the job since it was last examined, which holds for most jobs."""
-        at = job.memo.get(NEXT_CHECK, 0.0)
+        at = job.policy_state.get(NEXT_CHECK, 0.0)
         if self.policy.slice_s is None or at <= self.context.now + SOON_S or not suits(job, slice_nodes):
             return False
         if self.context.admission.reclaims or not self.nodes.has_nothing_free(job, slice_nodes):
@@ -278,10 +278,12 @@ class _Decision:
             at = self.time_slices.wait(job, slice_nodes, at)
             if (
                 self.suspended.slice_nodes(job.id) == slice_nodes
-                and self.context.now + SOON_S < job.memo.get(NEXT_CHECK, 0.0) < at
+                and self.context.now + SOON_S < job.policy_state.get(NEXT_CHECK, 0.0) < at
             ):
-                at = job.memo[NEXT_CHECK]  # checking early costs nothing, while a changed policy state must be written
-            looked = {LAST_SEARCH: job.memo[LAST_SEARCH]} if LAST_SEARCH in job.memo else {}
+                at = job.policy_state[
+                    NEXT_CHECK
+                ]  # checking early costs nothing, while a changed policy state must be written
+            looked = {LAST_SEARCH: job.policy_state[LAST_SEARCH]} if LAST_SEARCH in job.policy_state else {}
             self._remember(job, {**slice_nodes_state(slice_nodes), **looked, NEXT_CHECK: at})
         if self.context.explain and job.id not in self.context.deferred:
             self.context.pending_reasons[job.id] = self._waits_for_slice(job, slice_nodes)
@@ -318,13 +320,13 @@ class _Decision:
         return True
 
     def _memo(self, job: Job) -> Mapping[str, float]:
-        return self.memos[job.id][1] if job.id in self.memos else job.memo
+        return self.policy_states[job.id][1] if job.id in self.policy_states else job.policy_state
 
-    def _remember(self, job: Job, memo: Mapping[str, float]) -> None:
-        if memo or job.memo:
-            self.memos[job.id] = (job, {**lasting_state(job), **memo})
+    def _remember(self, job: Job, policy_state: Mapping[str, float]) -> None:
+        if policy_state or job.policy_state:
+            self.policy_states[job.id] = (job, {**lasting_state(job), **policy_state})
         else:
-            self.memos.pop(job.id, None)
+            self.policy_states.pop(job.id, None)
 
     def _waits_for_slice(self, job: Job, slice_nodes: SliceNodes) -> Denial:
         names = [self.context.view.node_by_id[node_id].name for node_id in slice_nodes]

@@ -35,7 +35,7 @@ _CHANCE = 0.05
 
 def due_at(run: Running, trial_s: float | None) -> float | None:
     """When to judge the job's last change; None without a change or a known speed."""
-    return run.placed_at + trial_s if trial_s is not None and SPEED_BEFORE in run.job.memo else None
+    return run.placed_at + trial_s if trial_s is not None and SPEED_BEFORE in run.job.policy_state else None
 
 
 def judge(context: CycleContext, nodes: Nodes, trial_s: float, restart_s: float) -> None:
@@ -46,14 +46,14 @@ def judge(context: CycleContext, nodes: Nodes, trial_s: float, restart_s: float)
             continue
         if not context.stays(run):
             continue
-        memo, before = state_of(context, run.job), nodes_before_change(run.job)
-        if run.speed >= memo[SPEED_BEFORE] * (1 - _CHANCE):
-            context.note(run.job, run, without_probation(memo))
+        policy_state, before = state_of(context, run.job), nodes_before_change(run.job)
+        if run.speed >= policy_state[SPEED_BEFORE] * (1 - _CHANCE):
+            context.note(run.job, run, without_probation(policy_state))
             continue
         grown = sum(before.values()) < run.gpus
         learnt = {MAX_GPUS: run.gpus - 1.0} if grown else {NO_MOVES: 1.0}
         went = not ends_too_soon(context, run, restart_s) and _go_back(context, nodes, run, before)
-        context.note(run.job, run, {**(lasting_state(run.job) if went else without_probation(memo)), **learnt})
+        context.note(run.job, run, {**(lasting_state(run.job) if went else without_probation(policy_state)), **learnt})
 
 
 def _go_back(context: CycleContext, nodes: Nodes, run: Running, before: SliceNodes) -> bool:

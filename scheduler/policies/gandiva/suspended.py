@@ -66,7 +66,7 @@ class SuspendedJobs:
             slice_nodes = slice_nodes_of(job) if job is not None else {}
             if job is not None and slice_nodes:
                 self._index(
-                    Suspended(job, slice_nodes, (self._waiting_key(job), job_id), job.memo.get(NEXT_CHECK, 0.0))
+                    Suspended(job, slice_nodes, (self._waiting_key(job), job_id), job.policy_state.get(NEXT_CHECK, 0.0))
                 )
         self._changed.clear()
 
@@ -83,12 +83,12 @@ class SuspendedJobs:
             self._asked[node_id] += gpus
 
     def _unindex(self, one: Suspended) -> None:
-        job_id, klass = one.job.id, one.job.request
+        job_id, job_class = one.job.id, one.job.request
         del self._by_next[bisect_left(self._by_next, (one.next_at, job_id))]
-        entries = self._by_class[klass]
+        entries = self._by_class[job_class]
         del entries[bisect_left(entries, one.entry)]
         if not entries:
-            del self._by_class[klass]
+            del self._by_class[job_class]
         self._misfits.discard(job_id)
         for node_id, gpus in one.slice_nodes.items():
             del self._on_node[node_id][job_id]
@@ -120,7 +120,7 @@ class SuspendedJobs:
 
     def of_size(self, gpus: int) -> Iterator[Suspended]:
         """The jobs with this number of GPUs, in their order."""
-        entries = (entries for klass, entries in self._by_class.items() if klass.gpus_total == gpus)
+        entries = (entries for job_class, entries in self._by_class.items() if job_class.gpus_total == gpus)
         return (self._jobs[job_id] for _, job_id in heapq.merge(*entries))
 
     @property
@@ -133,9 +133,9 @@ class SuspendedJobs:
         """The classes of jobs that the same free GPUs wake."""
         return self._by_class
 
-    def of_class(self, klass: Request) -> Sequence[Entry]:
+    def of_class(self, job_class: Request) -> Sequence[Entry]:
         """The positions of the jobs of a class, ascending; callers must not change them."""
-        return self._by_class.get(klass, ())
+        return self._by_class.get(job_class, ())
 
     def due(self, moment: float) -> Iterator[Suspended]:
         """The jobs due for a check, and those whose time-slice nodes no longer suit them; in any order."""
@@ -161,8 +161,8 @@ class WakeQueue:
         self._walked: set[Request] = set()  # the classes with an entry in the heap
         self._preempted = len(context.preempts)
         if examine_all:
-            for klass in index.classes:
-                for entry in index.of_class(klass):
+            for job_class in index.classes:
+                for entry in index.of_class(job_class):
                     self._push(entry)
             return
         for one in index.due(context.now + SOON_S):
@@ -175,12 +175,12 @@ class WakeQueue:
         """The next job to examine, or None at the end."""
         self._notice_releases()
         while self._heap:
-            key, job_id, _, klass = heapq.heappop(self._heap)
-            if klass is not None:
-                self._walked.remove(klass)
-                if not self._fits(klass):
+            key, job_id, _, job_class = heapq.heappop(self._heap)
+            if job_class is not None:
+                self._walked.remove(job_class)
+                if not self._fits(job_class):
                     continue
-                self._walk(klass, (key, job_id))
+                self._walk(job_class, (key, job_id))
             if self._last is None or (key, job_id) > self._last:
                 self._last = (key, job_id)
                 return self._index[job_id]
@@ -206,23 +206,23 @@ class WakeQueue:
                     self._push(one.entry)
 
     def _walk_classes(self) -> None:
-        for klass in self._index.classes:
-            if klass not in self._walked and self._fits(klass):
-                self._walk(klass, self._last)
+        for job_class in self._index.classes:
+            if job_class not in self._walked and self._fits(job_class):
+                self._walk(job_class, self._last)
 
-    def _walk(self, klass: Request, after: Entry | None) -> None:
+    def _walk(self, job_class: Request, after: Entry | None) -> None:
         """Queue the first job of a class after a position; the others follow it one by one."""
-        entries = self._index.of_class(klass)
+        entries = self._index.of_class(job_class)
         position = 0 if after is None else bisect_right(entries, after)
         if position < len(entries):
-            self._walked.add(klass)
-            self._push(entries[position], klass)
+            self._walked.add(job_class)
+            self._push(entries[position], job_class)
 
-    def _fits(self, klass: Request) -> bool:
+    def _fits(self, job_class: Request) -> bool:
         """Whether a type that the class accepts has enough free GPUs in the pool for one of its jobs."""
-        choices = klass.choices_among(self._context.state.capacity.types)
-        return any(self._free.gpus(choice.gpu_type) >= choice.gpus * klass.nodes for choice in choices)
+        choices = job_class.choices_among(self._context.state.capacity.types)
+        return any(self._free.gpus(choice.gpu_type) >= choice.gpus * job_class.nodes for choice in choices)
 
-    def _push(self, entry: Entry, klass: Request | None = None) -> None:
+    def _push(self, entry: Entry, job_class: Request | None = None) -> None:
         self._number += 1
-        heapq.heappush(self._heap, (*entry, self._number, klass))
+        heapq.heappush(self._heap, (*entry, self._number, job_class))

@@ -156,7 +156,7 @@ class _Budget:
         for one in candidates:
             if one.run is not None and one.kind is not None:
                 self._left[one.kind] += one.held
-                charge(self._usage, one.job.vc_id, one.job.klass, one.kind, -one.held)
+                charge(self._usage, one.job.vc_id, one.job.job_class, one.kind, -one.held)
 
     def grant_initial(self, one: _Candidate) -> bool:
         """Whether the candidate gets its first size; in order of its preference.
@@ -189,7 +189,7 @@ class _Budget:
         if context.admission.admit(context.view, self._usage, one.job, kind, gpus) is not None:
             return False
         self._left[kind] -= gpus
-        charge(self._usage, one.job.vc_id, one.job.klass, kind, gpus)
+        charge(self._usage, one.job.vc_id, one.job.job_class, kind, gpus)
         one.size, one.served = one.size + gpus, True
         return True
 

@@ -15,12 +15,12 @@ _TRIED, _BACKS_OFF, _FULLY_RELAXED = range(3)
 
 def failed_tries(job: Job) -> float:
     """The number of failed tries in the job's present wait."""
-    return job.memo.get("tries", 0.0) if job.memo.get("since") == job.waiting_since else 0.0
+    return job.policy_state.get("tries", 0.0) if job.policy_state.get("since") == job.waiting_since else 0.0
 
 
 def retry_at(job: Job) -> float:
     """When the job is tried again; 0 for a job that does not back off."""
-    return job.memo.get("again_at", 0.0) if job.memo.get("since") == job.waiting_since else 0.0
+    return job.policy_state.get("again_at", 0.0) if job.policy_state.get("since") == job.waiting_since else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +41,11 @@ class BackOffGroups:
 
 def back_off(context: CycleContext, groups: BackOffGroups, job: Job, seconds: float) -> None:
     """Note a failed try of a gang, and its next try: 0 if it has no locality left to relax."""
-    memo = {"tries": failed_tries(job) + 1.0, "again_at": 0.0, "since": job.waiting_since}
-    if seconds > 0 and not groups.fully_relaxed(replace(job, memo=memo)):
-        memo["again_at"] = context.now + seconds
+    policy_state = {"tries": failed_tries(job) + 1.0, "again_at": 0.0, "since": job.waiting_since}
+    if seconds > 0 and not groups.fully_relaxed(replace(job, policy_state=policy_state)):
+        policy_state["again_at"] = context.now + seconds
     context.state.queues(groups).remove(job.id)
-    context.note(job, None, memo)
+    context.note(job, None, policy_state)
 
 
 def ready_queues(context: CycleContext, groups: BackOffGroups, *, all_jobs: bool) -> Queues:
@@ -63,7 +63,7 @@ def ready_queues(context: CycleContext, groups: BackOffGroups, *, all_jobs: bool
         ready = job.eligible_at <= now and not job.still_stopping and job.id not in context.places
         if ready and (all_jobs or retry_at(job) <= now):
             queues.remove(job.id)
-            queues.add(replace(job, memo={**job.memo, "again_at": 0.0}))
+            queues.add(replace(job, policy_state={**job.policy_state, "again_at": 0.0}))
     return queues
 
 

@@ -137,7 +137,7 @@ class Philly(Shared):
         last = ONE_RACK if job.locality is not Locality.ANY else ANYWHERE
         return (last == ANYWHERE or not self.migrate_to_defragment) and failed_tries(job) > last * self._tries_of(job)
 
-    def walks(self, context: CycleContext, ledger: ShareLedger, klass: JobClass | None) -> Mapping[int, QueueWalk]:
+    def walks(self, context: CycleContext, ledger: ShareLedger, job_class: JobClass | None) -> Mapping[int, QueueWalk]:
         """See `Shared`; without jobs that back off, and without classes of which no job can be placed."""
         queues = ready_queues(context, BackOffGroups(self.fully_relaxed), all_jobs=_idle(context))
 
@@ -152,7 +152,7 @@ class Philly(Shared):
             alike = fully_relaxed or not _has_locality(job)
             return alike and ledger.fails(context, context.demands(job)[0], ANYWHERE)
 
-        return merged_walks(queues, hopeless, lambda group: queues[group].walk(klass))
+        return merged_walks(queues, hopeless, lambda group: queues[group].walk(job_class))
 
     def try_place(self, context: CycleContext, ledger: ShareLedger, job: Job, demand: Demand) -> bool:
         """See `Shared`; tries the job at its stage and notes a failed try."""
@@ -198,7 +198,7 @@ class Philly(Shared):
             back_off(context, BackOffGroups(self.fully_relaxed), ledger.tried[job_id], self.back_off_s)
         for job in context.view.waiting if context.explain else ():
             note = context.notes.get(job.id)
-            late = job if note is None else replace(job, memo=note.memo)
+            late = job if note is None else replace(job, policy_state=note.policy_state)
             if job.id in context.places or retry_at(late) <= context.now:
                 continue
             demands, denial = context.admissible(job)

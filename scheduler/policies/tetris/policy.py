@@ -78,8 +78,8 @@ class Tetris:
 
     def serve(self, context: CycleContext) -> None:
         """See `Policy`."""
-        for klass in context.service_classes():
-            _Packing(self, context).serve([*context.state.queue(self).walks(klass)])
+        for job_class in context.service_classes():
+            _Packing(self, context).serve([*context.state.queue(self).walks(job_class)])
 
 
 @dataclass(slots=True)

@@ -98,11 +98,11 @@ class Tiresias(Preemptive):
         With `running_first`, jobs that lost their GPUs in this queue come before those that never had any in it, the
         last to lose them first.
         """
-        rank = self._rank(int(job.memo.get("queue", 0)))
+        rank = self._rank(int(job.policy_state.get("queue", 0)))
         if self.tie != "running_first":
             return (rank, self._since(job) if self.tie == "entered" else job.submitted_at, job.id)
         if job.requeued_at > self._since(job):
-            return (rank, _WAITS, -job.requeued_at, job.memo.get("place", math.inf), job.id)
+            return (rank, _WAITS, -job.requeued_at, job.policy_state.get("place", math.inf), job.id)
         return (rank, _WAITS, math.inf, self._since(job), job.id)
 
     def running_key(self, run: Running, now: float) -> Key:
@@ -123,8 +123,8 @@ class Tiresias(Preemptive):
         if self.tie != "running_first":
             return Preemptive.preemption_key(self, run, now)
         started = max(run.placed_at, self._since(run.job))
-        rank = self._rank(int(run.job.memo.get("queue", 0)))
-        return (rank, started, run.job.memo.get("place", math.inf), run.job.id)
+        rank = self._rank(int(run.job.policy_state.get("queue", 0)))
+        return (rank, started, run.job.policy_state.get("place", math.inf), run.job.id)
 
     def serve(self, context: CycleContext) -> None:
         """See `Policy`; with `running_first`, notes the order in which jobs started or lost their GPUs."""
@@ -143,11 +143,11 @@ class Tiresias(Preemptive):
         """The new queue of a job that has attained enough or waited too long."""
         demoted_at = self._demotion(job, run, now)
         if demoted_at is not None and demoted_at <= now + SOON_S:
-            queue = int(job.memo.get("queue", 0)) + 1
+            queue = int(job.policy_state.get("queue", 0)) + 1
             attained = self._attained_gpu_s(job, run, now + SOON_S)
             while attained >= self._limit(queue):
                 queue += 1
-            kept = {name: value for name, value in job.memo.items() if name != "place"}
+            kept = {name: value for name, value in job.policy_state.items() if name != "place"}
             return {**kept, "queue": queue, "since": now}
         promoted_at = self._promotion(job, run)
         if promoted_at is not None and promoted_at <= now + SOON_S:
@@ -162,11 +162,11 @@ class Tiresias(Preemptive):
 
     def _since(self, job: Job) -> float:
         """When the job entered its queue."""
-        return job.memo.get("since", job.submitted_at)
+        return job.policy_state.get("since", job.submitted_at)
 
     def _demotion(self, job: Job, run: Running | None, now: float) -> float | None:
         """When the job reaches the limit of its queue, at the earliest now; None if never."""
-        limit = self._limit(int(job.memo.get("queue", 0)))
+        limit = self._limit(int(job.policy_state.get("queue", 0)))
         if math.isinf(limit) or (run is not None and run.stopping):
             return None
         missing = limit - self._attained_gpu_s(job, run, now)
@@ -176,14 +176,14 @@ class Tiresias(Preemptive):
 
     def _promotion(self, job: Job, run: Running | None) -> float | None:
         """When the job will have waited too long relative to its run time; None if it does not wait, or cannot rise."""
-        if run is not None or not self.promote_knob or not job.memo.get("queue", 0):
+        if run is not None or not self.promote_knob or not job.policy_state.get("queue", 0):
             return None
-        return job.waiting_since + self.promote_knob * (job.ran_s - job.memo.get("ran_s", 0.0))
+        return job.waiting_since + self.promote_knob * (job.ran_s - job.policy_state.get("ran_s", 0.0))
 
     def _attained_gpu_s(self, job: Job, run: Running | None, now: float) -> float:
         """The service attained since the last promotion."""
         attained = job.attained_gpu_s if run is None else run.attained_gpu_s(now)
-        return attained - job.memo.get("attained_gpu_s", 0.0)
+        return attained - job.policy_state.get("attained_gpu_s", 0.0)
 
     def _limit(self, queue: int) -> float:
         """The attained service that moves a job to the next queue; infinite for the last queue."""
@@ -204,4 +204,4 @@ class Tiresias(Preemptive):
 
 def _memo(context: CycleContext, job: Job) -> Mapping[str, float]:
     """The policy state of the job with the notes of this decision."""
-    return context.notes[job.id].memo if job.id in context.notes else job.memo
+    return context.notes[job.id].policy_state if job.id in context.notes else job.policy_state

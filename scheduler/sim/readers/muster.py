@@ -20,7 +20,7 @@ from scheduler.sim.trace import Trace
 from scheduler.sim.work import FixedWork
 
 VERSION = 1
-_CLASSES = frozenset(klass.value for klass in JobClass)
+_CLASSES = frozenset(job_class.value for job_class in JobClass)
 STATUSES = frozenset({"", "succeeded", "failed", "cancelled"})
 FIELDS = frozenset({
     "submitted_at", "name", "tenant", "vc", "owner", "gpus", "nodes", "gpu_type", "cpus", "memory_mib", "priority",
@@ -71,11 +71,11 @@ def _draft(text: str) -> Draft:
         raise Excluded("asks for no GPU")
     if gpus % nodes:
         raise Unusable(f"{gpus} GPUs cannot be divided evenly among {nodes} nodes")
-    status, klass = _text(job, "status", ""), _text(job, "class", JobClass.GUARANTEED.value)
+    status, job_class = _text(job, "status", ""), _text(job, "class", JobClass.GUARANTEED.value)
     if status not in STATUSES:
         raise Unusable(f"unknown status {status!r}")
-    if klass not in _CLASSES:
-        raise Unusable(f"unknown class {klass!r}")
+    if job_class not in _CLASSES:
+        raise Unusable(f"unknown class {job_class!r}")
     if job.get("run_s") is None or _whole(job, "attempts", 1, least=0) == 0:
         raise Excluded("never started")
     tenant = _text(job, "tenant", "")

@@ -86,7 +86,7 @@ class History:
             vc_id=next(vc.id for vc in self.told.vcs if vc.name == spec["vc"]),
             owner_id=self.world.user.pk,
             priority={"low": 0, "normal": 10}[spec["priority"]],
-            klass=JobClass.GUARANTEED,
+            job_class=JobClass.GUARANTEED,
             request=Request(
                 (Choice((gpu_type.rstrip(":") or None) if gpus else None, gpus, spec["cpus"], 1024),),
                 nodes=nodes,

@@ -441,7 +441,7 @@ class TestNotes:
         memo = now_of(attempt.job).memo
         assert memo["queue"] == 1
         (run,) = pool_snapshot(world.pool, seed=0).running
-        assert run.job.memo == memo
+        assert run.job.policy_state == memo
 
 
 class TestSpec:

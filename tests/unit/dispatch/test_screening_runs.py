@@ -69,7 +69,7 @@ def screening_runs(draw: st.DrawFn, *, of_others: bool) -> list[Job]:
                 vc_id=draw(st.integers(1, 2)),
                 tenant_id=first + draw(st.integers(0, 2)),
                 owner_id=first,
-                klass=draw(st.sampled_from(JobClass)),
+                job_class=draw(st.sampled_from(JobClass)),
             ),
             gpus=draw(st.integers(1, 2)),
             gpu_type=draw(st.sampled_from(TYPES)),

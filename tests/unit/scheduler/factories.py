@@ -55,7 +55,7 @@ def make_job(job_id: int = 1, *, gpus: int = 1, nodes: int = 1, **fields: Any) -
         vc_id=1,
         owner_id=1,
         priority=0,
-        klass=JobClass.GUARANTEED,
+        job_class=JobClass.GUARANTEED,
         gpu_type="A100",
         gpus=gpus,
         nodes=nodes,

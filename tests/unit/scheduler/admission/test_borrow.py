@@ -25,7 +25,7 @@ from tests.unit.scheduler.factories import (
 )
 
 VCS = [make_vc(1, "a", {"A100": 4}), make_vc(2, "b", {"A100": 4})]
-LENT = {"klass": JobClass.OPPORTUNISTIC}
+LENT = {"job_class": JobClass.OPPORTUNISTIC}
 
 
 def config(policy: str = "fifo", **params: Any) -> CycleConfig:
@@ -192,7 +192,7 @@ def lent_worlds(draw: st.DrawFn) -> Snapshot:
             **{"split": True, "cpus": 0, "memory_mib": 0} if split else {},
             vc_id=draw(st.integers(1, 3)),
             owner_id=draw(st.integers(1, 2)),
-            klass=draw(st.sampled_from(JobClass)),
+            job_class=draw(st.sampled_from(JobClass)),
             preemptible=draw(st.integers(0, 4)) > 0,
             priority=draw(st.integers(0, 1)),
             expected_s=left_s,
@@ -218,7 +218,7 @@ def test_plans_are_valid_and_preempt_no_guaranteed_job_for_another(world: Snapsh
         world = release(after, [run.job.id for run in after.running if run.stopping])
         held = {vc.id: 0 for vc in VCS}
         for one in world.running:
-            if one.job.klass is JobClass.GUARANTEED and one.job.vc_id in held:
+            if one.job.job_class is JobClass.GUARANTEED and one.job.vc_id in held:
                 held[one.job.vc_id] += one.gpus
         assert all(gpus <= 4 for gpus in held.values())
 

@@ -37,6 +37,9 @@ def test_a_snapshot_stored_under_former_names_is_read() -> None:
     for former, name in FORMER_NAMES["Node"].items():
         for node in stored["nodes"]:
             node[former] = node.pop(name)
+    for former, name in FORMER_NAMES["Job"].items():
+        for job in (*stored["waiting"], *(run["job"] for run in stored["running"])):
+            job[former] = job.pop(name)
     assert snapshot_from_dict(stored) == WORLD
 
 

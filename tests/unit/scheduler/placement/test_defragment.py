@@ -27,7 +27,7 @@ CONSOLIDATE = PLACEMENTS.make("consolidate", {})
 def on(job_id: int, node_id: int, indexes: Iterable[int], restart_s: float = 60.0, **fields: Any) -> Running:
     """A job that holds these GPUs of a node and can move."""
     share = make_share(node_id, indexes)
-    run = make_running(share, attempt_id=job_id, checkpoints=True, memo={"restart_s": restart_s})
+    run = make_running(share, attempt_id=job_id, checkpoints=True, policy_state={"restart_s": restart_s})
     return replace(run, job=asking(run.job, id=job_id, **fields))
 
 
@@ -40,12 +40,12 @@ def wide(job_id: int, *node_ids: int, gpus: Iterable[int]) -> Running:
     """A gang with the same GPUs on several nodes."""
     indexes = list(gpus)
     shares = [make_share(node_id, indexes, rank) for rank, node_id in enumerate(node_ids)]
-    run = make_running(*shares, checkpoints=True, memo={"restart_s": 60.0})
+    run = make_running(*shares, checkpoints=True, policy_state={"restart_s": 60.0})
     return replace(run, job=replace(run.job, id=job_id))
 
 
 def restart_s(job: Job) -> float:
-    return job.memo.get("restart_s", 60.0)
+    return job.policy_state.get("restart_s", 60.0)
 
 
 def moves_of(

@@ -40,7 +40,9 @@ FULL = 80 * 1024
         pytest.param([make_packing(1), make_packing(2)], True, id="two that need half of its memory each"),
         pytest.param([make_packing(1), make_job(2)], False, id="one that shares and one that does not"),
         pytest.param([make_packing(1), make_packing(2, vc_id=2)], False, id="two of two virtual clusters"),
-        pytest.param([make_packing(1), make_packing(2, klass=JobClass.OPPORTUNISTIC)], False, id="two of two classes"),
+        pytest.param(
+            [make_packing(1), make_packing(2, job_class=JobClass.OPPORTUNISTIC)], False, id="two of two classes"
+        ),
         pytest.param([make_packing(1), make_packing(2, gpu_memory_mib=None)], False, id="one whose memory is unknown"),
         pytest.param(
             [make_packing(1, gpu_memory_mib=1), make_packing(2, gpu_memory_mib=FULL)], False, id="more than its memory"
@@ -170,7 +172,7 @@ def test_a_virtual_cluster_is_charged_once_for_a_gpu_that_two_of_its_jobs_share(
 
 
 def test_what_opportunistic_jobs_share_is_on_loan_once() -> None:
-    pair = [host(make_share(1, (0,)), attempt_id=number, klass=JobClass.OPPORTUNISTIC) for number in (5, 6)]
+    pair = [host(make_share(1, (0,)), attempt_id=number, job_class=JobClass.OPPORTUNISTIC) for number in (5, 6)]
     assert SchedulerState(make_snapshot(running=pair)).quota_usage == {(1, "A100"): 1, (-1, "A100"): 1}
 
 

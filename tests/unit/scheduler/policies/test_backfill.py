@@ -218,7 +218,7 @@ def test_a_job_that_has_gone_back_to_the_queue_is_a_newcomer() -> None:
 
 
 def test_a_guaranteed_job_takes_back_what_an_opportunistic_one_has_on_loan() -> None:
-    lent = runs(90, 1, range(6), 100, klass=JobClass.OPPORTUNISTIC)
+    lent = runs(90, 1, range(6), 100, job_class=JobClass.OPPORTUNISTIC)
     world = make_snapshot(running=[lent], waiting=[waits(1, 8, 50)])
     plan = decide(world, replace(config(), admission="borrow"))
     assert placed(plan) == [1]
@@ -226,7 +226,7 @@ def test_a_guaranteed_job_takes_back_what_an_opportunistic_one_has_on_loan() -> 
 
 
 def test_a_guaranteed_job_stops_no_more_opportunistic_ones_than_it_needs() -> None:
-    lent = [runs(90 + gpu, 1, range(gpu, gpu + 2), 100, klass=JobClass.OPPORTUNISTIC) for gpu in (0, 2, 4)]
+    lent = [runs(90 + gpu, 1, range(gpu, gpu + 2), 100, job_class=JobClass.OPPORTUNISTIC) for gpu in (0, 2, 4)]
     world = make_snapshot(nodes=[make_node(1, gpus=6)], running=lent, waiting=[waits(1, 2, 50)])
     plan = decide(world, replace(config(), admission="borrow"))
     assert placed(plan) == [1]
@@ -235,14 +235,14 @@ def test_a_guaranteed_job_stops_no_more_opportunistic_ones_than_it_needs() -> No
 
 def test_a_job_that_reclaims_promised_gpus_early_must_end_before_the_promise() -> None:
     """After 10,000 s the GPUs of job 90 are promised to job 1, with those of job 91, which is not preemptible."""
-    running = [runs(90, 1, range(4), 10_000, klass=JobClass.OPPORTUNISTIC), runs(91, 1, range(4, 8), 10_000)]
+    running = [runs(90, 1, range(4), 10_000, job_class=JobClass.OPPORTUNISTIC), runs(91, 1, range(4, 8), 10_000)]
     for limit_s, expected in ((10_000 - RESERVATION_S, [2]), (10_000, [])):
         world = make_snapshot(running=running, waiting=[waits(1, 8, 50), waits(2, 4, limit_s)])
         assert placed(decide(world, replace(config(), admission="borrow"))) == expected
 
 
 def test_guaranteed_jobs_are_served_before_opportunistic_ones() -> None:
-    first = waits(1, 8, 50, klass=JobClass.OPPORTUNISTIC, priority=9)
+    first = waits(1, 8, 50, job_class=JobClass.OPPORTUNISTIC, priority=9)
     plan = decide(make_snapshot(waiting=[first, waits(2, 8, 50)]), replace(config(), admission="borrow"))
     assert placed(plan) == [2]
 
@@ -256,7 +256,7 @@ def test_the_quota_of_jobs_on_a_draining_node_is_free_when_they_end() -> None:
         vcs=[make_vc(quotas={"A100": 6})],
     )
     plan = decide(world, config(mode="conservative"))
-    assert plan.notes[0].memo["start"] == NOW + 100
+    assert plan.notes[0].policy_state["start"] == NOW + 100
 
 
 def test_no_job_is_promised_offered_resources() -> None:
@@ -264,7 +264,7 @@ def test_no_job_is_promised_offered_resources() -> None:
     world = replace(make_snapshot(waiting=[waits(1, 8, 10), waits(2, 2, 1000)]), reservations=(offered,))
     plan = decide(world, config(mode="conservative"))
     assert placed(plan) == [2]
-    assert "never" in plan.notes[0].memo
+    assert "never" in plan.notes[0].policy_state
 
 
 # Nodes under maintenance, now or later, with a known end.
@@ -402,7 +402,7 @@ def test_the_first_is_promised_nothing_later_for_what_is_known_of_maintenance(
     world, jobs = play
     world = later(world, NOW, [replace(job, submitted_at=NOW - 100 + job_id) for job_id, (_, job, _) in jobs.items()])
     known = carried_out(as_it_is(world, window), config(**params))
-    known = replace(known, waiting=tuple(replace(job, memo={}) for job in known.waiting))
+    known = replace(known, waiting=tuple(replace(job, policy_state={}) for job in known.waiting))
     unknown = replace(known, nodes=tuple(replace(node, maintenance_ends_at=None) for node in known.nodes))
     plans = decide(known, config(**params)), decide(unknown, config(**params))
     first = min((job.id for job in known.waiting), default=0)

@@ -148,13 +148,13 @@ def test_the_suspended_job_remembers_its_node_and_when_it_has_rested() -> None:
     after = apply(world, decide(world, GANDIVA))
     suspended = after.running_by_job[1].job
     assert slice_nodes_of(suspended) == {1: 1}
-    assert suspended.memo["next"] == NOW + 60
+    assert suspended.policy_state["next"] == NOW + 60
 
 
 def test_the_reason_of_a_time_sliced_job_names_its_nodes_and_it_checks_again_after_a_slice() -> None:
     world = make_snapshot(nodes=nodes(1, gpus=1), waiting=[job(9)], running=[runs(job(1), (1, [0]), ago_s=25)])
     plan = decide(world, GANDIVA)
-    assert [dict(note.memo) for note in plan.notes] == [{"node 1": 1.0, "next": NOW + 35}]
+    assert [dict(note.policy_state) for note in plan.notes] == [{"node 1": 1.0, "next": NOW + 35}]
     assert "time slices on node1" in plan.holds[0].detail
     waits = apply(world, plan).waiting_by_id[9]
     assert compose(GANDIVA).policy.next_change(waits, None, NOW) == NOW + 35
@@ -173,7 +173,7 @@ def test_a_slice_due_after_the_last_start_of_a_cycle_begins_in_the_next_one() ->
 
 def test_a_suspended_job_displaces_others_only_after_one_slice() -> None:
     # Three jobs on two GPUs: the slice of job 2 is over, too, but job 1 has only just been suspended.
-    rests = job(1, memo={"node 1": 1.0}, requeued_at=NOW - 59)
+    rests = job(1, policy_state={"node 1": 1.0}, requeued_at=NOW - 59)
     world = make_snapshot(
         nodes=nodes(1, gpus=2),
         waiting=[rests],
@@ -185,7 +185,7 @@ def test_a_suspended_job_displaces_others_only_after_one_slice() -> None:
 
 
 def test_a_job_that_waits_for_more_slices_reserves_its_node_against_later_jobs() -> None:
-    wide = job(1, 2, memo={"node 1": 2.0}, requeued_at=NOW - 100)
+    wide = job(1, 2, policy_state={"node 1": 2.0}, requeued_at=NOW - 100)
     world = make_snapshot(
         nodes=nodes(1, gpus=2),
         waiting=[wide, job(9)],
@@ -193,13 +193,13 @@ def test_a_job_that_waits_for_more_slices_reserves_its_node_against_later_jobs()
     )
     plan = decide(world, GANDIVA)  # one GPU is free, and job 2 has 30 s to go
     assert plan.places == ()
-    assert {note.job_id: note.memo.get("next") for note in plan.notes}[1] == NOW + 30
+    assert {note.job_id: note.policy_state.get("next") for note in plan.notes}[1] == NOW + 30
     plan = decide(later(apply(world, plan), NOW + 30), GANDIVA)
     assert where(plan) == {1: [(1, 2)]}
 
 
 def test_a_suspended_job_goes_on_elsewhere_when_gpus_are_free_there() -> None:
-    rests = job(1, memo={"node 1": 1.0}, requeued_at=NOW)
+    rests = job(1, policy_state={"node 1": 1.0}, requeued_at=NOW)
     world = make_snapshot(nodes=nodes(2, gpus=1), waiting=[rests], running=[runs(job(2), (1, [0]))])
     after = carried_out(world, GANDIVA)
     assert after.running_by_job[1].allocations[0].node_id == 2
@@ -207,14 +207,14 @@ def test_a_suspended_job_goes_on_elsewhere_when_gpus_are_free_there() -> None:
 
 
 def test_a_home_that_has_left_the_pool_is_forgotten() -> None:
-    lost = job(1, memo={"node 7": 1.0, "next": NOW}, requeued_at=NOW - 100)
+    lost = job(1, policy_state={"node 7": 1.0, "next": NOW}, requeued_at=NOW - 100)
     world = make_snapshot(nodes=nodes(1, gpus=1), waiting=[lost], running=[runs(job(2), (1, [0]))])
     after = apply(world, decide(world, GANDIVA))
-    assert "node 7" not in after.waiting_by_id[1].memo
+    assert "node 7" not in after.waiting_by_id[1].policy_state
 
 
 def test_a_suspended_job_counts_for_the_height_of_its_node() -> None:
-    rests = job(5, 2, memo={"node 1": 2.0}, requeued_at=NOW)
+    rests = job(5, 2, policy_state={"node 1": 2.0}, requeued_at=NOW)
     world = make_snapshot(
         nodes=nodes(2),
         waiting=[rests, job(9, 2)],
@@ -256,7 +256,7 @@ def test_a_virtual_cluster_without_quota_left_time_slices_its_own_jobs() -> None
     assert [preempt.job_id for preempt in plan.preempts] == [2]
 
 
-LENT: dict[str, Any] = {"klass": JobClass.OPPORTUNISTIC}
+LENT: dict[str, Any] = {"job_class": JobClass.OPPORTUNISTIC}
 
 
 def test_gpus_on_loan_are_returned_before_the_slice_ends() -> None:
@@ -282,7 +282,7 @@ MOVES = {
     "not before it has been there for long enough": (scattered(ago_s=299), None, {}),
     "not without checkpoints": (scattered(checkpoints=False), None, {}),
     "not when it may not be preempted": (scattered(preemptible=False), None, {}),
-    "not soon after it was looked at in vain": (scattered(memo={"looked": NOW - 10}), None, {}),
+    "not soon after it was looked at in vain": (scattered(policy_state={"looked": NOW - 10}), None, {}),
     "not when it ends before a restart would": (
         scattered(remaining_s=420.0, expected_s=420.0),
         None,
@@ -304,7 +304,7 @@ def test_a_job_that_was_looked_at_in_vain_is_not_looked_at_again_for_a_while() -
     world = make_snapshot(nodes=nodes(2, gpus=1), running=[scattered()])
     after = apply(world, decide(world, GANDIVA))
     run = after.running_by_job[1]
-    assert run.job.memo == {"looked": NOW}
+    assert run.job.policy_state == {"looked": NOW}
     assert compose(GANDIVA).policy.next_change(run.job, run, NOW) == NOW + 300
 
 
@@ -334,8 +334,8 @@ def test_no_job_is_moved_soon_after_its_start_to_make_room() -> None:
 
 def moved(speed: float | None, *, before: float = 10.0, ago_s: float = 70.0, **fields: Any) -> Running:
     """A job on two GPUs of node 3 that had one on each of the nodes 1 and 2 before."""
-    memo = {"before": before, "left 1": 1.0, "left 2": 1.0, "apart 7": 1.0}
-    return replace(runs(lot(1, 2, **{"memo": memo, **fields}), (3, [0, 1]), ago_s=ago_s), speed=speed)
+    policy_state = {"before": before, "left 1": 1.0, "left 2": 1.0, "apart 7": 1.0}
+    return replace(runs(lot(1, 2, **{"policy_state": policy_state, **fields}), (3, [0, 1]), ago_s=ago_s), speed=speed)
 
 
 KEPT = {"apart 7": 1.0}
@@ -356,38 +356,38 @@ TRIALS: dict[str, tuple[Running, Mapping[str, Any], list[tuple[int, int]] | None
 }
 
 
-@pytest.mark.parametrize(("run", "params", "found", "memo"), TRIALS.values(), ids=list(TRIALS))
+@pytest.mark.parametrize(("run", "params", "found", "policy_state"), TRIALS.values(), ids=list(TRIALS))
 def test_who_goes_back_after_a_move(
-    run: Running, params: Mapping[str, Any], found: Any, memo: Mapping[str, float] | None
+    run: Running, params: Mapping[str, Any], found: Any, policy_state: Mapping[str, float] | None
 ) -> None:
     world = make_snapshot(nodes=nodes(3), running=[run])
     plan = decide(world, gandiva(**params))
     assert check(world, plan, compose(GANDIVA).admission) == ()
     assert where(plan).get(1) == found
     assert [(one.job_id, one.for_job_id) for one in plan.preempts] == ([] if found is None else [(1, 1)])
-    assert {note.job_id: note.memo for note in plan.notes}.get(1) == memo
+    assert {note.job_id: note.policy_state for note in plan.notes}.get(1) == policy_state
 
 
 def test_who_cannot_go_back_stays_and_is_not_moved_again() -> None:
     world = make_snapshot(nodes=nodes(3, gpus=2), running=[moved(5.0), runs(job(2, 2), (1, [0, 1]))])
     plan = decide(world, GANDIVA)
-    assert (plan.places, plan.notes[0].memo) == ((), {**KEPT, "stays": 1.0})
+    assert (plan.places, plan.notes[0].policy_state) == ((), {**KEPT, "stays": 1.0})
 
 
 def test_a_move_is_remembered_with_the_speed_and_the_place_of_before() -> None:
     config = gandiva(trial_s=30)
     world = make_snapshot(nodes=nodes(2), running=[replace(scattered(), speed=8.0)])
     after = apply(world, decide(world, config))
-    stopped = after.running_by_job[1].job.memo
+    stopped = after.running_by_job[1].job.policy_state
     assert stopped == {"before": 8.0, "left 1": 1.0, "left 2": 1.0}
     world = carried_out(world, config)
     run = world.running_by_job[1]
-    assert (where_is(run), run.job.memo) == ([(1, 2)], stopped)
+    assert (where_is(run), run.job.policy_state) == ([(1, 2)], stopped)
     assert compose(config).policy.next_change(run.job, run, run.placed_at) == run.placed_at + 30
     # It is slower there, goes back, and stays.
     slow = later(replace(world, running=(replace(run, speed=4.0),)), NOW + 40)
     back = carried_out(slow, config).running_by_job[1]
-    assert (where_is(back), back.job.memo) == ([(1, 1), (2, 1)], {"stays": 1.0})
+    assert (where_is(back), back.job.policy_state) == ([(1, 1), (2, 1)], {"stays": 1.0})
     assert decide(later(make_snapshot(nodes=nodes(2), running=[back]), NOW + 1e6), config).places == ()
 
 
@@ -401,8 +401,8 @@ def test_who_was_slower_elsewhere_makes_no_room_by_moving() -> None:
         nodes=nodes(2),
         waiting=[job(9, 4)],
         running=[
-            runs(job(1, 1, memo={"stays": 1.0}), (1, [0]), ago_s=400),
-            runs(job(2, 3, memo={"stays": 1.0}), (2, [0, 1, 2]), ago_s=400),
+            runs(job(1, 1, policy_state={"stays": 1.0}), (1, [0]), ago_s=400),
+            runs(job(2, 3, policy_state={"stays": 1.0}), (2, [0, 1, 2]), ago_s=400),
         ],
     )
     assert decide(world, gandiva(slice_s=None)).places == ()
@@ -410,13 +410,13 @@ def test_who_was_slower_elsewhere_makes_no_room_by_moving() -> None:
 
 def test_a_job_that_growth_made_slower_shrinks_and_does_not_grow_so_far_again() -> None:
     config = gandiva(grow_after_s=50)
-    memo = {"before": 10.0, "left 1": 1.0}
-    run = replace(runs(elastic(memo=memo), (1, range(4)), ago_s=70), speed=8.0)
+    policy_state = {"before": 10.0, "left 1": 1.0}
+    run = replace(runs(elastic(policy_state=policy_state), (1, range(4)), ago_s=70), speed=8.0)
     plan = decide(make_snapshot(nodes=nodes(1), running=[run]), config)
     assert where(plan) == {1: [(1, 1)]}
-    learnt = plan.notes[0].memo
+    learnt = plan.notes[0].policy_state
     assert learnt == {"most": 3.0, "idle": NOW}
-    grower = runs(elastic(memo={**learnt, "idle": NOW - 60}), (1, [0]), ago_s=70)
+    grower = runs(elastic(policy_state={**learnt, "idle": NOW - 60}), (1, [0]), ago_s=70)
     assert where(decide(make_snapshot(nodes=nodes(1), running=[grower]), config)) == {1: [(1, 3)]}
 
 
@@ -434,13 +434,16 @@ def elastic(job_id: int = 1, **fields: Any) -> Job:
 
 
 GROWTHS = {
-    "it grows into what has been idle for long enough": (elastic(memo={"idle": NOW - 50}), [(1, 4)]),
-    "not before that": (elastic(memo={"idle": NOW - 49}), None),
-    "not beyond its largest size": (elastic(memo={"idle": NOW - 50}, max_gpus=2), [(1, 2)]),
-    "not where it would become no faster": (elastic(memo={"idle": NOW - 50}, speeds=(1.0, 1.9, 1.9, 1.9)), [(1, 2)]),
-    "not without checkpoints": (elastic(memo={"idle": NOW - 50}, checkpoints=False), None),
+    "it grows into what has been idle for long enough": (elastic(policy_state={"idle": NOW - 50}), [(1, 4)]),
+    "not before that": (elastic(policy_state={"idle": NOW - 49}), None),
+    "not beyond its largest size": (elastic(policy_state={"idle": NOW - 50}, max_gpus=2), [(1, 2)]),
+    "not where it would become no faster": (
+        elastic(policy_state={"idle": NOW - 50}, speeds=(1.0, 1.9, 1.9, 1.9)),
+        [(1, 2)],
+    ),
+    "not without checkpoints": (elastic(policy_state={"idle": NOW - 50}, checkpoints=False), None),
     "not when what it would save is less than a restart": (
-        elastic(memo={"idle": NOW - 50}, remaining_s=20.0, expected_s=20.0),
+        elastic(policy_state={"idle": NOW - 50}, remaining_s=20.0, expected_s=20.0),
         None,
     ),
 }
@@ -459,20 +462,20 @@ def test_that_gpus_are_idle_is_remembered_from_the_first_look_on_and_forgotten_w
     world = make_snapshot(nodes=nodes(1, gpus=2), running=[runs(elastic(), (1, [0]))])
     world = apply(world, decide(world, config))
     run = world.running_by_job[1]
-    assert run.job.memo == {"idle": NOW}
+    assert run.job.policy_state == {"idle": NOW}
     assert compose(config).policy.next_change(run.job, run, NOW) == NOW + 50
     world = carried_out(later(world, NOW + 20, arrived=[job(2)]), config)
-    assert (running(world), world.running_by_job[1].job.memo) == ({1, 2}, {})
+    assert (running(world), world.running_by_job[1].job.policy_state) == ({1, 2}, {})
 
 
 def test_no_job_grows_by_default() -> None:
-    world = make_snapshot(nodes=nodes(1), running=[runs(elastic(memo={"idle": NOW - 1e6}), (1, [0]))])
+    world = make_snapshot(nodes=nodes(1), running=[runs(elastic(policy_state={"idle": NOW - 1e6}), (1, [0]))])
     assert decide(world, GANDIVA).places == ()
 
 
 def test_no_job_grows_while_a_job_waits() -> None:
     world = make_snapshot(
-        nodes=nodes(1), waiting=[job(9, 4)], running=[runs(elastic(memo={"idle": NOW - 100}), (1, [0]))]
+        nodes=nodes(1), waiting=[job(9, 4)], running=[runs(elastic(policy_state={"idle": NOW - 100}), (1, [0]))]
     )
     assert where(decide(world, gandiva(grow_after_s=50, slice_s=None))) == {}
 

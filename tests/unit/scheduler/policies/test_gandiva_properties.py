@@ -52,7 +52,7 @@ def histories(draw: st.DrawFn, admissions: Sequence[str] = ("quota", "borrow")) 
                     vc_id=draw(st.sampled_from([1, 2])),
                     checkpoints=draw(st.integers(0, 3)) > 0,
                     preemptible=draw(st.integers(0, 3)) > 0,
-                    klass=draw(st.sampled_from(list(JobClass))),
+                    job_class=draw(st.sampled_from(list(JobClass))),
                     submitted_at=NOW + 10 * step,
                     max_gpus=4 if able and one.gpus < 4 else 0,
                     speeds=SPEEDS if able and one.gpus < 4 else (),
@@ -102,7 +102,7 @@ def test_no_gpu_idles_that_a_job_of_one_gpu_could_have(drawn: tuple[Snapshot, Cy
     # A node may be reserved for a wider job whose slice begins soon: only without time slices is nothing ever left
     # idle.
     config = replace(config, policy_params={**config.policy_params, "slice_s": None})
-    world = replace(world, waiting=tuple(replace(one, memo={}) for one in world.waiting))
+    world = replace(world, waiting=tuple(replace(one, policy_state={}) for one in world.waiting))
     after = apply(world, decide(world, config))
     held = {gpu for run in after.running for share in run.allocations for gpu in share.gpu_ids}
     held |= {gpu for kept in after.reservations for share in kept.allocations for gpu in share.gpu_ids}
@@ -119,7 +119,8 @@ def test_examining_all_jobs_again_changes_nothing(drawn: tuple[Snapshot, CycleCo
     awake = replace(
         world,
         waiting=tuple(
-            replace(one, memo={key: value for key, value in one.memo.items() if key != "next"}) for one in world.waiting
+            replace(one, policy_state={key: value for key, value in one.policy_state.items() if key != "next"})
+            for one in world.waiting
         ),
     )
     plan, anew = decide(world, config), decide(awake, config)
@@ -140,8 +141,11 @@ def test_a_decision_without_explanations_decides_as_one_that_looks_at_every_susp
 
 def test_a_decision_examines_only_suspended_jobs_that_are_due_or_have_free_gpus_on_their_nodes() -> None:
     full, partly = (runs(job(1, 4), (1, range(4))), runs(job(2, 2), (2, range(2))))
-    memos = [{"node 1": 4.0, "next": NOW + 30}] * 50 + [{"node 1": 4.0, "next": NOW}, {"node 2": 4.0, "next": NOW + 30}]
-    waiting = [job(number, 4, memo=memo) for number, memo in enumerate(memos, start=10)]
+    policy_states = [{"node 1": 4.0, "next": NOW + 30}] * 50 + [
+        {"node 1": 4.0, "next": NOW},
+        {"node 2": 4.0, "next": NOW + 30},
+    ]
+    waiting = [job(number, 4, policy_state=policy_state) for number, policy_state in enumerate(policy_states, start=10)]
     state = SchedulerState(make_snapshot(nodes=nodes(2), waiting=waiting, running=[full, partly]))
     parts = compose(GANDIVA)
     context = CycleContext(state, parts.admission, parts.placement, max_places=256, explain=False)

@@ -84,7 +84,7 @@ FOUR = [make_node(n, gpus=4, rack="r1" if n < 3 else "r2") for n in (1, 2, 3, 4)
 
 
 def after_tries(job: Job, times: int) -> Job:
-    return replace(job, memo={"tries": float(times), "again_at": NOW - 1, "since": job.waiting_since})
+    return replace(job, policy_state={"tries": float(times), "again_at": NOW - 1, "since": job.waiting_since})
 
 
 PLACES: dict[str, tuple[list[Running], Job, dict[str, Any], dict[int, int] | None]] = {
@@ -173,7 +173,11 @@ SCATTERED = make_snapshot(
 
 def test_an_incomplete_gang_backs_off_with_a_reason() -> None:
     plan = decide(SCATTERED, config())
-    assert plan.notes[0].memo == {"tries": 1.0, "again_at": NOW + 120, "since": SCATTERED.waiting[0].waiting_since}
+    assert plan.notes[0].policy_state == {
+        "tries": 1.0,
+        "again_at": NOW + 120,
+        "since": SCATTERED.waiting[0].waiting_since,
+    }
     assert (plan.holds[0].reason, plan.holds[0].evidence["tries"]) == (HoldReason.FRAGMENTED, 1)
     assert "1970-01-12T13:48:40" in plan.holds[0].detail
 
@@ -199,13 +203,13 @@ def test_the_tries_of_an_earlier_wait_do_not_count() -> None:
 
 
 def test_while_one_backs_off_another_that_asks_for_the_same_is_tried() -> None:
-    first = replace(lot(1, 4), memo={"tries": 1.0, "again_at": NOW + 60, "since": lot(1, 4).waiting_since})
+    first = replace(lot(1, 4), policy_state={"tries": 1.0, "again_at": NOW + 60, "since": lot(1, 4).waiting_since})
     world = make_snapshot(nodes=FOUR, running=[on(1, range(1), 1)], waiting=[first, lot(2, 4)])
     assert list(where(decide(world, config()))) == [2]
 
 
 def test_one_that_backs_off_does_not_preempt_either() -> None:
-    backs_off = replace(make_job(1, gpus=2), memo={"tries": 1.0, "again_at": NOW + 60, "since": NOW - 599})
+    backs_off = replace(make_job(1, gpus=2), policy_state={"tries": 1.0, "again_at": NOW + 60, "since": NOW - 599})
     assert backs_off.waiting_since == NOW - 599
     world = make_snapshot(vcs=VCS, running=[on(1, range(8), 1, vc_id=2)], waiting=[backs_off])
     assert decide(world, config()).preempts == ()
@@ -219,7 +223,7 @@ DEDICATED = config(dedicated_nodes=True)
 def test_who_has_nothing_more_to_give_up_backs_off_no_longer(times: int, again_at: float) -> None:
     world = replace(SCATTERED, waiting=(after_tries(lot(1, 6), times),))
     (note,) = decide(world, DEDICATED).notes
-    assert (note.memo["tries"], note.memo["again_at"]) == (times + 1, again_at)
+    assert (note.policy_state["tries"], note.policy_state["again_at"]) == (times + 1, again_at)
 
 
 def test_it_is_tried_at_each_decision_instead() -> None:
@@ -257,7 +261,7 @@ def test_jobs_without_checkpoints_are_not_moved() -> None:
 
 CHANGES: dict[str, tuple[Job, dict[str, Any], float | None]] = {
     "at the end of its back-off": (
-        replace(after_tries(lot(1, 4), 1), memo={"again_at": NOW + 7, "since": NOW - 599}),
+        replace(after_tries(lot(1, 4), 1), policy_state={"again_at": NOW + 7, "since": NOW - 599}),
         {},
         NOW + 7,
     ),

@@ -35,17 +35,23 @@ DEMOTIONS: dict[str, tuple[Running, float | None, Mapping[str, float] | None]] =
         {"queue": 1, "since": NOW + 250},
     ),
     "from the second queue to the third": (
-        runs(2, 0, attained_gpu_s=7000.0, memo={"queue": 1, "since": 7.0}),
+        runs(2, 0, attained_gpu_s=7000.0, policy_state={"queue": 1, "since": 7.0}),
         NOW + 100,
         {"queue": 2, "since": NOW + 100},
     ),
     "over two limits at once, seen late": (runs(8, 1000), NOW, {"queue": 2, "since": NOW}),
     "what it had before its promotion does not count": (
-        runs(1, 0, attained_gpu_s=5000.0, memo={"queue": 0, "since": 7.0, "attained_gpu_s": 4000.0, "ran_s": 9.0}),
+        runs(
+            1, 0, attained_gpu_s=5000.0, policy_state={"queue": 0, "since": 7.0, "attained_gpu_s": 4000.0, "ran_s": 9.0}
+        ),
         NOW + 2250,
         {"queue": 1, "since": NOW + 2250, "attained_gpu_s": 4000.0, "ran_s": 9.0},
     ),
-    "no job leaves the last queue": (runs(8, 0, attained_gpu_s=99_999.0, memo={"queue": 3, "since": 7.0}), None, None),
+    "no job leaves the last queue": (
+        runs(8, 0, attained_gpu_s=99_999.0, policy_state={"queue": 3, "since": 7.0}),
+        None,
+        None,
+    ),
     "a job without GPUs attains nothing": (
         replace(make_running(make_share(1, ()), job=make_job(1, gpus=0)), placed_at=NOW - 1e6),
         None,
@@ -54,16 +60,16 @@ DEMOTIONS: dict[str, tuple[Running, float | None, Mapping[str, float] | None]] =
 }
 
 
-@pytest.mark.parametrize(("run", "at", "memo"), DEMOTIONS.values(), ids=DEMOTIONS)
+@pytest.mark.parametrize(("run", "at", "policy_state"), DEMOTIONS.values(), ids=DEMOTIONS)
 def test_a_job_goes_down_exactly_when_it_reaches_its_limit(
-    run: Running, at: float | None, memo: Mapping[str, float] | None
+    run: Running, at: float | None, policy_state: Mapping[str, float] | None
 ) -> None:
     policy = Tiresias(limits_gpu_s=AUTHORS)
     assert policy.next_change(run.job, run, NOW) == at
     if at is None:
         assert policy.review(run.job, run, NOW + 1e9) is None
         return
-    assert policy.review(run.job, run, at) == memo
+    assert policy.review(run.job, run, at) == policy_state
     if at > NOW:
         assert policy.review(run.job, run, at - 0.001) is None
 
@@ -71,17 +77,17 @@ def test_a_job_goes_down_exactly_when_it_reaches_its_limit(
 BELOW = {"queue": 1, "since": NOW - 9000, "attained_gpu_s": 0.0, "ran_s": 40.0}
 PROMOTIONS: dict[str, tuple[Job, float, float | None]] = {
     "by the knob times what it ran since its last promotion": (
-        make_job(requeued_at=NOW - 10, ran_s=100.0, attained_gpu_s=5000.0, memo=BELOW),
+        make_job(requeued_at=NOW - 10, ran_s=100.0, attained_gpu_s=5000.0, policy_state=BELOW),
         2,
         NOW + 110,
     ),
     "a back-off is no waiting": (
-        make_job(requeued_at=NOW - 500, eligible_at=NOW - 10, ran_s=100.0, attained_gpu_s=5000.0, memo=BELOW),
+        make_job(requeued_at=NOW - 500, eligible_at=NOW - 10, ran_s=100.0, attained_gpu_s=5000.0, policy_state=BELOW),
         2,
         NOW + 110,
     ),
     "not from the first queue": (make_job(ran_s=1.0, attained_gpu_s=1.0), 2, None),
-    "not without a knob": (make_job(ran_s=100.0, attained_gpu_s=5000.0, memo=BELOW), 0, None),
+    "not without a knob": (make_job(ran_s=100.0, attained_gpu_s=5000.0, policy_state=BELOW), 0, None),
 }
 
 
@@ -109,7 +115,7 @@ def test_a_new_job_preempts_a_demoted_one_and_is_preempted_in_turn() -> None:
     assert running(world) == {1}
     world = carried_out(later(world, NOW + 100), config)
     assert running(world) == {2}
-    assert world.waiting[0].memo == {"queue": 1, "since": NOW + 100}
+    assert world.waiting[0].policy_state == {"queue": 1, "since": NOW + 100}
     # both are in the second queue now; the first one entered it earlier
     world = carried_out(later(world, NOW + 200), config)
     assert running(world) == {1}
@@ -122,8 +128,8 @@ TIES = {"entered": [2, 1], "submitted": [1, 2]}
 @pytest.mark.parametrize(("tie", "expected"), TIES.items(), ids=TIES)
 def test_a_queue_is_in_the_order_of_entry_or_of_submission(tie: str, expected: list[int]) -> None:
     jobs = [
-        make_job(1, submitted_at=1.0, memo={"queue": 1, "since": 90.0}),
-        make_job(2, submitted_at=2.0, memo={"queue": 1, "since": 80.0}),
+        make_job(1, submitted_at=1.0, policy_state={"queue": 1, "since": 90.0}),
+        make_job(2, submitted_at=2.0, policy_state={"queue": 1, "since": 80.0}),
         make_job(3, submitted_at=99.0),
     ]
     assert [job.id for job in Tiresias(tie=tie).order(make_snapshot(waiting=jobs))] == [3, *expected]
@@ -250,7 +256,11 @@ def test_the_index_as_released_has_a_fixed_delta(attained: float, delta: float, 
 
 def test_by_the_index_a_job_that_is_about_to_end_goes_before_a_new_one() -> None:
     policy = Tiresias(variant="gittins", service_gpu_s=[100, 1000, 1000, 1000], delta_gpu_s=300)
-    jobs = [make_job(1, memo={"queue": 3, "since": 5.0}), make_job(2), make_job(3, memo={"queue": 1, "since": 5.0})]
+    jobs = [
+        make_job(1, policy_state={"queue": 3, "since": 5.0}),
+        make_job(2),
+        make_job(3, policy_state={"queue": 1, "since": 5.0}),
+    ]
     assert [job.id for job in policy.order(make_snapshot(waiting=jobs))] == [1, 2, 3]
     run = runs(4, 0, attained_gpu_s=100.0)
     assert policy.next_change(run.job, run, NOW) == NOW + 50
