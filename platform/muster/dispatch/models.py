@@ -31,7 +31,7 @@ class Cycle(models.Model):
     refused = models.PositiveIntegerField(default=0)
     refusals = models.JSONField(default=list)
     error = models.TextField(default="", blank=True, help_text="Why nothing of the plan was carried out.")
-    violations = models.JSONField(default=list, help_text="What the plan would have done against the law.")
+    violations = models.JSONField(default=list, help_text="The invariants that the plan would have violated.")
     snapshot = models.BinaryField(null=True, help_text="Compressed JSON.")
     config = models.JSONField(null=True)
     plan = models.BinaryField(null=True, help_text="Compressed JSON.")

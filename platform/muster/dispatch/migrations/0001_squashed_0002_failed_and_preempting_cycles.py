@@ -32,7 +32,7 @@ class Migration(migrations.Migration):
                 ('refused', models.PositiveIntegerField(default=0)),
                 ('refusals', models.JSONField(default=list)),
                 ('error', models.TextField(blank=True, default='', help_text='Why nothing of the plan was carried out.')),
-                ('violations', models.JSONField(default=list, help_text='What the plan would have done against the law.')),
+                ('violations', models.JSONField(default=list, help_text='The invariants that the plan would have violated.')),
                 ('snapshot', models.BinaryField(help_text='Compressed JSON.', null=True)),
                 ('config', models.JSONField(null=True)),
                 ('plan', models.BinaryField(help_text='Compressed JSON.', null=True)),
