@@ -1,4 +1,4 @@
-"""What people see of trials: that a job would be tried, that it waits for that, and what came of it."""
+"""What people see of screening runs: that a job would be tried, that it waits for that, and what came of it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from muster.events.models import Event
 from muster.jobs.models import Job
 from muster.jobs.notify import Kind
 from muster.notices.reading import _names_of, kind_of
-from muster.screening.services import go_on_untried
+from muster.screening.services import go_on_unscreened
 from tests.db.jobs.test_verdicts import BROKEN_CODE
 from tests.db.screening.test_screening import GANG, Screened, fail, over, running
 from tests.db.stories import cycle, live_attempt, now_of
@@ -41,14 +41,14 @@ def dry(pools: Screened, **spec: Any) -> Any:
 
 
 class TestBefore:
-    def test_a_dry_run_tells_of_the_trial_and_stores_nothing(self, pools: Screened) -> None:
+    def test_a_dry_run_tells_of_the_screening_run_and_stores_nothing(self, pools: Screened) -> None:
         answer = dry(pools)
         assert answer.outlook.run is not None
         assert answer.outlook.why == f"on 2 GPUs of pool {pools.small.pool.name}, for 5 min at most"
         assert (answer.starts_now, answer.hold, Job.objects.count()) == (False, None, 0)
         assert answer.screening.starts_now
 
-    def test_and_why_the_trial_would_wait(self, pools: Screened, client: Client) -> None:
+    def test_and_why_the_screening_run_would_wait(self, pools: Screened, client: Client) -> None:
         pools.tried()
         said = client.post(
             "/api/v1/jobs:dry-run",
@@ -57,15 +57,15 @@ class TestBefore:
             headers={"Authorization": f"Bearer {make_token(pools.main.user)}"},
         ).json()
         assert (said["starts_now"], said["hold"]) == (False, None)
-        trial = said["screening"]
-        assert (trial["tried"], trial["starts_now"], trial["hold"]["reason"]) == (True, False, "quota")
-        assert "screening of" in trial["hold"]["detail"]
+        result = said["screening"]
+        assert (result["tried"], result["starts_now"], result["hold"]["reason"]) == (True, False, "quota")
+        assert "screening of" in result["hold"]["detail"]
 
     @pytest.mark.parametrize(
         ("spec", "words"),
         [
-            ({"screening": "never"}, "its spec says that it is not tried"),
-            ({"nodes": 1, "gpus": 1}, "no larger than a trial"),
+            ({"screening": "never"}, "its spec says that it is not screened"),
+            ({"nodes": 1, "gpus": 1}, "no larger than a screening run"),
             ({"nodes": 1, "gpus": 2}, "no more than 2 GPUs"),
         ],
         ids=str,
@@ -77,7 +77,7 @@ class TestBefore:
 
 
 class TestMeanwhile:
-    def test_it_says_that_it_waits_for_its_trial_and_that_its_place_is_kept(self, pools: Screened) -> None:
+    def test_it_says_that_it_waits_for_its_screening_run_and_that_its_place_is_kept(self, pools: Screened) -> None:
         job = pools.submit()
         answer = why(now_of(job))
         assert (answer["reason"], answer["position"]) == ("screening", 1)
@@ -93,7 +93,7 @@ class TestMeanwhile:
         assert "screening of" in answer["detail"]
         assert answer["helps"]
 
-    def test_it_says_that_it_is_in_its_trial(self, pools: Screened) -> None:
+    def test_it_says_that_it_is_in_its_screening_run(self, pools: Screened) -> None:
         job = pools.tried().job
         assert "it is in its screening run on 2 GPUs" in why(now_of(job))["detail"]
         (shown,) = job_list([now_of(job)])
@@ -101,14 +101,14 @@ class TestMeanwhile:
 
 
 class TestAfter:
-    def test_the_job_has_what_its_trials_said(self, pools: Screened) -> None:
+    def test_the_job_has_what_its_screening_runs_said(self, pools: Screened) -> None:
         job = fail(pools.tried(), BROKEN_CODE)
-        (trial,) = job_document(job)["screening_runs"]
-        assert (trial["verdict"], trial["attempt"], trial["gpus"], trial["gpus_asked"]) == ("failed", 1, 2, 8)
-        assert trial["line"] == "ModuleNotFoundError: No module named 'nowhere'"
+        (result,) = job_document(job)["screening_runs"]
+        assert (result["verdict"], result["attempt"], result["gpus"], result["gpus_asked"]) == ("failed", 1, 2, 8)
+        assert result["line"] == "ModuleNotFoundError: No module named 'nowhere'"
         assert job_document(job)["failure"]["class"] == "import_error"
 
-    def test_a_verdict_is_told_and_a_trial_is_no_start(self, pools: Screened) -> None:
+    def test_a_verdict_is_told_and_a_screening_run_is_no_start(self, pools: Screened) -> None:
         passed = over(pools.tried()).job
         assert kinds_told(passed)[-1:] == [{Kind.SCREENING}]
         assert Kind.REQUEUED not in set().union(*kinds_told(passed))
@@ -120,7 +120,7 @@ class TestAfter:
 
     def test_who_goes_on_untried_reads_why(self, pools: Screened) -> None:
         job = pools.submit()
-        go_on_untried(job_id=job.pk, why="it waited for its trial for 600 s")
-        (trial,) = job_document(now_of(job))["screening_runs"]
-        assert (trial["verdict"], trial["attempt"]) == ("untried", None)
-        assert trial["detail"] == "it waited for its trial for 600 s"
+        go_on_unscreened(job_id=job.pk, why="it waited for its screening run for 600 s")
+        (result,) = job_document(now_of(job))["screening_runs"]
+        assert (result["verdict"], result["attempt"]) == ("untried", None)
+        assert result["detail"] == "it waited for its screening run for 600 s"

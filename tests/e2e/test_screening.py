@@ -46,16 +46,16 @@ def screened(cluster: Cluster) -> Iterator[Cluster]:
 
 def test_a_broken_command_never_takes_its_gang(screened: Cluster) -> None:
     cluster = screened
-    # Python must reach its import within the screening run, which ends with it.
+    # Python must come to its import within the screening run, which ends with it.
     cluster.sql("UPDATE screening_poolscreening SET minutes = 1")
     job = cluster.submit("python3 -c 'import nowhere'", **GANG)
     failed = cluster.wait(job, "failed")
     assert (failed["stage"], failed["exit_code"], failed["started_at"]) == ("screening", 1, None), cluster.story(job)
     assert failed["failure"] is not None
     assert failed["failure"]["class"] == "import_error"
-    assert "found in its trial on 2 of 4 GPUs" in str(failed["reason_detail"])
-    [run] = cluster.client().job(job["id"])["screening_runs"]
-    assert (run["verdict"], run["line"]) == ("failed", "ModuleNotFoundError: No module named 'nowhere'")
+    assert "found in its screening run on 2 of 4 GPUs" in str(failed["reason_detail"])
+    [result] = cluster.client().job(job["id"])["screening_runs"]
+    assert (result["verdict"], result["line"]) == ("failed", "ModuleNotFoundError: No module named 'nowhere'")
     assert cluster.attempts(job) == [("failed", "exit_nonzero")]
     assert where(cluster, job) == [(SMALL, 2)]
     assert b"No module named 'nowhere'" in cluster.log(job, attempt=1)
@@ -68,7 +68,7 @@ def test_a_good_one_passes_and_keeps_its_place(screened: Cluster) -> None:
     words = 'echo "$MUSTER_STAGE on $MUSTER_GPUS"; [ $MUSTER_STAGE = full ] || sleep 300'
     good = cluster.submit(words, retry={"max": 0}, **GANG)
     later = cluster.submit("echo later", screening="never", **GANG)
-    until(lambda: cluster.client().job(good["id"])["stage"] == "full", "screening has passed", 60)
+    until(lambda: cluster.client().job(good["id"])["stage"] == "full", "the screening run has passed", 60)
     assert cluster.attempts(good) == [("cancelled", "screening_passed")]
     assert cluster.client().job(good["id"])["state"] == "queued"
     cluster.client().cancel(holder["id"])

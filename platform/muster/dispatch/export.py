@@ -28,7 +28,7 @@ def trace_lines(*, pool: Pool | None, since: datetime | None, anonymous: bool) -
     yield header(_quotas(pool))
     jobs: QuerySet[Job] = Job.objects.filter(state__in=sorted(JOB_TERMINAL)).order_by("submitted_at", "pk")
     if pool is not None:
-        jobs = jobs.filter(vc__pool=pool)  # its own, also where a job's last is the one in which it was tried
+        jobs = jobs.filter(vc__pool=pool)  # its own, also where a job's last is the one in which it was screened
     if since is not None:
         jobs = jobs.filter(submitted_at__gte=since)
     for job in jobs.select_related("tenant", "vc", "owner").defer("spec", "hold", "memo").iterator(ROWS_AT_ONCE):

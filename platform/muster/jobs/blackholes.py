@@ -76,7 +76,7 @@ def _node_runs(allocations: QuerySet[Allocation], now: datetime, limit: int) -> 
     of_late = Q(released_at__isnull=True) | Q(released_at__gte=now - _WINDOW)
     rows = (
         allocations.filter(of_late, claimed_at__isnull=False)
-        # Jobs are tried so that those that cannot run fail there: that says nothing against the node.
+        # Jobs are screened so that those that cannot run fail there: that says nothing against the node.
         .annotate(caught=Case(When(attempt__stage=Stage.SCREENING, attempt__failure__category="user", then=True)))
         .filter(caught__isnull=True)
         .order_by("-pk")

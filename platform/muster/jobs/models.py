@@ -55,7 +55,7 @@ class Job(models.Model):
     # Of tenant and owner there are indexes with more columns, and each index costs a job's every change.
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="jobs", db_index=False)
     vc = models.ForeignKey(VirtualCluster, on_delete=models.PROTECT, related_name="jobs")
-    # Of its virtual cluster, or the one in which it is tried first: whose queue it is in, or was in last.
+    # Of its virtual cluster, or the one in which it is screened: whose queue it is in, or was in last.
     pool = models.ForeignKey(Pool, on_delete=models.PROTECT, related_name="jobs")
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="jobs", db_index=False)
     name = models.CharField(max_length=200)

@@ -68,7 +68,7 @@ def submit_job(
 ) -> tuple[Job, bool]:
     """The stored job and True; with a key that was used before for the same data, that job and False.
 
-    One that `has_place` already is not tried elsewhere first.
+    One that `has_place` already is not screened.
     """
     digest = _check_key(idempotency_key, data)
     if idempotency_key:

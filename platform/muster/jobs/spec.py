@@ -351,7 +351,7 @@ class JobSpec(_Strict):
     slurm_env: bool = Field(default=False, description="Also set SLURM_* variables.")
     screening: Annotated[Mode, Field(strict=False)] = Field(
         default=Mode.AUTO,
-        description="Whether it is first tried on one or two GPUs, where its pool does that: auto: if it is large.",
+        description="Whether it is first screened on one or two GPUs, where its pool does that: auto: if it is large.",
     )
 
     @property

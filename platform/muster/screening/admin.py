@@ -1,4 +1,4 @@
-"""Operators say here in which pool the jobs of another are tried first, and see what came of it."""
+"""Operators set here in which pool the jobs of another are screened, and see the results."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from django.contrib import admin
 from django.http import HttpRequest
 
 from muster.events.admin_base import AuditedMixin, ModelAdmin, ReadOnlyMixin
-from muster.screening.models import PoolScreening, Trial
+from muster.screening.models import PoolScreening, ScreeningResult
 
 
 @admin.register(PoolScreening)
 class PoolScreeningAdmin(AuditedMixin, ModelAdmin[PoolScreening]):
-    """Where and how the large jobs of a pool are tried first. To stop that, the row is deleted: who waits goes on."""
+    """Where and how the large jobs of a pool are screened. Deleting the row ends that: jobs that wait go on."""
 
     audit_type = "screening"
     list_display = ["pool", "screening_pool", "min_gpus", "minutes", "world", "max_wait_s", "trust_days", "tenant_gpus"]
@@ -22,13 +22,13 @@ class PoolScreeningAdmin(AuditedMixin, ModelAdmin[PoolScreening]):
     fields = ["pool", "screening_pool", "min_gpus", "minutes", "world", "max_wait_s", "trust_days", "tenant_gpus"]
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
-        """Whose jobs are tried stays: for another pool there is another row."""
+        """The pool whose jobs are screened cannot be changed: another pool has a row of its own."""
         return [] if obj is None else ["pool"]
 
 
-@admin.register(Trial)
-class TrialAdmin(ReadOnlyMixin, ModelAdmin[Trial]):
-    """What came of each trial."""
+@admin.register(ScreeningResult)
+class ScreeningResultAdmin(ReadOnlyMixin, ModelAdmin[ScreeningResult]):
+    """The results of screening runs."""
 
     list_display = ["id", "job", "tenant", "pool", "verdict", "failure", "gpus_asked", "gpus", "ran_s", "at"]
     list_filter = ["verdict", "pool", "tenant"]

@@ -1,4 +1,4 @@
-"""Which pools have their jobs tried in another pool first, and what came of each trial."""
+"""Which pools have their jobs screened in another pool, and the results of the screening runs."""
 
 from __future__ import annotations
 
@@ -18,39 +18,42 @@ ONE, TWO = 1, 2
 
 
 class PoolScreening(models.Model):
-    """That the large jobs of one pool are first tried in another one, and how."""
+    """That the large jobs of one pool are screened in another one, and how."""
 
     pool = models.OneToOneField(Pool, on_delete=models.CASCADE, related_name="screening")
     screening_pool = models.ForeignKey(
-        Pool, on_delete=models.PROTECT, related_name="screens", help_text="Where they are tried; it needs few GPUs."
+        Pool,
+        on_delete=models.PROTECT,
+        related_name="screens",
+        help_text="Where its jobs are screened; it needs few GPUs.",
     )
     min_gpus = models.PositiveIntegerField(
-        default=2, validators=[MinValueValidator(1)], help_text="A job of more GPUs than these is tried."
+        default=2, validators=[MinValueValidator(1)], help_text="A job of more GPUs than these is screened."
     )
     minutes = models.FloatField(
         default=5,
         validators=[MaxValueValidator(LONGEST_MINUTES)],
-        help_text="How long a trial is; it ends before that with the job's first step.",
+        help_text="How long a screening run is; it ends before that with the job's first step.",
     )
     world = models.PositiveSmallIntegerField(
         default=TWO,
         choices=[(ONE, "one"), (TWO, "two, or one where no two are free")],
-        help_text="On how many GPUs a job is tried.",
+        help_text="On how many GPUs a job is screened.",
     )
     max_wait_s = models.FloatField(
         default=600,
         validators=[MinValueValidator(0), MaxValueValidator(LONGEST_WAIT_S)],
-        help_text="A job that has waited for its trial for so long goes on without.",
+        help_text="A job that has waited for its screening run for so long goes on unscreened.",
     )
     trust_days = models.FloatField(
         default=7,
         validators=[MinValueValidator(0), MaxValueValidator(LONGEST_TRUST_DAYS)],
-        help_text="What has passed is not tried again for so long; 0: it always is.",
+        help_text="What has passed is not screened again for so long; 0: it always is.",
     )
     tenant_gpus = models.PositiveIntegerField(
         default=2,
         validators=[MinValueValidator(1)],
-        help_text="So many GPUs of the screening pool the trials of one tenant may hold at once.",
+        help_text="How many GPUs of the screening pool the runs of one tenant may hold at once.",
     )
 
     class Meta:
@@ -85,7 +88,7 @@ class PoolScreening(models.Model):
     def clean(self) -> None:
         """Refuse what would try jobs in a circle: a pool that screens has no screening of its own."""
         if self.minutes is not None and self.minutes <= 0:
-            raise ValidationError({"minutes": "a trial must be longer than nothing"})
+            raise ValidationError({"minutes": "a screening run must be longer than 0 minutes"})
         if self.pool_id is None or self.screening_pool_id is None:
             return  # the form says so
         if self.pool_id == self.screening_pool_id:
@@ -93,27 +96,27 @@ class PoolScreening(models.Model):
         others = PoolScreening.objects.exclude(pk=self.pk)
         if others.filter(pool_id=self.screening_pool_id).exists():
             raise ValidationError(
-                {"screening_pool": f"jobs of {self.screening_pool} are tried in another pool themselves"}
+                {"screening_pool": f"jobs of {self.screening_pool} are screened in another pool themselves"}
             )
         screened = others.filter(screening_pool_id=self.pool_id).select_related("pool").first()
         if screened is not None:
-            raise ValidationError({"pool": f"{self.pool} is where jobs of {screened.pool} are tried"})
+            raise ValidationError({"pool": f"{self.pool} is where jobs of {screened.pool} are screened"})
 
 
-class Trial(models.Model):
-    """What came of one trial of a job, or of its going on without one; written once, when it is known.
+class ScreeningResult(models.Model):
+    """The result of one screening run of a job, or why it had none; written once, when it is known.
 
-    `spent_gpu_s` is what the trial held of the screening pool. `full_gpu_s` is what the job's full gang would have
-    computed until it failed as the trial did: GPUs asked x seconds to the failure; 0 where nothing failed. Of that
+    `spent_gpu_s` is what the run held of the screening pool. `full_gpu_s` is what the job's full gang would have
+    computed until it failed as the run did: GPUs asked x seconds to the failure; 0 where nothing failed. Of that
     `saved_gpu_s` was saved: all of it where the verdict is `failed`, and else nothing.
     """
 
     id = models.BigAutoField(primary_key=True)
-    job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="trials")
-    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="trials", db_index=False)
-    pool = models.ForeignKey(Pool, on_delete=models.PROTECT, related_name="trials", help_text="Of its gang.")
+    job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="screening_results")
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="screening_results", db_index=False)
+    pool = models.ForeignKey(Pool, on_delete=models.PROTECT, related_name="screening_results", help_text="Of its gang.")
     attempt = models.OneToOneField(
-        Attempt, on_delete=models.CASCADE, null=True, related_name="+", help_text="None: it was not tried."
+        Attempt, on_delete=models.CASCADE, null=True, related_name="+", help_text="None: the job was not screened."
     )
     verdict = models.CharField(max_length=12, choices=choices(ScreeningVerdict))
     detail = models.CharField(max_length=500, blank=True, default="", help_text="Why, in words.")
@@ -122,8 +125,8 @@ class Trial(models.Model):
     hint = models.TextField(blank=True, default="")
     digest = models.CharField(max_length=64, help_text="SHA-256 of what it runs: scheduler.diagnosis.screening.")
     gpus_asked = models.PositiveIntegerField(help_text="By the job, for its whole gang.")
-    gpus = models.PositiveIntegerField(default=0, help_text="Of the trial.")
-    waited_s = models.FloatField(default=0, help_text="For the trial, or in vain.")
+    gpus = models.PositiveIntegerField(default=0, help_text="Of the screening run.")
+    waited_s = models.FloatField(default=0, help_text="For the run, also where it never started.")
     ran_s = models.FloatField(default=0)
     spent_gpu_s = models.FloatField(default=0)
     full_gpu_s = models.FloatField(default=0)
@@ -132,17 +135,19 @@ class Trial(models.Model):
 
     class Meta:
         constraints = [
-            one_of("verdict", ScreeningVerdict, name="trial_verdict_known"),
+            one_of("verdict", ScreeningVerdict, name="screening_verdict_known"),
             models.CheckConstraint(
-                condition=Q(verdict=ScreeningVerdict.FAILED) | Q(saved_gpu_s=0), name="trial_saves_by_failing"
+                condition=Q(verdict=ScreeningVerdict.FAILED) | Q(saved_gpu_s=0), name="screening_saves_by_failing"
             ),
         ]
         indexes = [
             models.Index(
-                fields=["tenant", "digest", "-at"], name="trial_passed", condition=Q(verdict=ScreeningVerdict.PASSED)
+                fields=["tenant", "digest", "-at"],
+                name="screening_passed",
+                condition=Q(verdict=ScreeningVerdict.PASSED),
             ),
-            models.Index(fields=["at"], name="trial_at"),
+            models.Index(fields=["at"], name="screening_result_at"),
         ]
 
     def __str__(self) -> str:
-        return f"trial of job {self.job_id}: {self.verdict}"
+        return f"screening of job {self.job_id}: {self.verdict}"

@@ -1,4 +1,4 @@
-"""Whether a job that is about to be submitted is tried first, and why or why not."""
+"""Whether a job that is about to be submitted is screened, and why or why not."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from muster.common.clock import database_now
 from muster.jobs.models import Job
 from muster.jobs.runs import ScreeningRun
 from muster.jobs.volumes import are_mounted_in
-from muster.screening.models import PoolScreening, Trial
+from muster.screening.models import PoolScreening, ScreeningResult
 from muster.screening.room import room_of, screening_run_for
 from muster.screening.selectors import passed_of_late, screening_of
 from scheduler.diagnosis.screening import Mode, ScreeningVerdict, combined, identity_of, is_screened
@@ -24,8 +24,8 @@ class Outlook:
     run: ScreeningRun | None = None
     digest: str = ""
     goes_on: ScreeningVerdict | None = None
-    """For one that would have been tried: why it is not."""
-    trusted: Trial | None = None
+    """For a job that would have been screened: why it is not."""
+    trusted: ScreeningResult | None = None
 
 
 def outlook_of(job: Job) -> Outlook:
@@ -33,12 +33,12 @@ def outlook_of(job: Job) -> Outlook:
     mode = combined(of_job=Mode(job.spec.get("screening", Mode.NEVER)), of_tenant=Mode(job.tenant.screening))
     if mode is Mode.NEVER:
         who = "its tenant" if job.tenant.screening == Mode.NEVER else "its spec"
-        return Outlook(f"{who} says that it is not tried")
+        return Outlook(f"{who} says that it is not screened")
     if job.gpus_total <= 1:
-        return Outlook("it is no larger than a trial")
+        return Outlook("it is no larger than a screening run")
     screening = screening_of(job.pool_id)
     if screening is None:
-        return Outlook(f"pool {job.pool.name} tries no jobs")
+        return Outlook(f"pool {job.pool.name} screens no jobs")
     if not is_screened(screening.rules, mode, job.gpus_total):
         return Outlook(f"it asks for no more than {screening.min_gpus} GPUs", screening)
     return _of_one_that_is_tried(job, mode, screening)

@@ -14,7 +14,7 @@ from muster.common.clock import database_now
 from muster.common.rows import first_of
 from muster.fleet.models import Pool
 from muster.jobs.models import Job
-from muster.screening.models import PoolScreening, Trial
+from muster.screening.models import PoolScreening, ScreeningResult
 from scheduler.diagnosis.screening import ScreeningVerdict
 
 By = Literal["day", "week", "month", "tenant", "pool", "failure", "verdict"]
@@ -33,24 +33,24 @@ _TRIED = Q(attempt__isnull=False)
 
 @dataclass(frozen=True, slots=True)
 class ScreeningTotals:
-    """Sums over trials; GPU-seconds are of GPUs that were held, whatever they did."""
+    """Sums over screening runs; GPU-seconds are of GPUs that were held, whether busy or idle."""
 
     key: tuple[Any, ...]
     """One value for each of `by`: a name, the start of a day, week or month (UTC), or a class of failures."""
     tried: int
-    """Trials that were begun; a job that was tried again counts again."""
+    """Screening runs that began; a job that was screened again counts again."""
     passed: int
     failed: int
     """Jobs that failed here by themselves, and never took their gang."""
     inconclusive: int
     interrupted: int
-    """Trials that were ended by others: a node, an operator, the owner."""
+    """Runs that a node, an operator or the owner ended."""
     untried: int
-    """Jobs that went on without a trial: the wait was too long, or nothing could run it."""
+    """Jobs that went on unscreened: the wait was too long, or nothing could run them."""
     trusted: int
-    """Jobs that went on without a trial because the same had passed of late."""
+    """Jobs that were not screened because an equal job passed recently."""
     spent_gpu_s: float
-    """What all trials held of the screening pool: the cost of screening."""
+    """What all runs held of the screening pool: the cost of screening."""
     saved_gpu_s: float
     """What the gangs of those that failed here would have computed until they failed: GPUs asked x seconds to the
     failure. An estimate, and without what it costs to bring a gang together; the net gain is this less
@@ -66,23 +66,23 @@ def screening_totals(
     by: Sequence[By] = (),
     tenant_ids: Iterable[int] | None = None,
 ) -> list[ScreeningTotals]:
-    """What screening did in the period, by the time at which each trial was over; one row for each group of `by`.
+    """What screening did in the period, by the time at which each run ended; one row for each group of `by`.
 
-    With no `by` it is one row with the key `()`, or none where nothing was tried. `tenant_ids` None: of everybody; who
-    asks decides whose figures may be seen. A class of failures (`by=["failure"]`) is empty for what did not fail.
+    With no `by` it is one row with the key `()`, or none where nothing was screened. `tenant_ids` None: of all tenants;
+    the caller decides whose figures may be seen. A class of failures (`by=["failure"]`) is empty for what did not fail.
     """
-    trials = Trial.objects.filter(at__gte=since, at__lt=until)
+    results = ScreeningResult.objects.filter(at__gte=since, at__lt=until)
     if tenant_ids is not None:
-        trials = trials.filter(tenant_id__in=list(tenant_ids))
+        results = results.filter(tenant_id__in=list(tenant_ids))
     keys = [f"by_{name}" for name in by]
     counted = {f"n_{verdict}": Count("pk", filter=Q(verdict=verdict)) for verdict in ScreeningVerdict}
     sums = {name: Sum(name, default=0.0) for name in ("spent_gpu_s", "saved_gpu_s", "full_gpu_s")}
     figures = {"tried": Count("pk", filter=_TRIED), **counted, **{f"sum_{name}": one for name, one in sums.items()}}
     if not keys:
-        row = trials.aggregate(all=Count("pk"), **figures)
+        row = results.aggregate(all=Count("pk"), **figures)
         rows = [row] if row["all"] else []
     else:
-        grouped = trials.annotate(**{key: _KEYS[name] for key, name in zip(keys, by, strict=True)}).values(*keys)
+        grouped = results.annotate(**{key: _KEYS[name] for key, name in zip(keys, by, strict=True)}).values(*keys)
         rows = list(grouped.annotate(**figures).order_by(*keys))
     return [
         ScreeningTotals(
@@ -96,24 +96,26 @@ def screening_totals(
 
 
 def screening_of(pool_id: int) -> PoolScreening | None:
-    """How the jobs of the pool are tried; None: they are not."""
+    """How the jobs of the pool are screened; None: they are not."""
     return first_of(PoolScreening.objects.filter(pool_id=pool_id).select_related("screening_pool"))
 
 
 def tenant_cap(pool: Pool) -> int:
-    """So many GPUs of this screening pool the trials of one tenant may hold at once; the largest where pools differ."""
+    """How many GPUs of this screening pool the runs of one tenant may hold at once; the largest where pools differ."""
     return PoolScreening.objects.filter(screening_pool=pool).aggregate(most=Max("tenant_gpus"))["most"] or 0
 
 
-def passed_of_late(*, tenant_id: int, digest: str, trust_days: float) -> Trial | None:
-    """The newest trial that is still trusted, of a job of the tenant that ran the same."""
+def passed_of_late(*, tenant_id: int, digest: str, trust_days: float) -> ScreeningResult | None:
+    """The newest passed run that is still trusted, of a job of the tenant that ran the same."""
     if trust_days <= 0:
         return None
     since = database_now() - timedelta(days=trust_days)
-    trials = Trial.objects.filter(tenant_id=tenant_id, digest=digest, verdict=ScreeningVerdict.PASSED, at__gte=since)
-    return first_of(trials.order_by("-at"))
+    results = ScreeningResult.objects.filter(
+        tenant_id=tenant_id, digest=digest, verdict=ScreeningVerdict.PASSED, at__gte=since
+    )
+    return first_of(results.order_by("-at"))
 
 
-def trials_of(job: Job) -> QuerySet[Trial]:
-    """What the trials of the job said, the oldest first, and why there was none if it was to be tried."""
-    return Trial.objects.filter(job=job).select_related("attempt").order_by("pk")
+def results_of(job: Job) -> QuerySet[ScreeningResult]:
+    """The results of the screening runs of the job, the oldest first, or why there was none if it was due."""
+    return ScreeningResult.objects.filter(job=job).select_related("attempt").order_by("pk")

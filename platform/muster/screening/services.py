@@ -1,4 +1,4 @@
-"""Sending jobs to their trials, ending these, and moving the jobs on."""
+"""Sending jobs to their screening runs, ending these, and moving the jobs on."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from muster.jobs.screener import ScreeningEnd
 from muster.jobs.spec import Retry
 from muster.jobs.transitions import forget_reservations, move_job
 from muster.jobs.verdicts import failed_so_before
-from muster.screening.models import Trial
+from muster.screening.models import ScreeningResult
 from muster.screening.outlook import Outlook, digest_of, outlook_of, run_for
 from muster.screening.room import fitted, reshaped, room_of
 from muster.screening.selectors import screening_of
@@ -45,12 +45,12 @@ class Screening:
     """What `muster.jobs` asks of whoever screens."""
 
     def require_pool(self, job: Job) -> None:
-        """Return if the job's pool tries jobs, and raise `Invalid` if not."""
+        """Return if the job's pool screens jobs, and raise `Invalid` if not."""
         if screening_of(job.pool_id) is None:
-            raise Invalid.field("screening", f"pool {job.pool.name} tries no jobs; write auto or never")
+            raise Invalid.field("screening", f"pool {job.pool.name} screens no jobs; write auto or never")
 
     def submitted(self, job: Job) -> Callable[[], None]:
-        """Send the job to its trial, if it is to have one; the result writes down that it is not, where it would be."""
+        """Let the job wait for its screening run, if any; the returned function stores why it has none."""
         outlook = outlook_of(job)
         if outlook.run is not None and outlook.screening is not None:
             job.stage, job.screening = Stage.SCREENING, outlook.run.stored()
@@ -58,16 +58,16 @@ class Screening:
         return lambda: _tell_skipped(job, outlook)
 
     def ended(self, end: ScreeningEnd) -> None:
-        """Move the job on by what its trial said, and write that down."""
+        """Move the job on by the verdict of its screening run, and store the result."""
         _move_on(end)
 
 
 def keep_screening(pool: Pool) -> None:
-    """Look after the trials in the pool; most pools have none, and that costs one query.
+    """Look after the screening runs in the pool; most pools have none, and that costs one query.
 
     1. What has run for its time, or has got to its first step, has passed.
-    2. Who has waited for too long, or would wait in vain, goes on untried.
-    3. The others are tried on what is free: on two GPUs, or on one.
+    2. Jobs that have waited for too long, or would wait in vain, go on unscreened.
+    3. The others are screened on what is free: on two GPUs, or on one.
     """
     jobs = list(
         Job.objects.filter(pool=pool, stage=Stage.SCREENING, state__in=[JobState.QUEUED, JobState.ACTIVE])
@@ -83,8 +83,8 @@ def keep_screening(pool: Pool) -> None:
         _keep_waiting(pool, waiting)
 
 
-def go_on_untried(*, job_id: int, why: str) -> bool:
-    """Let a job that waits for its trial wait in its own queue instead; False if it does not wait for one any more."""
+def go_on_unscreened(*, job_id: int, why: str) -> bool:
+    """Let a job that waits for its screening run wait in its own queue instead; False if it does not wait for one."""
     with transaction.atomic():
         job = Job.objects.select_for_update(no_key=True, of=("self",)).select_related("vc").get(pk=job_id)
         run = screening_run_of(job)
@@ -137,9 +137,9 @@ def _keep_waiting(pool: Pool, jobs: Sequence[Job]) -> None:
             continue
         why = _why_in_vain(job, run, room_is_there=bool(room.usable), now=now)
         if job.vc.pool_id not in screened:
-            why = f"jobs of its pool are not tried in {pool.name} any more"
+            why = f"jobs of its pool are not screened in {pool.name} any more"
         if why:
-            go_on_untried(job_id=job.pk, why=why)
+            go_on_unscreened(job_id=job.pk, why=why)
         elif job.hold_reason in _NEVER_THERE:
             smaller[job.pk] = _on_one(job, run)
         else:
@@ -224,7 +224,7 @@ def _fail(end: ScreeningEnd, told: dict[str, Any]) -> None:
 
 
 def _try_again(end: ScreeningEnd, told: dict[str, Any], outcome: Outcome) -> None:
-    """Back into the queue of the screening pool, as that is now; where nothing can run a trial, into its own."""
+    """Back into the queue of the screening pool, as that is now; where nothing can screen it, into its own."""
     job = end.job
     screening = screening_of(job.vc.pool_id)
     run = None if screening is None else run_for(job, screening)
@@ -245,8 +245,10 @@ def _try_again(end: ScreeningEnd, told: dict[str, Any], outcome: Outcome) -> Non
 
 
 def _in_its_own_queue(job: Job) -> dict[str, Any]:
-    """The fields of a job that is done with trials. Its times stay, and by them its place; nothing that the screening
-    pool has found out of it is of use elsewhere."""
+    """The fields of a job that is done with screening. Its times stay, and with them its place in the queue.
+
+    What the policy of the screening pool stored of it, and the nodes that it avoided there, are of no use elsewhere.
+    """
     return {"stage": Stage.FULL, "screening": None, "pool_id": job.vc.pool_id, "memo": {}, "avoid_nodes": []}
 
 
@@ -289,12 +291,12 @@ def _write(
     digest: str = "",
     end: ScreeningEnd | None = None,
 ) -> None:
-    """The row of a trial, or of there being none, and the event that tells of it."""
+    """The row of a result, and the event that tells of it."""
     attempt = end.attempt if end is not None else None
     told = (attempt.failure or {}) if attempt is not None else {}
     failed = verdict is ScreeningVerdict.FAILED or (verdict is ScreeningVerdict.INCONCLUSIVE and bool(told))
     full = full_gpu_s(gpus_asked=job.gpus_total, failed_after_s=figures.ran_s) if failed else 0.0
-    Trial.objects.create(
+    ScreeningResult.objects.create(
         job=job,
         tenant_id=job.tenant_id,
         pool_id=job.vc.pool_id,

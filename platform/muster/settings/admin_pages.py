@@ -130,7 +130,7 @@ UNFOLD: dict[str, Any] = {
                     _item("Jobs", "play_circle", "jobs_job"),
                     _item("Attempts", "replay", "jobs_attempt"),
                     _item("Allocations", "splitscreen", "jobs_allocation"),
-                    _item("Screening runs", "labs", "screening_trial"),
+                    _item("Screening runs", "labs", "screening_screeningresult"),
                     _item("Rules for failures", "rule", "failures_rulebook"),
                     {
                         "title": "Unknown failures",

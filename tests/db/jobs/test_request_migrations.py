@@ -38,13 +38,13 @@ def migrate(target: list[tuple[str, str]]) -> Any:
 @pytest.fixture
 def before() -> Iterator[Any]:
     """The models of before; the test's transaction takes all of it back."""
-    newest = MigrationExecutor(connection).loader.graph.leaf_nodes("jobs")
+    newest = MigrationExecutor(connection).loader.graph.leaf_nodes()
     yield migrate(BEFORE)
     migrate(newest)
 
 
 def now() -> None:
-    migrate(MigrationExecutor(connection).loader.graph.leaf_nodes("jobs"))
+    migrate(MigrationExecutor(connection).loader.graph.leaf_nodes())
 
 
 def stored_before(models: Any, **fields: Any) -> int:

@@ -20,9 +20,9 @@ from muster.jobs.runs import screening_run_of
 from muster.jobs.services import cancel_job, requeue_job
 from muster.samples.models import Speed, SpeedAlone
 from muster.samples.speeds import keep_speeds
-from muster.screening.models import PoolScreening, Trial
+from muster.screening.models import PoolScreening, ScreeningResult
 from muster.screening.outlook import digest_of
-from muster.screening.services import go_on_untried, keep_screening
+from muster.screening.services import go_on_unscreened, keep_screening
 from muster.tenants.models import Tenant, VirtualCluster, Volume
 from scheduler.model.lifecycle import AttemptState, Reason
 from tests.db.jobs.test_verdicts import BROKEN_CODE, BROKEN_GPU, BROKEN_NETWORK
@@ -61,7 +61,7 @@ class Screened:
         return submit(self.main, **{**GANG, **spec})
 
     def tried(self, **spec: Any) -> Attempt:
-        """The running trial of a job that was just submitted."""
+        """The running screening run of a job that was just submitted."""
         job = self.submit(**spec)
         cycle(self.small)
         return running(live_attempt(job))
@@ -81,7 +81,7 @@ def running(attempt: Attempt) -> Attempt:
 
 
 def over(attempt: Attempt) -> Attempt:
-    """The trial, when it has run for its time and its processes have gone."""
+    """The result, when it has run for its time and its processes have gone."""
     let_pass(301, attempt, "running_at", "placed_at")
     keep_screening(attempt.job.pool)
     for rank in ranks(attempt):
@@ -95,8 +95,8 @@ def fail(attempt: Attempt, tail: str, reason: Reason = Reason.EXIT_NONZERO, exit
     return now_of(attempt.job)
 
 
-def the_trial(job: Job) -> Trial:
-    return Trial.objects.filter(job=job).latest("pk")
+def the_result(job: Job) -> ScreeningResult:
+    return ScreeningResult.objects.filter(job=job).latest("pk")
 
 
 def where(job: Job) -> tuple[str, str, int]:
@@ -105,14 +105,16 @@ def where(job: Job) -> tuple[str, str, int]:
 
 
 class TestWhoIsTried:
-    def test_a_gang_waits_for_its_trial_and_not_in_its_own_queue(self, pools: Screened) -> None:
+    def test_a_gang_waits_for_its_screening_run_and_not_in_its_own_queue(self, pools: Screened) -> None:
         job = pools.submit()
         assert where(job) == ("queued", "screening", pools.small.pool.pk)
         assert (pool_snapshot(pools.main.pool, seed=1).waiting, cycle(pools.main).applied.started) == ((), [])
         (seen,) = pool_snapshot(pools.small.pool, seed=1).waiting
         assert (seen.nodes, seen.gpus, seen.time_limit_s, seen.preemptible) == (1, 2, 300.0, False)
 
-    def test_the_window_of_a_trial_is_its_time_and_at_most_half_a_minute_of_grace(self, pools: Screened) -> None:
+    def test_the_window_of_a_screening_run_is_its_time_and_at_most_half_a_minute_of_grace(
+        self, pools: Screened
+    ) -> None:
         pools.submit(checkpoint={"grace": "5m"})
         (seen,) = pool_snapshot(pools.small.pool, seed=1).waiting
         assert seen.max_run_s == 300.0 + 30.0
@@ -124,7 +126,7 @@ class TestWhoIsTried:
         assert where(pools.submit(gpus=0)) == full
         assert where(pools.submit(nodes=1, gpus=2, screening="always"))[1] == "screening"
         assert where(pools.submit(nodes=1, gpus=1, screening="always")) == full
-        assert not Trial.objects.exists()
+        assert not ScreeningResult.objects.exists()
 
     def test_nobody_is_tried_where_their_volumes_are_not(self, pools: Screened) -> None:
         Pool.objects.filter(pk=pools.main.pool.pk).update(mount_roots="/data")
@@ -142,7 +144,7 @@ class TestWhoIsTried:
         assert where(pools.submit(screening="always"))[1] == "full"
 
     def test_always_is_refused_where_no_jobs_are_tried(self) -> None:
-        with pytest.raises(Invalid, match="tries no jobs") as caught:
+        with pytest.raises(Invalid, match="screens no jobs") as caught:
             submit(make_world(), gpus=4, screening="always")
         assert caught.value.errors[0].field == "screening"
         assert where(submit(make_world(), gpus=4))[1] == "full"
@@ -151,7 +153,7 @@ class TestWhoIsTried:
         Node.objects.filter(pool=pools.small.pool).update(admin="cordoned")
         job = pools.submit()
         assert where(job) == ("queued", "full", pools.main.pool.pk)
-        assert (the_trial(job).verdict, the_trial(job).attempt) == ("untried", None)
+        assert (the_result(job).verdict, the_result(job).attempt) == ("untried", None)
         assert kinds(job) == ["job.submitted", "job.screening_skipped"]
 
     def test_the_demand_is_a_part_of_the_jobs(self, pools: Screened) -> None:
@@ -187,9 +189,9 @@ class TestPassing:
         cycle(pools.main)
         assert (live_attempt(job).stage, live_attempt(job).number) == ("full", 2)
         assert len([gpu for rank in ranks(live_attempt(job)) for gpu in rank.claims.all()]) == 8
-        trial = the_trial(job)
-        assert (trial.verdict, trial.gpus_asked, trial.gpus, trial.saved_gpu_s) == ("passed", 8, 2, 0)
-        assert trial.spent_gpu_s == pytest.approx(2 * 301, abs=30)
+        result = the_result(job)
+        assert (result.verdict, result.gpus_asked, result.gpus, result.saved_gpu_s) == ("passed", 8, 2, 0)
+        assert result.spent_gpu_s == pytest.approx(2 * 301, abs=30)
 
     def test_it_overtakes_who_was_submitted_after_it(self, pools: Screened) -> None:
         first = pools.tried()
@@ -209,7 +211,7 @@ class TestPassing:
         assert (now_of(attempt).state, now_of(attempt).reason) == ("stopping", "screening_passed")
         assert "first step" in now_of(attempt).reason_detail
 
-    def test_speeds_of_a_trial_are_nobodys(self, pools: Screened) -> None:
+    def test_speeds_of_a_screening_run_are_nobodys(self, pools: Screened) -> None:
         attempt = pools.tried()
         (rank, *_) = ranks(attempt)
         for count in range(5):
@@ -227,21 +229,21 @@ class TestPassing:
         attempt = pools.tried()
         end(ranks(attempt)[0])
         assert where(attempt.job) == ("queued", "full", pools.main.pool.pk)
-        assert the_trial(attempt.job).verdict == "inconclusive"
+        assert the_result(attempt.job).verdict == "inconclusive"
         assert pools.submit().stage == "screening"  # nothing is trusted
 
     def test_the_same_is_trusted_and_what_is_not_the_same_is_not(self, pools: Screened) -> None:
         over(pools.tried(env={"LR": "1", "WANDB_NAME": "a"}))
         job = pools.submit(env={"LR": "1", "WANDB_NAME": "b"})
         assert where(job) == ("queued", "full", pools.main.pool.pk)
-        assert (the_trial(job).verdict, the_trial(job).spent_gpu_s) == ("trusted", 0)
+        assert (the_result(job).verdict, the_result(job).spent_gpu_s) == ("trusted", 0)
         assert pools.submit(env={"LR": "2"}).stage == "screening"
         assert pools.submit(env={"LR": "1"}, screening="always").stage == "screening"
         # What is written into the row is compared, so that is where the volumes have to tell.
-        assert digest_of(job) == the_trial(job).digest
+        assert digest_of(job) == the_result(job).digest
         job.spec["mounts"] = ["data:/data:ro"]
-        assert digest_of(job) != the_trial(job).digest
-        let_pass(8 * 86_400, Trial.objects.get(verdict="passed"), "at")
+        assert digest_of(job) != the_result(job).digest
+        let_pass(8 * 86_400, ScreeningResult.objects.get(verdict="passed"), "at")
         assert pools.submit(env={"LR": "1"}).stage == "screening"
 
 
@@ -253,15 +255,15 @@ class TestFailing:
         assert (job.state, job.stage, job.reason, job.exit_code) == ("failed", "screening", "exit_nonzero", 1)
         assert job.failure["class"] == "import_error"
         assert "found in its screening run on 2 of 8 GPUs" in job.reason_detail
-        trial = the_trial(job)
-        assert (trial.verdict, trial.failure, trial.line) == (
+        result = the_result(job)
+        assert (result.verdict, result.failure, result.line) == (
             "failed",
             "import_error",
             "ModuleNotFoundError: No module named 'nowhere'",
         )
-        assert trial.hint
-        assert trial.full_gpu_s == trial.saved_gpu_s == pytest.approx(8 * 30, abs=8 * 5)
-        assert trial.spent_gpu_s == pytest.approx(2 * 30, abs=10)
+        assert result.hint
+        assert result.full_gpu_s == result.saved_gpu_s == pytest.approx(8 * 30, abs=8 * 5)
+        assert result.spent_gpu_s == pytest.approx(2 * 30, abs=10)
         assert kinds(job)[-2:] == ["job.failed", "job.screening_failed"]
         assert cycle(pools.main).applied.started == []
 
@@ -279,14 +281,14 @@ class TestFailing:
             "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB\n",
             "RuntimeError: CUDA error: invalid device ordinal\n",
         ],
-        ids=["a timeout of the gang", "memory", "a GPU that a trial has not"],
+        ids=["a timeout of the gang", "memory", "a GPU that a screening run has not"],
     )
     def test_what_may_be_due_to_so_few_gpus_goes_on(self, pools: Screened, tail: str) -> None:
         job = fail(pools.tried(), tail)
         assert where(job) == ("queued", "full", pools.main.pool.pk)
-        trial = the_trial(job)
-        assert (trial.verdict, trial.saved_gpu_s, job.retries_used) == ("inconclusive", 0, 0)
-        assert trial.failure
+        result = the_result(job)
+        assert (result.verdict, result.saved_gpu_s, job.retries_used) == ("inconclusive", 0, 0)
+        assert result.failure
         assert "job.screening_inconclusive" in kinds(job)
 
     @pytest.mark.parametrize("tail", [BROKEN_GPU, BROKEN_NETWORK], ids=["a GPU", "the network"])
@@ -301,9 +303,9 @@ class TestFailing:
             attempt = running(live_attempt(job))
         job = fail(attempt, tail)
         assert where(job) == ("queued", "full", pools.main.pool.pk)
-        assert (job.avoid_nodes, [row.verdict for row in job.trials.all()]) == ([], ["interrupted"] * 3)
+        assert (job.avoid_nodes, [row.verdict for row in job.screening_results.all()]) == ([], ["interrupted"] * 3)
 
-    def test_trials_that_fail_cordon_no_node(self, pools: Screened) -> None:
+    def test_screening_runs_that_fail_cordon_no_node(self, pools: Screened) -> None:
         for number in range(6):
             fail(pools.tried(command=f"train {number}"), BROKEN_CODE)
         assert now_of(pools.small.nodes[0]).admin == "active"
@@ -315,13 +317,13 @@ class TestWhatElseEndsATrial:
         cancel_job(user=pools.main.user, job=attempt.job)
         end(ranks(attempt)[0], Reason.KILLED_BY_SIGNAL, exit_code=143)
         job = now_of(attempt.job)
-        assert (job.state, job.reason, the_trial(job).verdict) == ("cancelled", "cancelled_by_user", "interrupted")
+        assert (job.state, job.reason, the_result(job).verdict) == ("cancelled", "cancelled_by_user", "interrupted")
 
-    def test_cancelling_while_it_waits_for_its_trial(self, pools: Screened) -> None:
+    def test_cancelling_while_it_waits_for_its_screening_run(self, pools: Screened) -> None:
         job = cancel_job(user=pools.main.user, job=pools.submit())
         assert job.state == "cancelled"
         assert cycle(pools.small).applied.started == []
-        assert not go_on_untried(job_id=job.pk, why="late")
+        assert not go_on_unscreened(job_id=job.pk, why="late")
 
     def test_requeueing_begins_it_again(self, pools: Screened) -> None:
         attempt = pools.tried()
@@ -339,9 +341,9 @@ class TestWhatElseEndsATrial:
             attempt_id=attempt.pk, node_id=rank.node_id, reason=Reason.NODE_LOST, detail="away", actor="platform"
         )
         assert where(attempt.job) == ("queued", "screening", pools.small.pool.pk)
-        assert the_trial(attempt.job).verdict == "interrupted"
+        assert the_result(attempt.job).verdict == "interrupted"
 
-    def test_a_trial_does_not_outlive_its_platform_whatever_the_job_says(self, pools: Screened) -> None:
+    def test_a_screening_run_does_not_outlive_its_platform_whatever_the_job_says(self, pools: Screened) -> None:
         attempt = pools.tried(on_disconnect="keep")
         (rank,) = ranks(attempt)
         Node.objects.filter(pk=rank.node_id).update(health="down")
@@ -381,8 +383,8 @@ class TestWaiting:
         assert where(job)[1] == "screening"
         self.wait(pools, job, 20)
         assert where(job) == ("queued", "full", pools.main.pool.pk)
-        assert (the_trial(job).verdict, now_of(job).hold_reason) == ("untried", "")
-        assert the_trial(job).waited_s == pytest.approx(610, abs=20)
+        assert (the_result(job).verdict, now_of(job).hold_reason) == ("untried", "")
+        assert the_result(job).waited_s == pytest.approx(610, abs=20)
         event = Event.objects.get(job_id=job.pk, kind="job.screening_skipped")
         assert "waited for its screening run" in event.data["detail"]
 
@@ -405,7 +407,7 @@ class TestWaiting:
         cycle(pools.small)
         reap(pools.small.pool)
         assert where(job)[1] == "full"
-        assert "cannot run it" in the_trial(job).detail
+        assert "cannot run it" in the_result(job).detail
 
     def test_where_one_gpu_is_free_one_rank_is_tried_and_two_when_there_are(self) -> None:
         pools = Screened(gpus=3, tenant_gpus=8)
@@ -426,13 +428,13 @@ class TestWaiting:
 
         job = pools.submit(nodes=1, gpus=2, screening="always")
         places, versions = planned_places(pools.small)
-        go_on_untried(job_id=job.pk, why="it was in a hurry")
+        go_on_unscreened(job_id=job.pk, why="it was in a hurry")
         applied = apply_unit(pools.small.pool, Unit(tuple(places)), config_of(pools.small.pool), versions)
         assert [refusal.reason for refusal in applied.refusals] == ["the job is in the queue of another pool now"]
 
 
 class TestWhoPays:
-    def test_a_trial_takes_nothing_of_the_quota(self) -> None:
+    def test_a_screening_run_takes_nothing_of_the_quota(self) -> None:
         pools = Screened()
         VirtualCluster.objects.get(pk=pools.main.vc.pk).quotas.update(gpus=8)
         attempt = pools.tried()
@@ -442,7 +444,7 @@ class TestWhoPays:
         assert cycle(pools.main).applied.started == [whole.pk]
         assert now_of(attempt).state == "running"
 
-    def test_a_tenant_has_so_many_gpus_for_its_trials_and_another_its_own(self) -> None:
+    def test_a_tenant_has_so_many_gpus_for_its_screening_runs_and_another_its_own(self) -> None:
         pools = Screened(small=2, tenant_gpus=2)
         pools.tried()
         second = pools.submit(command="other")
@@ -454,7 +456,7 @@ class TestWhoPays:
         others = submit(replace(pools.main, tenant=tenant, user=make_user(tenant=tenant), vc=vc), **GANG)
         assert cycle(pools.small).applied.started == [others.pk]
 
-    def test_opportunistic_jobs_use_what_is_idle_and_go_when_a_trial_wants_it(self) -> None:
+    def test_opportunistic_jobs_use_what_is_idle_and_go_when_a_screening_run_wants_it(self) -> None:
         pools = Screened(admission="borrow")
         tenant = make_tenant()
         guest = replace(
@@ -477,7 +479,9 @@ class TestWhoPays:
         with django_assert_num_queries(1):
             keep_screening(pools.main.pool)
 
-    def test_a_cycle_without_trials_asks_nothing_more(self, pools: Screened, django_assert_num_queries: Any) -> None:
+    def test_a_cycle_without_screening_runs_asks_nothing_more(
+        self, pools: Screened, django_assert_num_queries: Any
+    ) -> None:
         from django.db import connection
         from django.test.utils import CaptureQueriesContext
 

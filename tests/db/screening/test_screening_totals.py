@@ -9,7 +9,7 @@ import pytest
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
 
-from muster.screening.models import PoolScreening, Trial
+from muster.screening.models import PoolScreening, ScreeningResult
 from muster.screening.selectors import passed_of_late, screening_totals, tenant_cap
 from tests.db.stories import World, make_world, place
 from tests.factories import make_pool
@@ -19,11 +19,11 @@ pytestmark = pytest.mark.django_db
 MONDAY = datetime(2026, 3, 2, 12, tzinfo=UTC)
 
 
-def tried(world: World, verdict: str, *, attempt: bool = True, **fields: Any) -> Trial:
-    """A trial of a job that was just submitted."""
+def tried(world: World, verdict: str, *, attempt: bool = True, **fields: Any) -> ScreeningResult:
+    """A screening run of a job that was just submitted."""
     one = place(world)
     fields = {"gpus_asked": 8, "digest": "d", "at": MONDAY, **fields}
-    return Trial.objects.create(
+    return ScreeningResult.objects.create(
         job=one.job,
         tenant=world.tenant,
         pool=world.pool,
@@ -37,7 +37,7 @@ def period(**how: Any) -> Any:
     return screening_totals(since=MONDAY - timedelta(days=1), until=MONDAY + timedelta(days=30), **how)
 
 
-def test_trials_are_summed_by_verdict_and_what_was_not_tried_is_no_trial() -> None:
+def test_screening_runs_are_summed_by_verdict_and_what_was_not_tried_is_no_screening_run() -> None:
     world = make_world(gpus=8)
     tried(world, "passed", spent_gpu_s=600)
     tried(world, "failed", failure="import_error", spent_gpu_s=40, full_gpu_s=160, saved_gpu_s=160)
@@ -86,9 +86,9 @@ def test_no_pool_screens_for_itself_or_in_a_circle() -> None:
     PoolScreening.objects.create(pool=main, screening_pool=small, tenant_gpus=3)
     for pool, screening_pool, field, words in (
         (other, other, "screening_pool", "for itself"),
-        (other, main, "screening_pool", "tried in another pool themselves"),
-        (small, other, "pool", f"where jobs of {main} are tried"),
-        (small, main, "screening_pool", "tried in another pool themselves"),
+        (other, main, "screening_pool", "screened in another pool themselves"),
+        (small, other, "pool", f"where jobs of {main} are screened"),
+        (small, main, "screening_pool", "screened in another pool themselves"),
     ):
         with pytest.raises(ValidationError) as caught:
             PoolScreening(pool=pool, screening_pool=screening_pool).full_clean()

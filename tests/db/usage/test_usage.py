@@ -13,7 +13,7 @@ from django.db.backends.postgresql.psycopg_any import NumericRange
 from muster.common.errors import Invalid
 from muster.fleet.models import Node
 from muster.jobs.models import Attempt, GpuClaim, Job
-from muster.screening.models import Trial
+from muster.screening.models import ScreeningResult
 from muster.tenants.models import Membership
 from muster.tenants.roles import Role
 from muster.usage import selectors
@@ -326,7 +326,7 @@ def test_screening_is_told_to_those_who_see_whole_tenants(day: Period) -> None:
     mary, ada = make_user("mary", tenant=vision, role=Role.MANAGER), make_user("ada", tenant=vision)
     for tenant, saved in ((vision, 7200.0), (speech, 3600.0)):
         vc = make_vc(tenant)
-        Trial.objects.create(
+        ScreeningResult.objects.create(
             job=make_job(vc),
             tenant=tenant,
             pool=vc.pool,

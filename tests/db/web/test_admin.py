@@ -26,7 +26,7 @@ from muster.logrules.models import LogRuleBook
 from muster.notices.models import Webhook
 from muster.offers.models import Framework, Offer
 from muster.offers.models import Role as OfferRole
-from muster.screening.models import PoolScreening, Trial
+from muster.screening.models import PoolScreening, ScreeningResult
 from muster.settings import PASSWORD_HASHERS
 from muster.shells.models import Shell
 from muster.tenants.models import (
@@ -140,7 +140,7 @@ def one_of_each() -> None:
     )
     Cycle.objects.create(pool=pool, trigger="sweep", snapshot=b"x")
     PoolScreening.objects.create(pool=pool, screening_pool=make_pool())
-    Trial.objects.create(
+    ScreeningResult.objects.create(
         job=job, tenant=vc.tenant, pool=pool, verdict="failed", gpus_asked=8, line="<script>alert(1)</script>"
     )
     Event.objects.create(kind="job.submitted", actor="ada", job_id=job.pk)
@@ -282,7 +282,7 @@ def test_where_jobs_are_tried_is_edited_audited_and_never_the_pool_itself(browse
     row = PoolScreening.objects.get(pool=pool)
     assert (row.screening_pool, last_audit("screening").action) == (small, "create")
     answer = browser.post(reverse("admin:screening_poolscreening_change", args=[row.pk]), {**data, "minutes": -1})
-    assert "longer than nothing" in answer.content.decode()
+    assert "longer than 0 minutes" in answer.content.decode()
     assert (
         browser.post(reverse("admin:screening_poolscreening_delete", args=[row.pk]), {"post": "yes"}).status_code == 302
     )

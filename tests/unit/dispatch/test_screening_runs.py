@@ -1,7 +1,7 @@
 """A screening run takes no quota: virtual clusters hold what they held, and other jobs start as they would.
 
-Trials become part of snapshots here as they do in production, and lie on nodes of their own: what they take of the
-machines is theirs to take, and everything else is not.
+Screening runs become part of snapshots here as they do in production, and lie on nodes of their own: what they take of
+the machines is theirs to take, and everything else is not.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def what_others_get(plan: Plan) -> object:
 @settings(max_examples=examples(12))
 @given(data=st.data())
 def test_no_virtual_cluster_and_no_other_job_is_charged_for_a_screening_run(policy: str, data: st.DataObject) -> None:
-    # To share by users or tenants is to count all that they hold in a pool, also what their trials do.
+    # To share by users or tenants is to count all that they hold in a pool, also what their screening runs do.
     world, tried = data.draw(snapshots()), data.draw(screening_runs(of_others=policy == "drf"))
     config = replace(data.draw(configs_of(policy)), admission=data.draw(st.sampled_from(ADMISSIONS.names)))
     tenants = [Tenant(pk, f"tenant {pk}", 1.0) for pk in sorted({job.tenant_id for job in tried})]

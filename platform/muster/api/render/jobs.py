@@ -18,8 +18,8 @@ from muster.jobs.outcome import blamed_for
 from muster.jobs.selectors import RunTime, positions, run_times
 from muster.jobs.spec import PRIORITIES
 from muster.logs.models import LogFile
-from muster.screening.models import Trial
-from muster.screening.selectors import trials_of
+from muster.screening.models import ScreeningResult
+from muster.screening.selectors import results_of
 from muster.usage.efficiency import efficiency_of
 from muster.usage.models import Efficiency
 from scheduler.diagnosis.failures import title_of
@@ -53,7 +53,7 @@ def job_list(jobs: Iterable[Job]) -> list[Json]:
 def job_document(job: Job) -> Json:
     """The job with its spec and its screening runs; jobs of one GPU have none."""
     (document,) = job_list([job])
-    document["screening_runs"] = [_screening_run(row) for row in trials_of(job)] if job.gpus_total > 1 else []
+    document["screening_runs"] = [_screening_run(row) for row in results_of(job)] if job.gpus_total > 1 else []
     document["spec"] = job.spec
     document["cloned_from"] = job.cloned_from_id
     document["estimate"] = current_estimate(job)
@@ -127,7 +127,7 @@ def _job(job: Job, position: int | None, ran: RunTime, marks: Marks) -> Json:
     }
 
 
-def _screening_run(row: Trial) -> Json:
+def _screening_run(row: ScreeningResult) -> Json:
     names = ("verdict", "detail", "failure", "line", "hint", "gpus_asked", "gpus")
     seconds = ("waited_s", "ran_s", "spent_gpu_s", "saved_gpu_s")
     told = {name: getattr(row, name) for name in names} | {name: round(getattr(row, name), 1) for name in seconds}
