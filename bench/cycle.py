@@ -159,7 +159,7 @@ def _running(number: int, node: Node, chance: random.Random) -> Running:
     job = _job(number, chance)
     job = replace(
         job,
-        request=request_of(gpu_type=job.gpu_type, gpus=GPUS_PER_NODE, cpus=64, memory_mib=_MEMORY_MIB // 2),
+        request=request_of(gpu_type=job.request.only_type, gpus=GPUS_PER_NODE, cpus=64, memory_mib=_MEMORY_MIB // 2),
         vc_id=number % _VCS + 1,
     )
     return Running(

@@ -43,7 +43,7 @@ def make_mixture(seed: int = 1) -> Snapshot:
             job = replace(
                 _with_times(run.job, chance),
                 id=job_id,
-                request=request_of(gpu_type=run.job.gpu_type, gpus=gpus, cpus=cpus, memory_mib=memory_mib),
+                request=request_of(gpu_type=run.job.request.only_type, gpus=gpus, cpus=cpus, memory_mib=memory_mib),
                 vc_id=job_id % 20 + 1,
             )
             share = AllocationView(whole.node_id, 0, ids, cpus, memory_mib)

@@ -149,7 +149,7 @@ class CycleContext:
     def _feasible(self, job: Job, demand: Demand) -> Demand:
         """The demand with the closest locality that the empty pool could meet and the job accepts."""
         levels = list(Locality)
-        allowed = levels[levels.index(demand.within) : levels.index(job.locality) + 1]
+        allowed = levels[levels.index(demand.within) : levels.index(job.request.locality) + 1]
         demands = (demand.relaxed(level) for level in allowed)
         return next((each for each in demands if self.state.capacity.infeasible(each) is None), demand)
 
@@ -252,7 +252,7 @@ class CycleContext:
 
     def take(self, job: Job, allocations: tuple[AllocationView, ...]) -> None:
         """Place the job on these allocations, which must be free or have free slots for a sharing job."""
-        if job.packs:
+        if job.request.shares_gpu:
             allocations = tuple(replace(share, slots=job.slots) for share in allocations)
             self._shared_out.update(gpu_id for share in allocations for gpu_id in share.gpu_ids)
         self.state.free.take(allocations)
@@ -371,7 +371,7 @@ class CycleContext:
     def has_gpus_for(self, run: Running) -> bool:
         """Whether this cycle has given no GPU of a released job to another job."""
         gpu_ids = (gpu_id for share in run.allocations for gpu_id in share.gpu_ids)
-        if run.job.packs and any(gpu_id in self._shared_out for gpu_id in gpu_ids):
+        if run.job.request.shares_gpu and any(gpu_id in self._shared_out for gpu_id in gpu_ids):
             return False  # the new job on the GPU starts only when the whole GPU is released
         return self.state.free.has_gpus(run.allocations)
 

@@ -38,12 +38,12 @@ class Feasibility:
 
     def _shapes(self, job: Job) -> Iterator[tuple[int, int]]:
         """The shapes to try, in order: GPUs per node and nodes."""
-        types = job.types_among(self._context.state.capacity.types)
+        types = job.request.types_among(self._context.state.capacity.types)
         counts = (sum(gpu.type == kind for gpu in node.gpus) for node in self._context.view.nodes for kind in types)
         largest = max(counts, default=0)
-        gpus, total = min(job.gpus, largest), job.gpus_total
-        if job.gpus and not largest:
+        gpus, total = min(job.request.first.gpus, largest), job.request.gpus_total
+        if job.request.needs_gpus and not largest:
             return
         yield from ((each, total // each) for each in range(min(total, largest), 0, -1) if total % each == 0)
-        yield from ((gpus, nodes) for nodes in range(job.nodes, 0, -1))
+        yield from ((gpus, nodes) for nodes in range(job.request.nodes, 0, -1))
         yield from ((each, 1) for each in range(gpus - 1, 0, -1))

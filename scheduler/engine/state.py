@@ -47,7 +47,7 @@ class SchedulerState:
         self._preemption_order: PreemptionOrder | None = None
         self._resource_usage: ResourceUsage | None = None
         for run in view.running:
-            if run.job.packs or run.job.job_class is JobClass.OPPORTUNISTIC:
+            if run.job.request.shares_gpu or run.job.job_class is JobClass.OPPORTUNISTIC:
                 self._index(run)
         for reservation in view.reservations:
             if reservation.until > view.now:

@@ -60,8 +60,8 @@ def ineligible_reason(node: Node, job: Job, now: float) -> str:
         return f"{node.name} is excluded by this job"
     if not allows_node(job.request, node.name):
         return f"{node.name} is not among the nodes_in of this job"
-    if not can_start(node, job.form):
-        return f"{node.name} {RUNTIME_MISMATCH[job.form]}"
+    if not can_start(node, job.request.runtime):
+        return f"{node.name} {RUNTIME_MISMATCH[job.request.runtime]}"
     if not admits_tenant(node, job.tenant_id):
         which = "no tenant's" if node.tenant_id is None else "another tenant's"
         return f"{node.name} runs all jobs as one account and takes {which} jobs"
@@ -111,7 +111,7 @@ class NodeEligibility:
             closed = {
                 node.id
                 for node in self._nodes
-                if not can_start(node, job.form)
+                if not can_start(node, job.request.runtime)
                 or not admits_tenant(node, job.tenant_id)
                 or overlaps_maintenance(node, job, now)
             }
@@ -126,6 +126,6 @@ class NodeEligibility:
         names = (request.nodes_in, request.exclude_nodes) if request.nodes_in or request.exclude_nodes else None
         tenant_id = job.tenant_id if self._by_tenant else None
         if not self._timed:
-            return (job.form, tenant_id, names)
+            return (job.request.runtime, tenant_id, names)
         movable = job.time_limit_s is None and job.preemptible and job.checkpoints
-        return (job.form, tenant_id, names, job.max_run_s, movable)
+        return (job.request.runtime, tenant_id, names, job.max_run_s, movable)

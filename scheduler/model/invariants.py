@@ -244,7 +244,7 @@ def _against_the_node(
 def _code_of_ineligible(node: Node, job: Job) -> Code:
     if not allows_node(job.request, node.name):
         return Code.NODE_NOT_ALLOWED
-    if not can_start(node, job.form):
+    if not can_start(node, job.request.runtime):
         return Code.WRONG_RUNTIME
     return Code.MAINTENANCE if admits_tenant(node, job.tenant_id) else Code.WRONG_TENANT
 
@@ -257,7 +257,7 @@ def _against_the_gpu(view: View, job_id: int, job: Job | None, gpu: Gpu, claims:
     there = [view.running_by_job[holder].job for holder in holders if holder not in claims.preempted]
     if there and (job is None or not may_share(gpu, [job, *there])):
         message = f"GPU {gpu.index} of {node.name} is held by a live attempt"
-        if job is not None and job.packs and all(other.packs for other in there):
+        if job is not None and job.request.shares_gpu and all(other.request.shares_gpu for other in there):
             message += " with which this job may not share it"
         yield Violation(Code.GPU_TAKEN, job_id, message)
     keeper = view.reserved_gpus.get(gpu.id, job_id)

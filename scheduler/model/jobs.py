@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from scheduler.model.lifecycle import AttemptState, JobClass, Locality, RuntimeNeed
+from scheduler.model.lifecycle import AttemptState, JobClass
 from scheduler.model.nodes import HALF, SLOTS
 from scheduler.model.request import REQUEST_FIELDS, Request, request_of
 
@@ -50,85 +50,14 @@ class Job:
         return cls(**fields, request=request_of(**flat))
 
     @property
-    def gpu_type(self) -> str | None:
-        """The GPU type, if the job accepts exactly one; otherwise None."""
-        return self.request.choices[0].gpu_type if len(self.request.choices) == 1 else None
-
-    @property
-    def gpu_types(self) -> tuple[str, ...]:
-        """The GPU types, if the job accepts several; otherwise empty."""
-        return self.request.gpu_types if len(self.request.choices) > 1 else ()
-
-    @property
-    def gpus(self) -> int:
-        """GPUs per node in the first choice."""
-        return self.request.choices[0].gpus
-
-    @property
-    def nodes(self) -> int:
-        """The number of nodes of the gang."""
-        return self.request.nodes
-
-    @property
-    def cpus(self) -> int:
-        """CPUs per node in the first choice."""
-        return self.request.choices[0].cpus
-
-    @property
-    def memory_mib(self) -> int:
-        """Memory per node in the first choice, MiB."""
-        return self.request.choices[0].memory_mib
-
-    @property
-    def locality(self) -> Locality:
-        """The locality of the request."""
-        return self.request.locality
-
-    @property
-    def split(self) -> bool:
-        """Whether the job is one lot that may lie on any number of nodes."""
-        return self.request.divisible
-
-    @property
-    def max_gpus(self) -> int:
-        """The upper end of the elastic range; 0 without one."""
-        return self.request.elastic.max_gpus if self.request.elastic else 0
-
-    @property
-    def packs(self) -> bool:
-        """Whether the job allows another job on its GPUs."""
-        return self.request.shares_gpu
-
-    @property
-    def gpu_memory_mib(self) -> int | None:
-        """The memory that the job needs on each GPU, MiB."""
-        return self.request.gpu_memory_mib
-
-    @property
-    def form(self) -> RuntimeNeed:
-        """The runtime that the job needs."""
-        return self.request.runtime
-
-    @property
     def max_run_s(self) -> float:
         """The longest time that a run holds its GPUs, s: the time limit and the grace; infinity without a limit."""
         return math.inf if self.time_limit_s is None else self.time_limit_s + self.grace_s
 
     @property
-    def gpus_total(self) -> int:
-        """The GPUs of the whole gang."""
-        return self.gpus * self.nodes
-
-    def types_among(self, gpu_types: Sequence[str]) -> Sequence[str]:
-        """The GPU types of a pool that the job accepts; a single named type even if the pool lacks it."""
-        if self.gpu_type is not None:
-            return (self.gpu_type,)
-        return self.request.types_among(gpu_types)
-
-    @property
     def slots(self) -> int:
         """The slots that the job takes on each of its GPUs."""
-        return HALF if self.packs else SLOTS
+        return HALF if self.request.shares_gpu else SLOTS
 
     @property
     def waiting_since(self) -> float:
@@ -140,7 +69,7 @@ class Job:
         if not self.speeds:
             return 1.0
         last = len(self.speeds)
-        return self.speeds[min(max(gpus, 1), last) - 1] / self.speeds[min(max(self.gpus, 1), last) - 1]
+        return self.speeds[min(max(gpus, 1), last) - 1] / self.speeds[min(max(self.request.first.gpus, 1), last) - 1]
 
 
 @dataclass(frozen=True, slots=True)

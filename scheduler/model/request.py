@@ -208,6 +208,11 @@ class Request(_CachesHash):
         return 0
 
     @property
+    def max_gpus(self) -> int:
+        """The most GPUs of its elastic range; 0 without one."""
+        return self.elastic.max_gpus if self.elastic is not None else 0
+
+    @property
     def only_type(self) -> str | None:
         """The one GPU type that the job accepts; None where it accepts several, or any."""
         return self.choices[0].gpu_type if len(self.choices) == 1 else None

@@ -20,8 +20,8 @@ def may_share(gpu: Gpu, jobs: Iterable[Job]) -> bool:
     return (
         sum(job.slots for job in together) <= SLOTS
         and all((job.vc_id, job.job_class) == (first.vc_id, first.job_class) for job in others)
-        and all(job.gpu_memory_mib is not None for job in together)
-        and sum(job.gpu_memory_mib or 0 for job in together) <= gpu.memory_mib
+        and all(job.request.gpu_memory_mib is not None for job in together)
+        and sum(job.request.gpu_memory_mib or 0 for job in together) <= gpu.memory_mib
     )
 
 

@@ -16,7 +16,13 @@ def colocate(view: View, free: Free, job: Job, demand: Demand, run: Running) -> 
     The same plan may start the run. No third job may hold these GPUs, stopping jobs included. Both jobs must have as
     many GPUs on as many nodes: if only some ranks of a gang shared GPUs, the others would wait for them.
     """
-    if not job.packs or not run.job.packs or run.stopping or job.max_gpus or run.job.max_gpus:
+    if (
+        not job.request.shares_gpu
+        or not run.job.request.shares_gpu
+        or run.stopping
+        or job.request.max_gpus
+        or run.job.request.max_gpus
+    ):
         return None
     if not _alike(view, job, demand, run) or not _near(view, demand, run):
         return None
@@ -39,7 +45,7 @@ def _alike(view: View, job: Job, demand: Demand, run: Running) -> bool:
     gpus = (view.gpu_by_id.get(gpu_id) for share in run.allocations for gpu_id in share.gpu_ids)
     if not all(gpu is not None and gpu.type == demand.gpu_type for gpu in gpus):
         return False
-    return job.split or {len(share.gpu_ids) for share in run.allocations} == {demand.gpus}
+    return job.request.divisible or {len(share.gpu_ids) for share in run.allocations} == {demand.gpus}
 
 
 def _near(view: View, demand: Demand, run: Running) -> bool:

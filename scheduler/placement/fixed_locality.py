@@ -15,7 +15,7 @@ class FixedLocality:
 
     def within(self, job: Job, now: float) -> Locality:
         """The locality of the job."""
-        return job.locality
+        return job.request.locality
 
     def relaxes_at(self, job: Job, now: float) -> float | None:
         """Always None."""

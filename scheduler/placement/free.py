@@ -90,7 +90,7 @@ class Free:
         self._shared_gpus = SharedGpuIndex()
         for run in view.running:
             self._host(run.allocations, 1)
-            if run.job.packs:
+            if run.job.request.shares_gpu:
                 self._share(run.allocations)
         for reservation in view.reservations:
             if reservation.until > view.now:

@@ -52,4 +52,4 @@ def left_s(run: Running, now: float, unknown_s: float | None) -> float:
 
 def width(job: Job) -> int:
     """The factor from a job's run time to its service: its GPUs, or 1 for a job without any."""
-    return max(1, job.gpus_total)
+    return max(1, job.request.gpus_total)

@@ -107,5 +107,5 @@ class Clocks:
     def _over_quota(self, job: Job) -> bool:
         return all(
             self._quota.admit(self._view, self._state.quota_usage, job, kind, job.request.gpus_on(kind)) is not None
-            for kind in job.types_among(self._state.capacity.types)
+            for kind in job.request.types_among(self._state.capacity.types)
         )

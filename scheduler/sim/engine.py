@@ -464,7 +464,7 @@ class _Simulation:
 
     def _update_neighbours(self, run: Running, times: int) -> Iterable[int]:
         """Count a distributed job on its nodes; returns the jobs there and on its GPUs whose speed changes."""
-        if run.job.packs:
+        if run.job.request.shares_gpu:
             return sorted({*self._sharing_jobs(run), *self._update_interference(run, times)})
         return self._update_interference(run, times)
 
@@ -485,7 +485,7 @@ class _Simulation:
 
     def _shared_rate(self, run: Running) -> float | None:
         """The job's lowest speed beside the jobs that share its GPUs; None if none does."""
-        if not run.job.packs:
+        if not run.job.request.shares_gpu:
             return None
         job, gpu_type = self.jobs[run.job.id], self.executions[run.job.id].gpu_type
         return min(
@@ -495,7 +495,7 @@ class _Simulation:
 
     def _measured_speed(self, run: Running) -> float | None:
         """The job's progress per second in its place, if the policy judges by it."""
-        if not self.periodic or not (len(run.allocations) > 1 or run.job.max_gpus or run.job.policy_state):
+        if not self.periodic or not (len(run.allocations) > 1 or run.job.request.max_gpus or run.job.policy_state):
             return None
         execution, work = self.executions[run.job.id], self.jobs[run.job.id].work
         done = work.advance(execution.done, execution.gpu_type, execution.layout, execution.speed, _MEASUREMENT_S)

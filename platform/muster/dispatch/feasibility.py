@@ -115,8 +115,8 @@ def _resize_by(job: Job) -> Resize:
     pool, spec = job.pool, job.spec
 
     def resize(view: model.Job, gpus: int, nodes: int) -> model.Job:
-        cpus = view.cpus if spec.get("cpus") else max(1, gpus * pool.cpus_per_gpu)
-        memory_mib = view.memory_mib if spec.get("memory") else max(1, gpus) * pool.memory_mib_per_gpu
+        cpus = view.request.first.cpus if spec.get("cpus") else max(1, gpus * pool.cpus_per_gpu)
+        memory_mib = view.request.first.memory_mib if spec.get("memory") else max(1, gpus) * pool.memory_mib_per_gpu
         choices = tuple(replace(choice, gpus=gpus, cpus=cpus, memory_mib=memory_mib) for choice in view.request.choices)
         return replace(view, request=replace(view.request, choices=choices, nodes=nodes))
 

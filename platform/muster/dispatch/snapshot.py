@@ -381,7 +381,7 @@ def _running(which: str, params: list[Any], *, now: float) -> tuple[model.Runnin
             # What runs has the size of one choice; it stays what it is until the job waits again.
             choices = request_of_text(given).choices if isinstance(given, str) else given.choices
             job = replace(job, request=replace(job.request, choices=choices))
-        if job.packs:
+        if job.request.shares_gpu:
             job = replace(job, utilization=_utilization([share[6] for share in shares]))
         if not reachable and job.preemptible:
             # An unreachable attempt cannot be stopped: it keeps its GPUs until its eviction deadline.
@@ -407,7 +407,7 @@ def _measured(
     """The live attempts with their known speeds, measured beside the jobs that share their GPUs now."""
     holders: defaultdict[int, list[model.Running]] = defaultdict(list)
     for run in running:
-        if run.job.packs:
+        if run.job.request.shares_gpu:
             for share in run.allocations:
                 for gpu_id in share.gpu_ids:
                     holders[gpu_id].append(run)

@@ -57,9 +57,9 @@ class Relaxing:
             level = Locality.RACK
         if now < job.waiting_since + self.node_s:
             level = Locality.NODE
-        if level is Locality.NODE and job.nodes > 1:  # ranks never share a node, so waiting for one node is useless
+        if level is Locality.NODE and job.request.nodes > 1:
             level = Locality.RACK if now < job.waiting_since + self.rack_s else Locality.ANY
-        return min(level, job.locality, key=_TIGHTEST_FIRST.index)
+        return min(level, job.request.locality, key=_TIGHTEST_FIRST.index)
 
     def relaxes_at(self, job: Job, now: float) -> float | None:
         """The next time at which the level of the job loosens, or None."""

@@ -116,7 +116,7 @@ class Horizon:
             for share in run.allocations:
                 maintenance_ends_at = back[share.node_id].maintenance_ends_at if share.node_id in back else None
                 if maintenance_ends_at is not None and (
-                    run.job.packs or self._of_run[run.job.id][0] > maintenance_ends_at
+                    run.job.request.shares_gpu or self._of_run[run.job.id][0] > maintenance_ends_at
                 ):
                     staying.update(share.gpu_ids)
                     left[share.node_id][0] -= share.cpus

@@ -354,7 +354,7 @@ def _promise_of(job: Job, length_s: float, now: float) -> Promise | None:
         if kind == "node":
             node_id, _, type_name = rest.partition(" ")
             gpu_type, gpus = type_name or None, int(job.policy_state[name])
-            lots, size = gpus if job.split else 1, job.request.choice_of(gpu_type) or job.request.first
+            lots, size = gpus if job.request.divisible else 1, job.request.choice_of(gpu_type) or job.request.first
             # Only the number counts: the GPUs themselves are chosen when the job starts.
             shares.append(
                 AllocationView(int(node_id), len(shares), tuple(range(gpus)), size.cpus * lots, size.memory_mib * lots)

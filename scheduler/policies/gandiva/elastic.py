@@ -34,7 +34,8 @@ def grow(context: CycleContext, nodes: Nodes, grow_after_s: float, restart_s: fl
     Note the idle GPUs of the nodes of jobs placed in this decision.
     """
     none_waits = not any(
-        job.id not in context.places and job.eligible_at <= context.now and job.gpus for job in context.view.waiting
+        job.id not in context.places and job.eligible_at <= context.now and job.request.needs_gpus
+        for job in context.view.waiting
     )
     placed = sorted(context.places.items())
     elastic = [run for run in context.view.running if _is_elastic(run.job, run.allocations) and context.stays(run)]
@@ -64,7 +65,9 @@ def grow(context: CycleContext, nodes: Nodes, grow_after_s: float, restart_s: fl
 
 def all_grown(context: CycleContext) -> Sequence[Running]:
     """The jobs that run with more GPUs than they asked for."""
-    return [run for run in context.view.running if run.job.max_gpus > run.job.gpus and _has_grown(run)]
+    return [
+        run for run in context.view.running if run.job.request.max_gpus > run.job.request.first.gpus and _has_grown(run)
+    ]
 
 
 def shrink(
@@ -79,7 +82,7 @@ def shrink(
     grown = [run for run in candidates if context.stays(run)]
     if not grown:
         return False
-    grown.sort(key=lambda run: (run.job.gpus_total - run.gpus, run.job.id))
+    grown.sort(key=lambda run: (run.job.request.gpus_total - run.gpus, run.job.id))
     return any(_shrink(context, nodes, job, demand, grown) for demand in demands)
 
 
@@ -122,9 +125,9 @@ def _hold(context: CycleContext, run: Running, times: int) -> None:
 
 def _own(run: Running) -> tuple[AllocationView, ...]:
     """The allocations that a grown job keeps when it shrinks."""
-    job, share = run.job, run.allocations[0]
-    gpu_ids = share.gpu_ids[: job.gpus]
-    return (replace(share, gpu_ids=gpu_ids, cpus=job.cpus * job.gpus, memory_mib=job.memory_mib * job.gpus),)
+    size, share = run.job.request.first, run.allocations[0]
+    gpu_ids = share.gpu_ids[: size.gpus]
+    return (replace(share, gpu_ids=gpu_ids, cpus=size.cpus * size.gpus, memory_mib=size.memory_mib * size.gpus),)
 
 
 def _resize(context: CycleContext, run: Running, gpu_ids: Sequence[int], detail: str) -> None:
@@ -132,8 +135,8 @@ def _resize(context: CycleContext, run: Running, gpu_ids: Sequence[int], detail:
     share = replace(
         run.allocations[0],
         gpu_ids=tuple(gpu_ids),
-        cpus=job.cpus * len(gpu_ids),
-        memory_mib=job.memory_mib * len(gpu_ids),
+        cpus=job.request.first.cpus * len(gpu_ids),
+        memory_mib=job.request.first.memory_mib * len(gpu_ids),
     )
     context.release(run)
     context.take(job, (share,))
@@ -144,12 +147,18 @@ def _resize(context: CycleContext, run: Running, gpu_ids: Sequence[int], detail:
 def _is_elastic(job: Job, allocations: Sequence[AllocationView]) -> bool:
     """Whether the job may have another size, on the one node where it runs."""
     # Check the size first: few jobs are elastic, and every decision checks all running jobs.
-    able = job.max_gpus > job.gpus and job.split and bool(job.speeds) and job.preemptible and job.checkpoints
+    able = (
+        job.request.max_gpus > job.request.first.gpus
+        and job.request.divisible
+        and bool(job.speeds)
+        and job.preemptible
+        and job.checkpoints
+    )
     return able and len(job.request.choices) == 1 and len(allocations) == 1
 
 
 def _has_grown(run: Running) -> bool:
-    return _is_elastic(run.job, run.allocations) and run.gpus > run.job.gpus
+    return _is_elastic(run.job, run.allocations) and run.gpus > run.job.request.first.gpus
 
 
 def _idle_on_node(
@@ -161,7 +170,7 @@ def _idle_on_node(
         return ()
     kind = context.state.free.type_of(share.gpu_ids[0])
     demand = context.demand(job, kind, 1)
-    most = min(job.max_gpus, len(job.speeds), int(job.policy_state.get(MAX_GPUS, job.max_gpus)))
+    most = min(job.request.max_gpus, len(job.speeds), int(job.policy_state.get(MAX_GPUS, job.request.max_gpus)))
     idle = min(node.room(demand), most - gpus)
     for more in range(idle, 0, -1):
         now, then = job.speed_on(gpus), job.speed_on(gpus + more)

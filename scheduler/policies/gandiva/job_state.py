@@ -55,10 +55,10 @@ def slice_nodes_left_by(run: Running) -> SliceNodes:
 def suits(job: Job, slice_nodes: SliceNodes) -> bool:
     """Whether these nodes match the size and shape of one of the job's choices now."""
     sizes = {choice.gpus for choice in job.request.choices}
-    if job.split:
+    if job.request.divisible:
         return sum(slice_nodes.values()) in sizes
     found = set(slice_nodes.values())
-    return len(slice_nodes) == job.nodes and len(found) == 1 and found <= sizes
+    return len(slice_nodes) == job.request.nodes and len(found) == 1 and found <= sizes
 
 
 def ban_state(other: Job) -> dict[str, float]:

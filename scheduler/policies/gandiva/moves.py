@@ -41,7 +41,7 @@ def make_room(
     now, free = context.now, context.state.free
     for job in left:
         due = (
-            job.gpus
+            job.request.first.gpus
             and job.id not in context.places
             and now >= job.policy_state.get(LAST_SEARCH, -introspect_s) + introspect_s
         )

@@ -42,7 +42,7 @@ class Nodes:
     def host(self, job: Job, slice_nodes: SliceNodes, times: int) -> None:
         """Count a suspended job on its time-slice nodes, or remove it with `times` -1."""
         for node_id, gpus in slice_nodes.items():
-            self._sizes.setdefault(node_id, Counter())[job.gpus_total] += times
+            self._sizes.setdefault(node_id, Counter())[job.request.gpus_total] += times
             self._asked[node_id] += times * gpus
 
     def shared(self, node_id: int) -> bool:
@@ -159,7 +159,7 @@ class Nodes:
 
     def has_nothing_free(self, job: Job, slice_nodes: SliceNodes) -> bool:
         """Whether it is certain that no free GPUs suit the job, and that its time-slice nodes have none free."""
-        types = job.types_among(self.context.state.capacity.types)
+        types = job.request.types_among(self.context.state.capacity.types)
         if any(self.free.gpus(gpu_type) >= job.request.gpus_on(gpu_type) for gpu_type in types):
             return False
         return all((node := self.free.node(node_id)) is not None and not node.count(None) for node_id in slice_nodes)

@@ -49,7 +49,7 @@ def pack(context: CycleContext, nodes: Nodes, walk: QueueWalk) -> Sequence[Job]:
     hosts, packed = _hosts(context), list[Job]()
     while hosts and not context.limit_reached and (entry := walk.next()) is not None:
         job, _ = entry
-        if not job.packs or not job.gpus:
+        if not job.request.shares_gpu or not job.request.needs_gpus:
             walk.drop()
         elif job.id not in context.places and job.id not in context.reserved:
             host = _pack(context, nodes, job, hosts)
@@ -99,10 +99,10 @@ def _pairs(context: CycleContext) -> Iterator[tuple[Running, Running]]:
 def _hosts(context: CycleContext) -> list[Running]:
     """The jobs whose GPUs have room for another job, lowest utilisation first."""
     late = {preempt.for_job_id for preempt in context.preempts.values()}
-    there = [run for run in context.view.running if run.job.packs and context.stays(run)]
+    there = [run for run in context.view.running if run.job.request.shares_gpu and context.stays(run)]
     for place in context.places.values():
         job = context.view.waiting_by_id.get(place.job_id)
-        if job is not None and job.packs and job.id not in late:
+        if job is not None and job.request.shares_gpu and job.id not in late:
             there.append(Running(-job.id, job, AttemptState.PLACED, place.allocations, context.now))
     alone = [run for run in there if run.gpus and 0 < context.state.free.room_on(_a_gpu(run)) < SLOTS]
     return sorted(alone, key=lambda run: (_utilization(run.job), run.job.id))

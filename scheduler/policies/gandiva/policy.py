@@ -173,10 +173,10 @@ class _Decision:
     def _pairs(self, trial_s: float) -> None:
         context, queue = self.context, self.context.state.queue(self.policy)
         pairs.judge(context, trial_s)
-        if any(job.packs for job, _ in queue.classes()):
+        if any(job.request.shares_gpu for job, _ in queue.classes()):
             for job in pairs.pack(context, self.nodes, queue.walk()):
                 self._remember(job, {})
-        if not any(job.gpus and job.id not in context.places for job, _ in queue.classes()):
+        if not any(job.request.first.gpus and job.id not in context.places for job, _ in queue.classes()):
             pairs.separate(context, self.nodes, self.policy.restart_s)
 
     def _resume_suspended(self) -> None:
@@ -261,7 +261,7 @@ class _Decision:
 
     def _represents_class(self, job: Job) -> bool:
         """Whether no other job of its class can do better than the job."""
-        return self.policy.slice_s is None or (job.checkpoints and job.preemptible) or not job.gpus
+        return self.policy.slice_s is None or (job.checkpoints and job.preemptible) or not job.request.needs_gpus
 
     def _find_slice_nodes(self, job: Job, admitted: Sequence[Demand]) -> SliceNodes | None:
         if self.policy.slice_s is None:
@@ -334,8 +334,8 @@ class _Decision:
         return Denial(
             HoldReason.NO_FREE_GPUS,
             f"this job shares time slices on {where} with jobs of its size, and waits for its slice",
-            {"nodes": len(names), "needed": job.gpus_total},
+            {"nodes": len(names), "needed": job.request.gpus_total},
             ("the time slice of a job there ends",),
-            wanted=job.gpus_total,
-            once_free=become_free(job.gpus_total, "GPU" if job.gpus_total == 1 else "GPUs"),
+            wanted=job.request.gpus_total,
+            once_free=become_free(job.request.gpus_total, "GPU" if job.request.gpus_total == 1 else "GPUs"),
         )

@@ -71,7 +71,7 @@ class SuspendedJobs:
         self._changed.clear()
 
     def _index(self, one: Suspended) -> None:
-        job_id, size = one.job.id, one.job.gpus_total
+        job_id, size = one.job.id, one.job.request.gpus_total
         self._jobs[job_id] = one
         insort(self._by_next, (one.next_at, job_id))
         insort(self._by_class.setdefault(one.job.request, []), one.entry)
@@ -92,7 +92,7 @@ class SuspendedJobs:
         self._misfits.discard(job_id)
         for node_id, gpus in one.slice_nodes.items():
             del self._on_node[node_id][job_id]
-            self._sizes[node_id][one.job.gpus_total] -= 1
+            self._sizes[node_id][one.job.request.gpus_total] -= 1
             self._asked[node_id] -= gpus
             if not self._on_node[node_id]:
                 del self._on_node[node_id], self._sizes[node_id], self._asked[node_id]

@@ -76,7 +76,7 @@ class TimeSlices:
 
         With `own`, the other jobs must be of its virtual cluster, which has no quota left.
         """
-        if not job.gpus or not (job.checkpoints and job.preemptible):
+        if not job.request.needs_gpus or not (job.checkpoints and job.preemptible):
             return None
         for demand in demands:
             if self.context.state.capacity.infeasible(demand) is not None:
@@ -238,7 +238,7 @@ class TimeSlices:
     def _multi_node_candidates(self, ids: Sequence[int], size: int) -> Iterator[SliceNodes]:
         runs = {run.job.id: run for node_id in ids for run in self.nodes.runs_on(node_id)}
         for run in runs.values():
-            if run.job.gpus_total == size and self.is_suspendable(run):
+            if run.job.request.gpus_total == size and self.is_suspendable(run):
                 yield slice_nodes_left_by(run)
         for one in self.nodes.suspended.of_size(size):
             yield one.slice_nodes

@@ -139,7 +139,7 @@ class _Candidate:
     @property
     def max_size(self) -> int:
         """Its maximum size."""
-        return min(self.job.max_gpus, len(self.job.speeds)) if self.sizable else self.initial_size
+        return min(self.job.request.max_gpus, len(self.job.speeds)) if self.sizable else self.initial_size
 
     def seconds_on(self, gpus: int) -> float:
         """The seconds for the rest on `gpus` GPUs."""
@@ -163,9 +163,9 @@ class _Budget:
 
         A job of any type gets the type with the most GPUs left.
         """
-        if one.kind is not None or not one.job.gpus:
+        if one.kind is not None or not one.job.request.needs_gpus:
             return self.grant(one, one.initial_size)
-        kinds = one.job.types_among(self._context.state.capacity.types)
+        kinds = one.job.request.types_among(self._context.state.capacity.types)
         if not one.job.request.gpu_types:
             kinds = sorted(kinds, key=lambda kind: (-self._left[kind], kind))
         for kind in kinds:
@@ -179,7 +179,7 @@ class _Budget:
         """Whether the candidate may have `gpus` more; if so, it has them."""
         context, kind = self._context, one.kind
         if kind is None:
-            if one.job.gpus:
+            if one.job.request.needs_gpus:
                 return False
             one.served = context.admission.admit(context.view, self._usage, one.job, None, 0) is None
             return one.served
@@ -195,7 +195,7 @@ class _Budget:
 
 
 def _elastic(job: Job) -> bool:
-    return job.split and job.max_gpus > 0 and bool(job.speeds)
+    return job.request.divisible and job.request.max_gpus > 0 and bool(job.speeds)
 
 
 def _candidates(context: CycleContext) -> tuple[list[_Candidate], bool]:
@@ -216,9 +216,11 @@ def _candidates(context: CycleContext) -> tuple[list[_Candidate], bool]:
                 candidates.append(one)
     for job in view.waiting:
         if job.id not in context.places and job.id not in context.reserved and backoff_reason(job, now) is None:
-            _, denial = context.admissible(job, 1 if job.max_gpus else None)
+            _, denial = context.admissible(job, 1 if job.request.max_gpus else None)
             if denial is None or denial.reason not in UNSCHEDULABLE:  # a job that can never start blocks no other
-                candidates.append(_Candidate(job, None, job.remaining_s, job.gpu_type if job.gpus else None))
+                candidates.append(
+                    _Candidate(job, None, job.remaining_s, job.request.only_type if job.request.needs_gpus else None)
+                )
     return candidates, steady
 
 

@@ -127,14 +127,14 @@ class Philly(Shared):
         stage = int(failed_tries(job) // self._tries_of(job))
         if self.relax_after_s is not None:
             stage = max(stage, int((now - job.waiting_since) // self.relax_after_s))
-        return min(stage, ONE_RACK if job.locality is not Locality.ANY else ANYWHERE)
+        return min(stage, ONE_RACK if job.request.locality is not Locality.ANY else ANYWHERE)
 
     def fully_relaxed(self, job: Job) -> bool:
         """Whether a try at the last locality stage failed: backing off again gains nothing.
 
         Not if other jobs may move for it: that search is too expensive for every decision.
         """
-        last = ONE_RACK if job.locality is not Locality.ANY else ANYWHERE
+        last = ONE_RACK if job.request.locality is not Locality.ANY else ANYWHERE
         return (last == ANYWHERE or not self.migrate_to_defragment) and failed_tries(job) > last * self._tries_of(job)
 
     def walks(self, context: CycleContext, ledger: ShareLedger, job_class: JobClass | None) -> Mapping[int, QueueWalk]:
@@ -143,11 +143,16 @@ class Philly(Shared):
 
         def hopeless(job: Job, fully_relaxed: bool) -> bool:
             """Whether no job of its class finds room, or may preempt."""
-            if job.gpu_type is None or not job.gpus or context.admission.reclaims or not isinstance(ledger, _Quotas):
+            if (
+                job.request.only_type is None
+                or not job.request.needs_gpus
+                or context.admission.reclaims
+                or not isinstance(ledger, _Quotas)
+            ):
                 return False
-            if ledger.within(job.vc_id, job.gpu_type, job.gpus_total):
+            if ledger.within(job.vc_id, job.request.only_type, job.request.gpus_total):
                 return False
-            if context.state.free.gpus(job.gpu_type) < job.gpus_total:
+            if context.state.free.gpus(job.request.only_type) < job.request.gpus_total:
                 return True
             alike = fully_relaxed or not _has_locality(job)
             return alike and ledger.fails(context, context.demands(job)[0], ANYWHERE)
@@ -187,8 +192,10 @@ class Philly(Shared):
         """Whether gangs of a class differ in their tries while enough GPUs are free and locality is left to relax."""
         if not _has_locality(job) or self.fully_relaxed(job):
             return False
-        kinds = job.types_among(context.state.capacity.types)
-        return not job.gpus or any(context.state.free.gpus(kind) >= job.request.gpus_on(kind) for kind in kinds)
+        kinds = job.request.types_among(context.state.capacity.types)
+        return not job.request.needs_gpus or any(
+            context.state.free.gpus(kind) >= job.request.gpus_on(kind) for kind in kinds
+        )
 
     def finish(self, context: CycleContext, ledger: ShareLedger) -> None:
         """Note the failed tries."""

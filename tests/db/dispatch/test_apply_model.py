@@ -232,7 +232,7 @@ class History:
     def note_that_it_ran(self, attempt: model.Running, rank: int) -> model.Running:
         ran = self.ran.setdefault(attempt.job_id, set())
         ran.add(rank)
-        if attempt.state is AttemptState.STARTING and len(ran) == self.jobs[attempt.job_id].nodes:
+        if attempt.state is AttemptState.STARTING and len(ran) == self.jobs[attempt.job_id].request.nodes:
             attempt = replace(attempt, state=AttemptState.RUNNING)
         self.change(attempt)
         return attempt
@@ -262,7 +262,7 @@ class History:
         assert row.requeued_at is not None
         assert 0 <= row.ran_s - self.jobs[job.id].ran_s < WAIT_S
         assert row.attained_gpu_s - self.jobs[job.id].attained_gpu_s == pytest.approx(
-            job.gpus_total * (row.ran_s - self.jobs[job.id].ran_s)
+            job.request.gpus_total * (row.ran_s - self.jobs[job.id].ran_s)
         )
         left_s = None if job.expected_s is None else job.expected_s - (row.ran_s if job.checkpoints else 0.0)
         job = replace(

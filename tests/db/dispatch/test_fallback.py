@@ -51,7 +51,13 @@ class Unlawful(Raising):
     def serve(self, context: CycleContext) -> None:
         held = next(iter(context.view.running)).allocations[0]
         for job in self.order(context.view):
-            share = AllocationView(held.node_id, 0, held.gpu_ids[: job.gpus], job.cpus, job.memory_mib)
+            share = AllocationView(
+                held.node_id,
+                0,
+                held.gpu_ids[: job.request.first.gpus],
+                job.request.first.cpus,
+                job.request.first.memory_mib,
+            )
             context.state.free.give([share])
             context.take(job, (share,))
 

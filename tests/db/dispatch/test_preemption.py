@@ -469,6 +469,6 @@ class TestSpec:
 
     def test_a_locality_is_relaxed_by_waiting(self, world: World) -> None:
         job = submit(world, nodes=2, locality={"within": "rack", "relax_after": "10m"})
-        assert [one.locality.value for one in pool_snapshot(world.pool, seed=0).waiting] == ["rack"]
+        assert [one.request.locality.value for one in pool_snapshot(world.pool, seed=0).waiting] == ["rack"]
         let_pass(601, job, "submitted_at", "eligible_at")
-        assert [one.locality.value for one in pool_snapshot(world.pool, seed=0).waiting] == ["any"]
+        assert [one.request.locality.value for one in pool_snapshot(world.pool, seed=0).waiting] == ["any"]

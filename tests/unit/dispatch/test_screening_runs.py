@@ -41,7 +41,9 @@ def screened(job: Job, *, gpus: int, gpu_type: str) -> Job:
 def with_nodes(world: Snapshot, jobs: list[Job]) -> Snapshot:
     """The world with a node for each of the jobs, which takes nothing else."""
     nodes = [
-        make_node(FIRST_NODE + place, gpus=job.gpus, gpu_type=job.gpu_type or "", schedulable=False)
+        make_node(
+            FIRST_NODE + place, gpus=job.request.first.gpus, gpu_type=job.request.only_type or "", schedulable=False
+        )
         for place, job in enumerate(jobs)
     ]
     return replace(world, nodes=(*world.nodes, *nodes))

@@ -8,7 +8,7 @@ from typing import Any
 
 from scheduler.model import SLOTS, AllocationView, Gpu, Job, Node, Running, Snapshot, Tenant, VirtualCluster
 from scheduler.model.lifecycle import AttemptState, JobClass
-from scheduler.model.request import REQUEST_FIELDS, request_of
+from scheduler.model.request import REQUEST_FIELDS, Request, request_of
 
 NOW = 1_000_000.0
 
@@ -72,12 +72,30 @@ def make_job(job_id: int = 1, *, gpus: int = 1, nodes: int = 1, **fields: Any) -
     return asking(job, **fields)
 
 
+def spelled(request: Request) -> dict[str, Any]:
+    """The request as `request_of` takes it."""
+    first = request.first
+    return {
+        "gpu_type": request.only_type,
+        "gpu_types": request.gpu_types if len(request.choices) > 1 else (),
+        "gpus": first.gpus,
+        "cpus": first.cpus,
+        "memory_mib": first.memory_mib,
+        "nodes": request.nodes,
+        "locality": request.locality,
+        "split": request.divisible,
+        "max_gpus": request.max_gpus,
+        "packs": request.shares_gpu,
+        "gpu_memory_mib": request.gpu_memory_mib,
+        "form": request.runtime,
+    }
+
+
 def asking(job: Job, **fields: Any) -> Job:
     """The job with other values in these fields: its own, or those by which `request_of` takes its request."""
     flat = {name: fields.pop(name) for name in REQUEST_FIELDS & fields.keys()}
     if flat:
-        known: dict[str, Any] = {name: getattr(job, name) for name in REQUEST_FIELDS}
-        fields["request"] = request_of(**known | flat)
+        fields["request"] = request_of(**spelled(job.request) | flat)
     return replace(job, **fields)
 
 

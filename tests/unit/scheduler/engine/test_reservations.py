@@ -69,7 +69,7 @@ CASES = {
 
 
 def world_of(case: Case, *others: Job) -> Snapshot:
-    kept = replace(PAIR, cpus=case.job.cpus, memory_mib=case.job.memory_mib)
+    kept = replace(PAIR, cpus=case.job.request.first.cpus, memory_mib=case.job.request.first.memory_mib)
     world = make_snapshot(nodes=case.nodes, waiting=(case.job, *others), running=case.running, vcs=case.vcs)
     return replace(world, reservations=(Reservation(1, (kept,), case.until),))
 

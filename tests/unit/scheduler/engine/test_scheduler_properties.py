@@ -261,13 +261,13 @@ def a_gang_starts_whole_on_allowed_nodes_of_its_own_in_one_choice(world: Snapsho
         assert sorted(share.rank for share in place.allocations) == list(range(len(place.allocations)))
         assert len({share.node_id for share in place.allocations}) == len(place.allocations)
         types = {gpu_type[gpu_id] for share in place.allocations for gpu_id in share.gpu_ids}
-        assert len(types) == min(job.gpus, 1)
+        assert len(types) == min(job.request.first.gpus, 1)
         choice = job.request.choice_of(next(iter(types), None))
         assert choice is not None
-        if job.split:
+        if job.request.divisible:
             assert sum(len(share.gpu_ids) for share in place.allocations) == choice.gpus
         else:
-            assert [len(share.gpu_ids) for share in place.allocations] == [choice.gpus] * job.nodes
+            assert [len(share.gpu_ids) for share in place.allocations] == [choice.gpus] * job.request.nodes
         names = {world.node_by_id[share.node_id].name for share in place.allocations}
         assert names <= set(job.request.nodes_in or names) - set(job.request.exclude_nodes)
 

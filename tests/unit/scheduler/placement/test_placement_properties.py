@@ -111,9 +111,9 @@ def test_what_it_gives_is_lawful_and_as_close_together_as_asked(
     world = replace(world, waiting=(job,))
     assert check(world, Plan((Place(job.id, allocations),), ()), ADMISSIONS.make("quota", {})) == ()
     here = [world.node_by_id[share.node_id] for share in allocations]
-    if job.locality is Locality.NODE:
+    if job.request.locality is Locality.NODE:
         assert len(here) == 1
-    if job.locality is Locality.RACK:
+    if job.request.locality is Locality.RACK:
         assert len({node.rack for node in here}) == 1
 
 

@@ -297,7 +297,10 @@ COMING_BACK: dict[str, tuple[Any, list[Running], Job, float | None]] = {
 def test_what_comes_back_from_maintenance_can_be_promised(
     node: Any, there: list[Running], job: Job, by: float | None, rack: str
 ) -> None:
-    there = [replace(run, allocations=tuple(replace(s, cpus=run.job.cpus) for s in run.allocations)) for run in there]
+    there = [
+        replace(run, allocations=tuple(replace(s, cpus=run.job.request.first.cpus) for s in run.allocations))
+        for run in there
+    ]
     held = [runs(90, 2, range(6), 100), *there]
     world = make_snapshot(nodes=[replace(node, rack=rack), BUSY], running=held, waiting=[job, waits(2, 1)])
     for mode in ("easy", "conservative"):

@@ -37,7 +37,8 @@ def lot(job_id: int, gpus: int, **fields: Any) -> Job:
 def runs(job: Job, *shares: tuple[int, Iterable[int]], ago_s: float = 10.0) -> Running:
     """The job on GPUs of these indexes, by node, placed that many seconds ago."""
     found = [
-        make_share(node_id, indexes, rank, job.cpus, job.memory_mib) for rank, (node_id, indexes) in enumerate(shares)
+        make_share(node_id, indexes, rank, job.request.first.cpus, job.request.first.memory_mib)
+        for rank, (node_id, indexes) in enumerate(shares)
     ]
     return replace(make_running(*found, attempt_id=job.id, job=job), placed_at=NOW - ago_s)
 

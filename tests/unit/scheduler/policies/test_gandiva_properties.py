@@ -54,8 +54,8 @@ def histories(draw: st.DrawFn, admissions: Sequence[str] = ("quota", "borrow")) 
                     preemptible=draw(st.integers(0, 3)) > 0,
                     job_class=draw(st.sampled_from(list(JobClass))),
                     submitted_at=NOW + 10 * step,
-                    max_gpus=4 if able and one.gpus < 4 else 0,
-                    speeds=SPEEDS if able and one.gpus < 4 else (),
+                    max_gpus=4 if able and one.request.first.gpus < 4 else 0,
+                    speeds=SPEEDS if able and one.request.first.gpus < 4 else (),
                 )
             )
         ended = draw(st.sets(st.sampled_from(sorted(running(world))), max_size=2)) if running(world) else set()
@@ -107,7 +107,11 @@ def test_no_gpu_idles_that_a_job_of_one_gpu_could_have(drawn: tuple[Snapshot, Cy
     held = {gpu for run in after.running for share in run.allocations for gpu in share.gpu_ids}
     held |= {gpu for kept in after.reservations for share in kept.allocations for gpu in share.gpu_ids}
     idle = len(after.gpu_by_id) - len(held)
-    small = [one for one in after.waiting if one.gpus == 1 and one.vc_id == 2 and one.id not in after.running_by_job]
+    small = [
+        one
+        for one in after.waiting
+        if one.request.first.gpus == 1 and one.vc_id == 2 and one.id not in after.running_by_job
+    ]
     kept = {one.job_id for one in after.reservations}
     assert not (idle and [one for one in small if one.id not in kept])
 

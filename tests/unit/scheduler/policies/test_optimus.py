@@ -370,7 +370,7 @@ def test_the_heap_gives_what_a_search_for_the_largest_gain_gives(drawn: list[tup
     while sum(expected) < 8:
         gains = [
             job.remaining_s / job.speeds[k - 1] - job.remaining_s / job.speeds[k]
-            if job.remaining_s is not None and 0 < k < job.max_gpus
+            if job.remaining_s is not None and 0 < k < job.request.max_gpus
             else 0.0
             for job, k in zip(jobs, expected, strict=True)
         ]

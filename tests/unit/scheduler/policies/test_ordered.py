@@ -23,7 +23,7 @@ def lot(job_id: int, gpus: int, left_s: float) -> Job:
 
 def runs(job: Job, first_gpu: int) -> Running:
     """The job on GPUs of node 1 from this one on, started now."""
-    share = make_share(1, range(first_gpu, first_gpu + job.gpus), cpus=0, memory_mib=0)
+    share = make_share(1, range(first_gpu, first_gpu + job.request.first.gpus), cpus=0, memory_mib=0)
     return replace(make_running(share, attempt_id=job.id, job=job), placed_at=make_snapshot().now)
 
 
@@ -59,9 +59,9 @@ def lots(draw: st.DrawFn) -> tuple[int, list[Job], list[Job]]:
     free, held, waiting = total, [], []
     for job_id in range(1, draw(st.integers(1, 12)) + 1):
         job = lot(job_id, draw(st.integers(1, 8)), times[job_id])
-        if draw(st.booleans()) and job.gpus <= free:
+        if draw(st.booleans()) and job.request.first.gpus <= free:
             held.append(job)
-            free -= job.gpus
+            free -= job.request.first.gpus
         else:
             waiting.append(job)
     return total, held, waiting
@@ -71,8 +71,8 @@ def granted(total: int, jobs: list[Job]) -> set[int]:
     """The ids of the jobs that get GPUs when all are asked in order, skipping those that do not fit."""
     chosen = set()
     for job in sorted(jobs, key=lambda one: one.remaining_s or 0.0):
-        if job.gpus <= total:
-            total -= job.gpus
+        if job.request.first.gpus <= total:
+            total -= job.request.first.gpus
             chosen.add(job.id)
     return chosen
 
@@ -81,7 +81,7 @@ def world_of(total: int, held: list[Job], waiting: list[Job]) -> Snapshot:
     first, attempts = 0, []
     for job in held:
         attempts.append(runs(job, first))
-        first += job.gpus
+        first += job.request.first.gpus
     return make_snapshot(nodes=[make_node(gpus=total)], waiting=waiting, running=attempts)
 
 
