@@ -121,8 +121,14 @@ class CycleContext:
 
     def demands(self, job: Job, gpus: int | None = None) -> Sequence[Demand]:
         """The demand for each choice of the job that the pool has; `gpus` overrides the size of an elastic job."""
-        choices = job.request.choices_among(self.state.capacity.types)
-        return [self._demand(job, choice, gpus) for choice in choices]
+        within, closed = self.placement.within(job, self.now), self.closed_to(job)
+        # Waiting jobs by the thousand share a few requests.
+        key = (job.request, gpus, within, closed, self.placement.relaxes)
+        demands = self.state.demands.get(key)
+        if demands is None:
+            choices = job.request.choices_among(self.state.capacity.types)
+            demands = self.state.demands[key] = [self._demand(job, choice, gpus, within, closed) for choice in choices]
+        return demands
 
     def demand(self, job: Job, gpu_type: str, gpus: int | None = None) -> Demand:
         """The demand of the job for one GPU type that it accepts; `gpus` overrides the size of an elastic job.
@@ -133,13 +139,12 @@ class CycleContext:
         choice = job.request.choice_of(gpu_type)
         if choice is None:
             raise ValueError(f"job {job.id} does not accept {gpu_type}")
-        return self._demand(job, choice, gpus)
+        return self._demand(job, choice, gpus, self.placement.within(job, self.now), self.closed_to(job))
 
-    def _demand(self, job: Job, choice: Choice, gpus: int | None) -> Demand:
+    def _demand(self, job: Job, choice: Choice, gpus: int | None, within: Locality, closed: frozenset[int]) -> Demand:
         if gpus is not None:
             choice = job.request.resized(choice, gpus)
-        within = self.placement.within(job, self.now)
-        demand = demand_of(job.request, choice, within=within, closed=self.closed_to(job))
+        demand = demand_of(job.request, choice, within=within, closed=closed)
         return self._feasible(job, demand) if self.placement.relaxes else demand
 
     def closed_to(self, job: Job) -> frozenset[int]:

@@ -6,7 +6,7 @@ costs as much as the change, not as much as the pool.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Protocol, TypeVar, cast
 
 from scheduler.admission import QuotaUsage, charge
@@ -16,6 +16,7 @@ from scheduler.model import SLOTS, AllocationView, Job, Reservation, Running, Vi
 from scheduler.model.lifecycle import JobClass
 from scheduler.model.sharing import SharedGpuIndex
 from scheduler.placement.capacity import Capacity
+from scheduler.placement.demand import Demand
 from scheduler.placement.free import Free
 
 
@@ -43,6 +44,8 @@ class SchedulerState:
         self._shared = SharedGpuIndex()
         # The ids of the jobs whose policy state may have changed; None: all jobs. The simulator narrows it.
         self.due: set[int] | None = None
+        # The demands for a request, by everything else that they depend on: see `CycleContext.demands`.
+        self.demands: dict[Hashable, Sequence[Demand]] = {}
         self._indexes: dict[type[WaitingIndex], WaitingIndex] = {}
         self._preemption_order: PreemptionOrder | None = None
         self._resource_usage: ResourceUsage | None = None

@@ -42,6 +42,7 @@ class Capacity:
         self.cpus = sum(cpus * nodes for (_, cpus, _), nodes in everything.items())
         self.memory_mib = sum(memory_mib * nodes for (_, _, memory_mib), nodes in everything.items())
         self._verdicts: dict[Demand, Denial | None] = {}
+        self.types: Sequence[str] = sorted(self.gpus)
         self._derived: dict[Hashable, Any] = {}
 
     def derived(self, key: Hashable, compute: Callable[[], T]) -> T:
@@ -50,11 +51,6 @@ class Capacity:
             self._derived[key] = compute()
         found: T = self._derived[key]
         return found
-
-    @property
-    def types(self) -> Sequence[str]:
-        """The GPU types of the pool, sorted."""
-        return sorted(self.gpus)
 
     def infeasible(self, demand: Demand) -> Denial | None:
         """Why even the empty pool could not meet the demand; None if it could.
