@@ -11,12 +11,14 @@ from datetime import datetime
 from typing import Any
 
 from django.conf import settings
-from django.db.models import QuerySet
+from django.db.models import OuterRef, QuerySet, Subquery
 
 from muster.fleet.models import Pool
-from muster.jobs.models import Job
+from muster.jobs.models import Attempt, Job
+from muster.jobs.requests import gpu_type_of
 from muster.tenants.models import Quota
-from scheduler.model.lifecycle import JOB_TERMINAL
+from scheduler.model.lifecycle import JOB_TERMINAL, Stage
+from scheduler.model.request import Request
 from scheduler.predict.estimate import Source
 from scheduler.sim.readers.muster import header
 
@@ -31,8 +33,12 @@ def trace_lines(*, pool: Pool | None, since: datetime | None, anonymous: bool) -
         jobs = jobs.filter(vc__pool=pool)  # its own, also where a job's last is the one in which it was screened
     if since is not None:
         jobs = jobs.filter(submitted_at__gte=since)
+    ran = Attempt.objects.filter(job=OuterRef("pk"), stage=Stage.FULL).order_by("-number").values("request")
+    jobs = jobs.annotate(given=Subquery(ran[:1]))
     for job in jobs.select_related("tenant", "vc", "owner").defer("spec", "hold", "memo").iterator(ROWS_AT_ONCE):
-        yield json.dumps(_record(job, anonymous))
+        # What a job with several choices asks for is no one size: what it ran in last is.
+        given: Request | None = job.given if len(job.request.choices) > 1 else None
+        yield json.dumps(_record(job, given or job.request, anonymous))
 
 
 def pseudonym(kind: str, name: str) -> str:
@@ -41,18 +47,18 @@ def pseudonym(kind: str, name: str) -> str:
     return f"{kind}-{hmac.new(key, f'{kind}:{name}'.encode(), hashlib.sha256).hexdigest()[:12]}"
 
 
-def _record(job: Job, anonymous: bool) -> dict[str, Any]:
+def _record(job: Job, request: Request, anonymous: bool) -> dict[str, Any]:
     record = {
         "submitted_at": job.submitted_at.isoformat(),
         "name": pseudonym("job", job.name) if anonymous else job.name,
         "tenant": job.tenant.name,
         "vc": job.vc.name,
         "owner": pseudonym("user", job.owner.username) if anonymous else job.owner.username,
-        "gpus": job.gpus_total,
-        "nodes": job.request.nodes,
-        "gpu_type": job.gpu_type or None,
-        "cpus": job.request.first.cpus * job.request.nodes,
-        "memory_mib": job.request.first.memory_mib * job.request.nodes,
+        "gpus": request.first.gpus * request.nodes,
+        "nodes": request.nodes,
+        "gpu_type": gpu_type_of(request) or None,
+        "cpus": request.first.cpus * request.nodes,
+        "memory_mib": request.first.memory_mib * request.nodes,
         "priority": job.priority,
         "class": job.klass,
         "preemptible": job.preemptible,

@@ -11,11 +11,13 @@ from django.core.management import CommandError, call_command
 
 from muster.jobs.models import Job
 from muster.jobs.services import cancel_job
+from muster.tenants.models import Quota
 from scheduler.model.lifecycle import Reason
 from scheduler.sim.readers import detect, read_trace
 from scheduler.sim.trace import Trace, TraceJob
 from scheduler.sim.work import FixedWork
 from tests.db.stories import World, end, let_pass, make_world, now_of, ranks, start, submit
+from tests.factories import make_node
 
 pytestmark = pytest.mark.django_db
 
@@ -67,6 +69,14 @@ def test_what_was_exported_reads_back(world: World, tmp_path: Path) -> None:
     assert run_s(first) == pytest.approx(gang.ran_s, abs=0.01) == pytest.approx(600, abs=5)
     assert run_s(second) == pytest.approx(failed.ran_s, abs=0.01)
     assert second.submitted_s == pytest.approx((failed.submitted_at - gang.submitted_at).total_seconds())
+
+
+def test_a_job_with_several_choices_is_exported_as_it_ran(world: World, tmp_path: Path) -> None:
+    make_node(world.pool, gpus=8, gpu_type="V100", credential="volta")
+    Quota.objects.create(vc=world.vc, gpu_type="V100", gpus=8)
+    ended(world, 10, gpus={"any_of": ["V100:4", "A100:2"]}, cpus=3)
+    (job,) = export(tmp_path / "jobs.jsonl").jobs
+    assert (job.gpus, job.gpu_type, job.cpus) == (4, "V100", 3)
 
 
 def test_pseudonyms_are_stable_and_say_nothing(world: World, tmp_path: Path) -> None:
