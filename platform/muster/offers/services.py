@@ -25,7 +25,7 @@ from muster.offers.selectors import get_framework, get_offer
 from muster.offers.transitions import accept, end_offers, set_filter
 from muster.tenants.selectors import tenants_of
 from scheduler.model import AllocationView
-from scheduler.model.eligibility import RUNTIME_MISMATCH
+from scheduler.model.eligibility import RUNTIME_MISMATCH, allows_node
 from scheduler.model.lifecycle import JobClass, OfferState, RuntimeNeed
 from scheduler.model.plan import Place
 from scheduler.model.request import Choice
@@ -121,7 +121,7 @@ def accept_offer(
             offer.refresh_from_db(fields=["state", "ended_at", "detail"])
             raise Conflict(_over(offer))
         jobs = [_submit(user, role, one, index) for index, one in enumerate(wanted)]
-        _require_forms(offer, jobs)
+        _require_startable(offer, jobs)
         shares = _shares(offer, jobs, wanted)
         Launch.objects.bulk_create([Launch(job=job, framework=offer.framework, offer=offer) for job in jobs])
         unit = Unit(tuple(Place(job.pk, (share,)) for job, share in zip(jobs, shares, strict=True)))
@@ -180,11 +180,14 @@ def _spec(role: Role, spec: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _require_forms(offer: Offer, jobs: Sequence[Job]) -> None:
-    """Require that the offer's node can start all jobs, as far as its agent has reported."""
+def _require_startable(offer: Offer, jobs: Sequence[Job]) -> None:
+    """Require that all jobs allow the offer's node, and that it can start them, as far as its agent has reported."""
     said, label = offer.node.inventory, str(offer.node.labels.get("default-image", ""))
     forms = forms_of(said.get("runtimes") or (), label, said.get("mount_roots") or ())
     for index, job in enumerate(jobs):
+        if not allows_node(job.request, offer.node.name):
+            field = "exclude_nodes" if offer.node.name in job.request.exclude_nodes else "nodes_in"
+            raise Invalid.field(f"jobs.{index}.spec.{field}", f"the offer is of node {offer.node.name}")
         form = job.request.runtime
         if forms and form not in forms:
             raise Invalid.field(f"jobs.{index}.spec.{ASKED_BY[form]}", f"{offer.node.name} {RUNTIME_MISMATCH[form]}")

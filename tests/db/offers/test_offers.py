@@ -427,6 +427,18 @@ class TestAccepting:
         nothing_happened(offer)
         assert get_offer(world.user, offer.pk).state == OfferState.STANDING
 
+    @pytest.mark.parametrize("field", ["nodes_in", "exclude_nodes"])
+    def test_a_launch_that_does_not_allow_the_node_is_refused_with_its_field(self, field: str, world: World) -> None:
+        framework(world)
+        offer, other = offered(world)
+        names = [other.node.name if field == "nodes_in" else offer.node.name]
+        with pytest.raises(Invalid, match=f"the offer is of node {offer.node.name}") as refused:
+            accept(world, offer, {**SPEC, field: names})
+        assert [error.field for error in refused.value.errors] == [f"jobs.0.spec.{field}"]
+        nothing_happened(offer)
+        (job,) = accept(world, offer, {**SPEC, "nodes_in": [offer.node.name]})
+        assert gpus_of(job) <= set(offer.gpu_ids)
+
     @pytest.mark.parametrize(
         ("picks", "message"), [([0, 0], "twice"), ([0], "asks for 2, not 1"), ([4, 0], "not in the")]
     )
