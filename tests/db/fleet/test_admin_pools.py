@@ -134,7 +134,7 @@ class TestTheParametersOfPlugIns:
         assert form["policy__tiresias__limits_gpu_s"].value() == "[50, 60]"
         assert form["policy__tiresias__tie"].value() == '"submitted"'
         assert form["policy__tiresias__promote_knob"].value() == 0
-        assert "Attained service" in form["policy__tiresias__limits_gpu_s"].help_text
+        assert "attained service" in form["policy__tiresias__limits_gpu_s"].help_text
         assert "Default: [57600]." in form["policy__tiresias__limits_gpu_s"].help_text
         assert 'x-show="policy == &#x27;tiresias&#x27;"' in page
         for kind in KINDS:

@@ -110,7 +110,12 @@ class TestWhoIsTried:
         assert where(job) == ("queued", "screening", pools.small.pool.pk)
         assert (pool_snapshot(pools.main.pool, seed=1).waiting, cycle(pools.main).applied.started) == ((), [])
         (seen,) = pool_snapshot(pools.small.pool, seed=1).waiting
-        assert (seen.nodes, seen.gpus, seen.time_limit_s, seen.preemptible) == (1, 2, 300.0, False)
+        assert (seen.request.nodes, seen.request.first.gpus, seen.time_limit_s, seen.preemptible) == (
+            1,
+            2,
+            300.0,
+            False,
+        )
 
     def test_the_window_of_a_screening_run_is_its_time_and_at_most_half_a_minute_of_grace(
         self, pools: Screened
