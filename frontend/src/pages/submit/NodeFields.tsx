@@ -30,6 +30,7 @@ export function NodeFields({ nodesIn, excluded, pool, disabled, errorOf, onChang
       value: chosen,
       error: errorOf(key),
       disabled: disabled || (value !== undefined && !Array.isArray(value)),
+      classNames: { inputField: classes.names },
       searchable: true,
       clearable: true,
       hidePickedOptions: true,
