@@ -17,7 +17,7 @@ STRIKES_SCHEMA: Mapping[str, Any] = {
     "type": "number",
     "minimum": 0,
     "default": STRIKES_LIMIT,
-    "description": "nodes with this many strikes are a last resort, as those that the job avoids; 0: any strikes",
+    "description": "Nodes with this many strikes are a last resort, like those that the job avoids. 0: any strikes.",
 }
 
 
