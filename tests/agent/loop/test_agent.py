@@ -473,6 +473,8 @@ def test_an_agent_with_a_refused_credential_joins_again_with_a_join_token_and_ke
     agent.join_token = platform.join_token
     agent.start()
     assert platform.credential not in ("", before)
+    # The platform knows the new credential a moment before the agent keeps it.
+    eventually(lambda: not (agent.state / "credential.next").exists(), "the agent keeps its new credential")
     agent.kill()
     agent.join_token = ""
     agent.start()  # with the credential alone
