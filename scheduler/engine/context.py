@@ -7,20 +7,24 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Protocol
 
 from scheduler.admission import Admission, charge
 from scheduler.engine.state import SchedulerState
-from scheduler.model import AllocationView, Job, Locality, Reservation, Running
+from scheduler.model import AllocationView, Job, Locality, PoolState, Running
 from scheduler.model.lifecycle import HoldReason, JobClass
 from scheduler.model.plan import UNSCHEDULABLE, Denial, Note, Place, Plan, Preempt
 from scheduler.model.request import Choice
 from scheduler.placement import Placement
 from scheduler.placement.demand import Demand, demand_of
+
+MIN_WAKE_S = 1e-3
 
 
 class _Failures:
@@ -85,22 +89,54 @@ class _Candidates:
 class Claim(Protocol):
     """The right of a job to preempt others within the limits of its policy."""
 
-    demands: Sequence[Demand]  # that the job may preempt for
+    @property
+    def demands(self) -> Sequence[Demand]:
+        """The demands that the job may preempt for."""
+        ...
 
     def admits(self, released: Collection[Running]) -> bool:
         """Whether the limits allow the demand once exactly these runs are released."""
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class GivenDemands:
+    """A claim to preempt for certain demands, without limits."""
+
+    demands: Sequence[Demand]
+
+    def admits(self, released: Collection[Running]) -> bool:
+        """See `Claim`."""
+        return True
+
+
+@dataclass(slots=True)
+class Attempt:
+    """A part of a decision that is undone unless it is kept."""
+
+    kept: bool = False
+
+    def keep(self) -> None:
+        """Keep what the block does."""
+        self.kept = True
+
+
 class CycleContext:
     """The interface between a policy and one decision."""
 
     def __init__(
-        self, state: SchedulerState, admission: Admission, placement: Placement, *, max_places: int, explain: bool
+        self,
+        state: SchedulerState,
+        admission: Admission,
+        placement: Placement,
+        *,
+        max_places: int,
+        explain: bool,
+        policy_name: str = "",
     ) -> None:
         self.state, self.view, self.admission, self.placement = state, state.view, admission, placement
         self.now = state.view.now
-        self.max_places, self.explain = max_places, explain
+        self.max_places, self.explain, self.policy_name = max_places, explain, policy_name
         self.places: dict[int, Place] = {}
         self.preempts: dict[int, Preempt] = {}
         self.notes: dict[int, Note] = {}
@@ -109,13 +145,15 @@ class CycleContext:
         self.waits_behind: dict[int, Job] = {}  # job id -> the job ahead that it may not pass
         self.pending_reasons: dict[int, Denial] = {}  # job id -> the reason of the policy
         self.deferred: set[int] = set()  # ids of jobs that the limit of this cycle left out
+        self.pool_state: PoolState | None = None  # what the policy remembers anew
+        self.wakes_at: float | None = None  # the earliest moment at which the policy wants to decide again
+        self._undo: list[Callable[[], None]] | None = None  # the steps that undo the present attempt, in order
         self._newest: Sequence[Running] | None = None  # the reclaimable runs, newest first
         self._failures = _Failures()
         self._shared_out: set[int] = set()  # ids of the GPUs that this cycle gave to sharing jobs
         # Divisible lots without placement rules get their GPUs last, after all releases: (job, demand) in their order.
         self._deferred_lots: list[tuple[Job, Demand]] = []
         self._deferred_gpus: Counter[str | None] = Counter()
-        self._bind_reservations()
 
     # Admission
 
@@ -201,12 +239,15 @@ class CycleContext:
         """Whether this cycle has placed as many jobs as it may."""
         return len(self.places) + len(self._deferred_lots) >= self.max_places
 
-    def place(self, job: Job, demands: Iterable[Demand]) -> bool:
-        """Place the job by the first demand that fits. Returns whether it was placed."""
+    def place(self, job: Job, demands: Iterable[Demand], *, limited: bool = True) -> bool:
+        """Place the job by the first demand that fits. Returns whether it was placed.
+
+        Unless `limited`, the limit of placements does not apply.
+        """
         for demand in demands:
             if self._failures.imply(demand):
                 continue
-            if self.limit_reached:
+            if limited and self.limit_reached:
                 self.deferred.add(job.id)
                 return False
             if self._place_as(job, demand):
@@ -257,36 +298,97 @@ class CycleContext:
 
     def take(self, job: Job, allocations: tuple[AllocationView, ...]) -> None:
         """Place the job on these allocations, which must be free or have free slots for a sharing job."""
+        shared: set[int] = set()
         if job.request.shares_gpu:
             allocations = tuple(replace(share, slots=job.slots) for share in allocations)
-            self._shared_out.update(gpu_id for share in allocations for gpu_id in share.gpu_ids)
+            shared = {gpu_id for share in allocations for gpu_id in share.gpu_ids} - self._shared_out
+            self._shared_out |= shared
         self.state.free.take(allocations)
         self.state.count(job, allocations, 1)
         self.places[job.id] = Place(job.id, allocations)
+        if self._undo is not None:
+            self._undo.append(lambda: self._untake(job, allocations, shared))
+
+    def _untake(self, job: Job, allocations: tuple[AllocationView, ...], shared: set[int]) -> None:
+        self.state.free.give(allocations)
+        self.state.count(job, allocations, -1)
+        del self.places[job.id]
+        self._shared_out -= shared
 
     def release(self, run: Running) -> None:
         """Count the resources of a running job as free from now on."""
         self.state.free.give(run.allocations)
         self.state.count(run.job, run.allocations, -1)
         self._failures.forget()
+        if self._undo is not None:
+            self._undo.append(lambda: self.undo_release(run))
 
     def undo_release(self, run: Running) -> None:
         """Undo a `release`. The resources of the run must still be free."""
         self.state.free.take(run.allocations)
         self.state.count(run.job, run.allocations, 1)
+        if self._undo is not None:
+            self._undo.append(lambda: self.release(run))
 
-    def preempt(self, run: Running, for_job_id: int, detail: str) -> None:
+    def preempt(self, run: Running, for_job_id: int | None, detail: str) -> None:
         """Add the preemption of a released job to the plan."""
         self.preempts[run.job.id] = Preempt(run.job.id, for_job_id, detail)
+        if self._undo is not None:
+            self._undo.append(lambda: self.preempts.__delitem__(run.job.id))
+
+    def keep(self, run: Running) -> None:
+        """Withdraw the preemption of a job whose resources are still free."""
+        self.undo_release(run)
+        del self.preempts[run.job.id]
 
     def note(self, job: Job, run: Running | None, policy_state: Mapping[str, float]) -> None:
         """Store policy state with a job, for the rest of this decision and for the next ones."""
+        before = self.notes.get(job.id)
         self.notes[job.id] = Note(job.id, policy_state)
-        noted = replace(job, policy_state=policy_state)
-        if run is None:
-            self.state.add_waiting(noted)
+        self._index(replace(job, policy_state=policy_state), run)
+        if self._undo is not None:
+            self._undo.append(lambda: self._unnote(job, run, before))
+
+    def _unnote(self, job: Job, run: Running | None, before: Note | None) -> None:
+        if before is None:
+            del self.notes[job.id]
         else:
-            self.state.add_running(replace(run, job=noted))
+            self.notes[job.id] = before
+        self._index(job, run)
+
+    def _index(self, job: Job, run: Running | None) -> None:
+        if run is None:
+            self.state.add_waiting(job)
+        else:
+            self.state.add_running(replace(run, job=job))
+
+    @contextmanager
+    def attempt(self) -> Iterator[Attempt]:
+        """Undo all places, preemptions, releases and notes of the block, unless it calls `keep` on the attempt."""
+        self.bind_deferred_lots()
+        outer, steps = self._undo, list[Callable[[], None]]()
+        self._undo, attempt = steps, Attempt()
+        try:
+            yield attempt
+        finally:
+            self._undo = None  # the undoing steps are not recorded
+            if not attempt.kept:
+                for step in reversed(steps):
+                    step()
+                self._failures.forget()
+            elif outer is not None:
+                outer += steps
+            self._undo = outer
+
+    def wake_at(self, moment: float) -> None:
+        """Ask for another decision at the moment, even without an event; the earliest moment of a cycle counts.
+
+        Raises:
+            ValueError: the moment is no number, or less than a millisecond after now.
+        """
+        if not math.isfinite(moment) or moment < self.now + MIN_WAKE_S:
+            raise ValueError(f"wake_at: {moment} is no moment after now, {self.now}")
+        self.wakes_at = moment if self.wakes_at is None else min(self.wakes_at, moment)
 
     def stays(self, run: Running) -> bool:
         """Whether the run is neither stopping nor preempted so far."""
@@ -294,7 +396,7 @@ class CycleContext:
 
     def _place_as(self, job: Job, demand: Demand) -> bool:
         anywhere = demand.divisible and demand.within is Locality.ANY and not demand.cpus and not demand.memory_mib
-        if anywhere and self.placement.fills and not demand.closed:
+        if anywhere and self.placement.fills and not demand.closed and self._undo is None:
             if self.state.free.gpus(demand.gpu_type) - self._deferred_gpus[demand.gpu_type] < demand.gpus:
                 return False
             self._deferred_lots.append((job, demand))
@@ -398,82 +500,6 @@ class CycleContext:
         gpu_ids = (gpu_id for share in run.allocations for gpu_id in share.gpu_ids)
         return Counter(free.type_of(gpu_id) for gpu_id in gpu_ids if not free.room_on(gpu_id))
 
-    def _bind_reservations(self) -> None:
-        """Place the jobs whose reserved GPUs are free, and drop reservations that can no longer be met."""
-        for reservation in self.view.reservations:
-            job = self.view.waiting_by_id.get(reservation.job_id)
-            if reservation.until <= self.now or job is None:
-                continue
-            if self._is_usable(reservation, job) and self._is_held(reservation):
-                self.reserved.add(job.id)
-                continue
-            self.state.count(job, reservation.allocations, -1)
-            awaits_quota = self._lacks_quota(job, reservation) and any(
-                run.stopping and run.job.vc_id == job.vc_id for run in self.view.running
-            )
-            if awaits_quota and self._is_usable(reservation, job):
-                self.state.count(job, reservation.allocations, 1)
-                self.reserved.add(job.id)
-                continue
-            self._release_reservation(reservation)
-            allowed = job.eligible_at <= self.now and not self._lacks_quota(job, reservation)
-            if allowed and self._is_usable(reservation, job) and self.state.free.can_take(reservation.allocations):
-                self.take(job, reservation.allocations)
-            else:
-                self.drops.add(job.id)
-
-    def _release_reservation(self, reservation: Reservation) -> None:
-        """Count the resources of a reservation as free, without the GPUs that jobs still hold."""
-        held, used = self.view.holders_of_gpu, self.view.used_by_node
-        others = [
-            one
-            for one in self.view.reservations
-            if one is not reservation and one.until > self.now and one.job_id not in self.drops
-        ]
-        for share in reservation.allocations:
-            self.state.free.give([replace(share, gpu_ids=tuple(gpu for gpu in share.gpu_ids if gpu not in held))])
-            node = self.state.free.node(share.node_id)
-            if node is None:
-                continue
-            # The reservation took at most what was free, so count what is free again from scratch.
-            here = [one for other in others for one in other.allocations if one.node_id == node.id]
-            cpus, memory_mib = used.get(node.id, (0, 0))
-            full_node = self.view.node_by_id[node.id]
-            node.cpus = max(0, full_node.cpus - cpus - sum(one.cpus for one in here))
-            node.memory_mib = max(0, full_node.memory_mib - memory_mib - sum(one.memory_mib for one in here))
-
-    def _is_usable(self, reservation: Reservation, job: Job) -> bool:
-        """Whether all reserved GPUs are healthy and their nodes schedulable and eligible for the job."""
-        closed = self.closed_to(job)
-        for share in reservation.allocations:
-            node = self.view.node_by_id.get(share.node_id)
-            if node is None or not node.schedulable or node.id in closed:
-                return False
-            gpus = [self.view.gpu_by_id.get(gpu_id) for gpu_id in share.gpu_ids]
-            if not all(gpu is not None and gpu.healthy for gpu in gpus):
-                return False
-        return True
-
-    def _is_held(self, reservation: Reservation) -> bool:
-        """Whether other jobs still hold reserved GPUs, or are stopping on a node that lacks CPUs or memory."""
-        if any(gpu_id in self.view.holders_of_gpu for share in reservation.allocations for gpu_id in share.gpu_ids):
-            return True
-        short = set()
-        for share in reservation.allocations:
-            node = self.view.node_by_id[share.node_id]
-            cpus, memory_mib = self.view.used_by_node.get(node.id, (0, 0))
-            if node.cpus - cpus < share.cpus or node.memory_mib - memory_mib < share.memory_mib:
-                short.add(share.node_id)
-        return bool(short) and any(
-            run.stopping and any(share.node_id in short for share in run.allocations) for run in self.view.running
-        )
-
-    def _lacks_quota(self, job: Job, reservation: Reservation) -> bool:
-        gpu_ids = [gpu_id for share in reservation.allocations for gpu_id in share.gpu_ids]
-        gpu = self.view.gpu_by_id.get(gpu_ids[0]) if gpu_ids else None
-        kind = gpu.type if gpu is not None else None
-        return self.admission.admit(self.view, self.state.quota_usage, job, kind, len(gpu_ids)) is not None
-
     # The plan
 
     def plan(self) -> Plan:
@@ -485,6 +511,8 @@ class CycleContext:
             preempts=tuple(sorted(self.preempts.values(), key=lambda preempt: preempt.job_id)),
             notes=tuple(sorted(self.notes.values(), key=lambda note: note.job_id)),
             drops=tuple(sorted(self.drops)),
+            pool_state=self.pool_state,
+            wake_at=self.wakes_at,
         )
 
 

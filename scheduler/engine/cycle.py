@@ -13,6 +13,7 @@ from scheduler.admission import ADMISSIONS, Admission, QuotaUsage
 from scheduler.engine.context import CycleContext
 from scheduler.engine.pending import holds
 from scheduler.engine.policy import POLICIES, Policy
+from scheduler.engine.reservations import bind_reservations
 from scheduler.engine.state import SchedulerState
 from scheduler.model import Job, Snapshot
 from scheduler.model.codec import from_json, to_json
@@ -41,6 +42,7 @@ class Profile:
     policy: Policy
     placement: Placement
     admission: Admission
+    policy_name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,7 @@ def compose(config: CycleConfig) -> Profile:
         policy=POLICIES.make(config.policy, config.policy_params),
         placement=PLACEMENTS.make(config.placement, config.placement_params),
         admission=ADMISSIONS.make(config.admission, config.admission_params),
+        policy_name=config.policy,
     )
 
 
@@ -92,7 +95,10 @@ def decide_on(state: SchedulerState, parts: Profile, *, max_places: int, explain
 
     Without `explain` the plan has no holds; a simulation of millions of decisions does not need them.
     """
-    context = CycleContext(state, parts.admission, parts.placement, max_places=max_places, explain=explain)
+    context = CycleContext(
+        state, parts.admission, parts.placement, max_places=max_places, explain=explain, policy_name=parts.policy_name
+    )
+    bind_reservations(context)
     parts.policy.serve(context)
     plan = context.plan()
     if not explain:

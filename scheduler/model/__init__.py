@@ -3,10 +3,11 @@
 The package exports the records of a snapshot; import plans, states and invariants from their modules.
 """
 
-from scheduler.model.jobs import AllocationView, Job, Reservation, Running
+from scheduler.model.jobs import AllocationView, Job, KnownRate, Rate, Reservation, Running
 from scheduler.model.lifecycle import Locality
 from scheduler.model.nodes import HALF, SLOTS, Gpu, Node
 from scheduler.model.snapshot import (
+    PoolState,
     Snapshot,
     Tenant,
     View,
@@ -21,8 +22,11 @@ __all__ = [
     "AllocationView",
     "Gpu",
     "Job",
+    "KnownRate",
     "Locality",
     "Node",
+    "PoolState",
+    "Rate",
     "Reservation",
     "Running",
     "Snapshot",

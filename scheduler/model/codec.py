@@ -38,6 +38,14 @@ class CodecError(ValueError):
     """JSON that does not match the record; the message names the field."""
 
 
+# Fields that former records lack, by class: they take their defaults.
+ADDED_FIELDS: Mapping[str, frozenset[str]] = {
+    "Job": frozenset({"rates"}),
+    "Plan": frozenset({"pool_state", "wake_at"}),
+    "Snapshot": frozenset({"pool_state"}),
+}
+
+
 def to_json(record: object) -> dict[str, Any]:
     """The record as dicts, lists, strings, numbers, booleans and None; fields keep their declared order."""
     kind: Any = type(record)
@@ -108,16 +116,20 @@ def _record_decoder(kind: type) -> Convert:
     hints = get_type_hints(kind)
     steps = {f.name: _decoder(hints[f.name]) for f in fields(kind)}
     former = FORMER_NAMES.get(kind.__name__, {})
+    added = ADDED_FIELDS.get(kind.__name__, frozenset())
 
     def decode(data: Any) -> Any:
         values = _expect(dict, data)
         if not former.keys().isdisjoint(values):
             values = {former.get(name, name): value for name, value in values.items()}
-        if values.keys() != steps.keys():
-            odd = ", ".join(sorted(values.keys() ^ steps.keys()))
+        odd = values.keys() ^ steps.keys()
+        if odd and not (odd <= added and odd.isdisjoint(values)):
+            odd = ", ".join(sorted(odd))
             raise CodecError(f"{kind.__name__}: missing or unknown field: {odd}")
         decoded = {}
         for name, step in steps.items():
+            if name in odd:
+                continue
             try:
                 decoded[name] = step(values[name])
             except ValueError as error:

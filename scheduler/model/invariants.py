@@ -79,7 +79,8 @@ def awaits_preemption(view: View, plan: Plan, admission: PlanValidator) -> froze
     These are the jobs that the plan preempts others for, and the jobs whose places are valid only without the
     preempted jobs.
     """
-    waiting = {preempt.for_job_id for preempt in plan.preempts} & {place.job_id for place in plan.places}
+    gaining = {preempt.for_job_id for preempt in plan.preempts}
+    waiting = {place.job_id for place in plan.places if place.job_id in gaining}
     if not plan.preempts:
         return frozenset(waiting)
     while True:
@@ -112,10 +113,9 @@ def _against_preemptions(view: View, plan: Plan, claims: _Claims) -> Iterator[Vi
             continue
         if not attempt.job.preemptible:
             yield Violation(Code.NOT_PREEMPTIBLE, preempt.job_id, "this job may not be preempted")
-        if preempt.for_job_id not in placed and not _beside(view, attempt, preempt.for_job_id):
-            message = (
-                f"preempted for job {preempt.for_job_id}, which the plan does not place and which shares no GPU with it"
-            )
+        beneficiary = preempt.for_job_id
+        if beneficiary is not None and beneficiary not in placed and not _beside(view, attempt, beneficiary):
+            message = f"preempted for job {beneficiary}, which the plan does not place and which shares no GPU with it"
             yield Violation(Code.NEEDLESS_PREEMPTION, preempt.job_id, message)
         claims.preempted.add(preempt.job_id)
         for share in attempt.allocations:

@@ -13,6 +13,27 @@ from scheduler.model.request import REQUEST_FIELDS, Request, request_of
 
 
 @dataclass(frozen=True, slots=True)
+class Rate:
+    """How fast a job is: the mean and the standard deviation in its own unit per second, and the source of both.
+
+    A `deviation` of None is unknown.
+    """
+
+    mean: float
+    deviation: float | None
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class KnownRate:
+    """The rate of a job alone on `gpus` GPUs of one type, on all its nodes together."""
+
+    gpu_type: str
+    gpus: int
+    rate: Rate
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
     """A waiting or running job: its `request`, its owner, its limits and the service that it has received.
 
@@ -42,6 +63,7 @@ class Job:
     utilization: float | None = None  # per GPU, 0 to 1
     policy_state: Mapping[str, float] = field(default_factory=dict)  # numbers that the policy stored with the job
     grace_s: float = 0.0  # from its stop signal to its kill
+    rates: tuple[KnownRate, ...] = ()  # by GPU type and number of GPUs; others are unknown
 
     @classmethod
     def of(cls, **fields: Any) -> Job:

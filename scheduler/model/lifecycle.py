@@ -184,6 +184,8 @@ class HoldReason(StrEnum):
     SINGLE_USER = "single_user"
     NAMED_NODES = "named_nodes"
     """The nodes that the job names have no room, or the room is on nodes that it excludes."""
+    POLICY = "policy"
+    """The policy serves other jobs for now; the sentence is its own."""
 
 
 class RuntimeNeed(StrEnum):

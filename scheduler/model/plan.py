@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from scheduler.model import AllocationView, Job, Reservation, Running, Snapshot, View
+from scheduler.model import AllocationView, Job, PoolState, Reservation, Running, Snapshot, View
 from scheduler.model.codec import from_json, to_json
 from scheduler.model.lifecycle import AttemptState, HoldReason
 from scheduler.model.sharing import may_share
@@ -43,11 +43,11 @@ class Preempt:
     """Stop a running job within its grace and queue it again; its GPUs go to the job `for_job_id`.
 
     A job that moves or changes its size is preempted for itself. Of two jobs that share GPUs, one can be preempted for
-    the other, which then has the GPUs alone and needs no place.
+    the other, which then has the GPUs alone and needs no place. Without `for_job_id`, the job's lease has ended.
     """
 
     job_id: int
-    for_job_id: int
+    for_job_id: int | None
     detail: str
 
 
@@ -94,7 +94,8 @@ class Hold:
 class Plan:
     """The decisions of one cycle. It places or holds each waiting job.
 
-    `drops` are the ids of the jobs whose reservations end.
+    `drops` are the ids of the jobs whose reservations end. `pool_state` replaces what the policy remembers of the pool;
+    None leaves it as it is. `wake_at` is the moment at which the policy wants to decide again, without an event.
     """
 
     places: tuple[Place, ...]
@@ -102,6 +103,8 @@ class Plan:
     preempts: tuple[Preempt, ...] = ()
     notes: tuple[Note, ...] = ()
     drops: tuple[int, ...] = ()
+    pool_state: PoolState | None = None
+    wake_at: float | None = None
 
 
 def blocking_jobs(view: View, place: Place) -> frozenset[int]:
@@ -145,6 +148,7 @@ def apply(snapshot: Snapshot, plan: Plan, *, awaiting: Collection[int] = ()) -> 
         snapshot,
         waiting=tuple(_noted(job, notes) for job in snapshot.waiting if job.id not in gone),
         running=tuple(sorted([*running, *started], key=lambda attempt: attempt.attempt_id)),
+        pool_state=plan.pool_state or snapshot.pool_state,
         reservations=tuple(sorted(kept.values(), key=lambda reservation: reservation.job_id)),
     )
 

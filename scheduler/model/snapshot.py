@@ -40,6 +40,15 @@ class VirtualCluster:
     quotas: Mapping[str, int]
 
 
+@dataclass(frozen=True, slots=True)
+class PoolState:
+    """What a policy remembers of a pool: JSON of its own in the `version` in which it wrote it."""
+
+    policy: str
+    version: int
+    data: Mapping[str, object]
+
+
 class View(Protocol):
     """A pool at one moment, as a decision may read it."""
 
@@ -81,6 +90,11 @@ class View(Protocol):
     @property
     def reservations(self) -> Iterable[Reservation]:
         """The reservations of waiting jobs and the standing offers."""
+        ...
+
+    @property
+    def pool_state(self) -> PoolState | None:
+        """What the last policy remembered of the pool."""
         ...
 
     @property
@@ -143,6 +157,7 @@ class Snapshot:
     waiting: tuple[Job, ...]
     running: tuple[Running, ...]
     reservations: tuple[Reservation, ...] = ()
+    pool_state: PoolState | None = None
 
     @cached_property
     def node_by_id(self) -> Mapping[int, Node]:

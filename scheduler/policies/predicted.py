@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, Final
 
-from scheduler.model import Job, Running
+from scheduler.authoring import Job, Running
 
 UNKNOWN_S: Final[Mapping[str, Any]] = {
     "type": ["number", "null"],

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from scheduler.model import Job, Running
-from scheduler.policies.ordered import Ordered
+from scheduler.authoring import Job, OrderedPolicy, Running
 
 # Times are floats: a moment counts as reached within a microsecond.
 SOON_S: Final = 1e-6
@@ -21,7 +20,7 @@ MIN_RUN_S: Final[Mapping[str, Any]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Preemptive(Ordered):
+class Preemptive(OrderedPolicy):
     """Lets the first jobs preempt the last ones, once these have run for `min_run_s`."""
 
     min_run_s: float = 0

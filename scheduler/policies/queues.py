@@ -6,15 +6,9 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
-from scheduler.engine.queue import Key
-from scheduler.engine.usage import ResourceUsage, Vector
-from scheduler.model import Job, View
-from scheduler.model.lifecycle import HoldReason
-from scheduler.model.plan import Denial
-from scheduler.placement.capacity import Capacity
-from scheduler.placement.demand import Demand
+from scheduler.authoring import ConfigError, Job, Key, View
 from scheduler.policies.shared import ShareLedger, requested
-from scheduler.registry import ConfigError
+from scheduler.workshop import Capacity, Demand, Denial, HoldReason, ResourceUsage, Vector
 
 # Fractions of whole GPUs add up to whole GPUs only up to this error.
 EPSILON = 1e-9

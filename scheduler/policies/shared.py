@@ -7,14 +7,22 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from scheduler.engine.context import CycleContext
-from scheduler.engine.queue import Key, QueueWalk, equivalence_class
-from scheduler.engine.usage import CPUS, MEMORY_MIB, ResourceUsage, Vector, gpus_by_type
-from scheduler.model import Job, Running, View
-from scheduler.model.lifecycle import JobClass
-from scheduler.model.plan import UNSCHEDULABLE, Denial
-from scheduler.placement.capacity import Capacity
-from scheduler.placement.demand import Demand, demand_of
+from scheduler.authoring import Job, JobClass, Key, Running, View
+from scheduler.workshop import (
+    CPUS,
+    MEMORY_MIB,
+    UNSCHEDULABLE,
+    Capacity,
+    CycleContext,
+    Demand,
+    Denial,
+    QueueWalk,
+    ResourceUsage,
+    Vector,
+    demand_of,
+    equivalence_class,
+    gpus_by_type,
+)
 
 Grouper = Callable[[Job], int]
 # Jobs that were not placed, with the demands for which they may preempt: the first of each group and class, or by id if

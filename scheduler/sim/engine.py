@@ -36,7 +36,7 @@ from scheduler.sim.result import Result, record_of
 from scheduler.sim.screening import screening_runs
 from scheduler.sim.sharing import Sharing
 from scheduler.sim.trace import Trace, TraceError, TraceJob
-from scheduler.sim.work import Layout
+from scheduler.sim.work import Layout, known_rates
 from scheduler.sim.world import World
 
 Progress = Callable[[int, int, float], None]  # ended jobs, all jobs, simulated seconds
@@ -287,6 +287,7 @@ class _Simulation:
             self.state.add_running(run)
 
     def _apply(self, plan: Plan) -> None:
+        self.world.pool_state = plan.pool_state or self.world.pool_state
         for note in plan.notes:
             self.world.note(note.job_id, note.policy_state)
             self._schedule_wake(note.job_id)
@@ -583,6 +584,7 @@ class _Simulation:
             utilization=traced.gpu_utilization,
             gpu_memory_mib=memory_mib,
             packs=self.options.share and memory_mib is not None,
+            rates=known_rates(traced.work, traced.gpus),
         )
 
 

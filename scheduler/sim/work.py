@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from scheduler.model import KnownRate, Rate
+
 # The layout of a gang: the number of GPUs on each of its nodes, in the order of its ranks.
 Layout = tuple[int, ...]
 
@@ -113,3 +115,9 @@ class StepsWork:
         if self.scattered is not None and len(layout) > -(-self.gpus // self.node_gpus):
             return self.scattered.get(gpu_type, 0.0)
         return self.rates.get(gpu_type, 0.0)
+
+
+def known_rates(work: Work, gpus: int) -> tuple[KnownRate, ...]:
+    """The rates by GPU type on `gpus` GPUs that a trace tells; none for work that is the same on all types."""
+    rates = work.rates if isinstance(work, FixedWork | StepsWork) else None
+    return tuple(KnownRate(kind, gpus, Rate(rate, None, "trace")) for kind, rate in sorted((rates or {}).items()))

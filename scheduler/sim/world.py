@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import count
 
-from scheduler.model import AllocationView, Gpu, Job, Node, Reservation, Running, Tenant, VirtualCluster
+from scheduler.model import AllocationView, Gpu, Job, Node, PoolState, Reservation, Running, Tenant, VirtualCluster
 from scheduler.model.lifecycle import AttemptState
 from scheduler.sim.cluster import ClusterSpec
 
@@ -34,6 +34,7 @@ class World:
         self.held_by_vc: dict[tuple[int, str], int] = {}
         self.reservations: tuple[Reservation, ...] = ()
         self.reserved_gpus: dict[int, int] = {}
+        self.pool_state: PoolState | None = None
 
     @property
     def waiting(self) -> Iterable[Job]:

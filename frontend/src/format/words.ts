@@ -14,6 +14,7 @@ const HOLDS: Record<string, string> = {
   maintenance: "Maintenance comes first",
   single_user: "Node of another tenant",
   named_nodes: "No room on its nodes",
+  policy: "Served later by the policy",
   back_off: "Waiting to retry",
   still_stopping: "Last try still stopping",
   cycle_limit: "Next in the cycle",

@@ -150,7 +150,7 @@ def _apply(
         .filter(pk__in=Job.objects.filter(pk__in=placed).values("vc_id"))
         .order_by("pk")
     )
-    gaining = [preempt.for_job_id for unit in units for preempt in unit.preempts]
+    gaining = [one.for_job_id for unit in units for one in unit.preempts if one.for_job_id is not None]
     rows = Job.objects.select_for_update(no_key=True).filter(pk__in={*placed, *stopped, *gaining}).order_by("pk")
     jobs = {job.pk: job for job in rows}
     applied = Applied()
@@ -260,7 +260,8 @@ def _out_of_date(unit: Unit, nodes: Mapping[int, Node], versions: Mapping[int, i
 
 def _preempt(preempt: Preempt, attempts: Mapping[int, int], jobs: Mapping[int, Job]) -> None:
     """Stop the job with its grace period. The event names the other job only to its own tenant."""
-    detail, stops, gains = preempt.detail, jobs[preempt.job_id], jobs.get(preempt.for_job_id)
+    detail, stops = preempt.detail, jobs[preempt.job_id]
+    gains = None if preempt.for_job_id is None else jobs.get(preempt.for_job_id)
     if gains is not None and gains.pk != stops.pk and gains.tenant_id == stops.tenant_id:
         detail = f"{detail}: job {gains.pk}"
     stop_attempt(

@@ -70,7 +70,7 @@ class Borrow:
                 continue
             if run_of.job.job_class is JobClass.GUARANTEED:
                 given.subtract(tally.freed_by(run_of))
-                winner = _job(view, preempt.for_job_id)
+                winner = None if preempt.for_job_id is None else _job(view, preempt.for_job_id)
                 if winner is not None and self.reclaimable_by(winner, run_of.job):
                     message = f"the plan preempts a guaranteed job for opportunistic job {winner.id}"
                     yield Violation(GUARANTEE_EXCEEDED, run_of.job.id, message)

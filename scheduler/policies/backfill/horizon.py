@@ -12,13 +12,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from scheduler.admission import QuotaUsage, charge
-from scheduler.engine.context import CycleContext
-from scheduler.model import AllocationView, Job, Running
-from scheduler.model.lifecycle import JobClass
-from scheduler.placement.demand import Demand
-from scheduler.placement.free import FreeNode, Resident
+from scheduler.authoring import Job, JobClass, Running
 from scheduler.policies.backfill.nodes import Claim, NodeTimes, peak
+from scheduler.workshop import AllocationView, CycleContext, Demand, FreeNode, QuotaUsage, Resident, charge
 
 # An end, and a number that distinguishes ends at the same moment.
 _Entry = tuple[float, int]

@@ -12,9 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 
-from scheduler.model import AllocationView
-from scheduler.placement.demand import Demand
-from scheduler.placement.free import Free, FreeNode
+from scheduler.workshop import AllocationView, Demand, Free, FreeNode
 
 # GPUs of a type, CPUs or memory of a node: the resource, the node, and the type.
 Key = tuple[str, int, str | None]

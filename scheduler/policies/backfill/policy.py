@@ -8,22 +8,27 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, ClassVar
 
-from scheduler.engine.context import CycleContext, backoff_reason
-from scheduler.engine.queue import Key
-from scheduler.model import AllocationView, Job, Node, Running
-from scheduler.model.lifecycle import HoldReason, JobClass
-from scheduler.model.plan import RESERVATION_S, UNSCHEDULABLE, Denial
-from scheduler.placement.demand import Demand
+from scheduler.authoring import Job, JobClass, Key, OrderedPolicy, Running
 from scheduler.policies.backfill.horizon import Horizon, Promise
-from scheduler.policies.ordered import Ordered
 from scheduler.policies.predicted import ends_at, rest_s
+from scheduler.workshop import (
+    RESERVATION_S,
+    UNSCHEDULABLE,
+    AllocationView,
+    CycleContext,
+    Demand,
+    Denial,
+    HoldReason,
+    Node,
+    backoff_reason,
+)
 
 # The last moment that a date can express.
 _LAST_DATE_S = 253_402_300_799.0
 
 
 @dataclass(frozen=True, slots=True)
-class Backfill(Ordered):
+class Backfill(OrderedPolicy):
     """Serves by priority and submission; later jobs may start if they delay no promise.
 
     1. In order, each job starts that can without touching a promise.

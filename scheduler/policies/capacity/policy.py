@@ -7,12 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from scheduler.engine.queue import Key
-from scheduler.engine.usage import CPUS, MEMORY_MIB, ResourceUsage, Vector
-from scheduler.model import Job, Running, View
-from scheduler.model.plan import Denial
-from scheduler.placement.capacity import Capacity
-from scheduler.placement.demand import Demand
+from scheduler.authoring import ConfigError, Job, Key, Running, View
 from scheduler.policies.queues import (
     EPSILON,
     Row,
@@ -25,7 +20,7 @@ from scheduler.policies.queues import (
     rows_schema,
 )
 from scheduler.policies.shared import Shared, requested
-from scheduler.registry import ConfigError
+from scheduler.workshop import CPUS, MEMORY_MIB, Capacity, Demand, Denial, ResourceUsage, Vector
 
 _FRACTION = {"type": "number", "minimum": 0, "maximum": 1}
 

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from scheduler.engine.usage import ResourceUsage
-from scheduler.model import Job, View
-from scheduler.placement.capacity import Capacity
+from scheduler.authoring import Job, View
 from scheduler.policies.shared import DominantShares, Shared, ShareLedger, weights_of_vcs
+from scheduler.workshop import Capacity, ResourceUsage
 
 
 @dataclass(frozen=True, slots=True)

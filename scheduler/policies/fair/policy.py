@@ -7,14 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from scheduler.engine.queue import Key
-from scheduler.engine.usage import ResourceUsage
-from scheduler.model import Job, Running, View
-from scheduler.placement.capacity import Capacity
-from scheduler.placement.demand import Demand
+from scheduler.authoring import ConfigError, Job, Key, Running, View
 from scheduler.policies.queues import EPSILON, Row, TreeLedger, check_rows, column, rows_schema
 from scheduler.policies.shared import Shared, dominant
-from scheduler.registry import ConfigError
+from scheduler.workshop import Capacity, Demand, ResourceUsage
 
 _FRACTION = {"type": "number", "minimum": 0, "maximum": 1}
 _TIMEOUT = {"type": ["number", "null"], "minimum": 0}

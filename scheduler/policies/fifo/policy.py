@@ -6,13 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from scheduler.engine.queue import Key
-from scheduler.model import Job
-from scheduler.policies.ordered import Ordered
+from scheduler.authoring import Job, Key, OrderedPolicy
 
 
 @dataclass(frozen=True, slots=True)
-class Fifo(Ordered):
+class Fifo(OrderedPolicy):
     """Serves the higher priority first, and within a priority the earlier submission."""
 
     params_schema: ClassVar[Mapping[str, Any]] = {

@@ -8,12 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from scheduler.engine.context import CycleContext
-from scheduler.model import AllocationView, Job, Running
-from scheduler.placement.demand import Demand
+from scheduler.authoring import Job, Running
 from scheduler.policies.gandiva.job_state import MAX_GPUS, reset_state, state_of
 from scheduler.policies.gandiva.nodes import Nodes
 from scheduler.policies.preemptive import SOON_S
+from scheduler.workshop import AllocationView, CycleContext, Demand
 
 _IDLE = "idle"
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from scheduler.engine.context import CycleContext
-from scheduler.model import Job, Running
+from scheduler.authoring import Job, Running
+from scheduler.workshop import CycleContext
 
 SliceNodes = Mapping[int, int]  # node id -> GPUs, ascending
 

@@ -8,14 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from scheduler.engine.context import CycleContext
-from scheduler.model import AllocationView, Job, Running
-from scheduler.placement.defragment import defragment
-from scheduler.placement.demand import Demand, demand_of
-from scheduler.placement.free import Free
+from scheduler.authoring import Job, Running
 from scheduler.policies.gandiva.job_state import LAST_SEARCH, NO_MOVES, reset_state, state_of
 from scheduler.policies.gandiva.nodes import Nodes
 from scheduler.policies.preemptive import SOON_S
+from scheduler.workshop import AllocationView, CycleContext, Demand, Free, defragment, demand_of
 
 
 def due_at(run: Running, introspect_s: float | None) -> float | None:

@@ -8,13 +8,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from scheduler.engine.context import CycleContext
-from scheduler.model import AllocationView, Job, Running
-from scheduler.placement.demand import Demand
-from scheduler.placement.free import FreeNode
+from scheduler.authoring import Job, Running
 from scheduler.policies.gandiva.job_state import SliceNodes
 from scheduler.policies.gandiva.suspended import Entry, Suspended, SuspendedJobs
 from scheduler.policies.preemptive import SOON_S
+from scheduler.workshop import AllocationView, CycleContext, Demand, FreeNode
 
 _NOBODY: Mapping[int, int] = {}
 

@@ -11,15 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from scheduler.engine.context import CycleContext
-from scheduler.engine.queue import QueueWalk
-from scheduler.model import SLOTS, Job, Running
-from scheduler.model.lifecycle import AttemptState
-from scheduler.placement.colocate import colocate
+from scheduler.authoring import Job, Running
 from scheduler.policies.gandiva.job_state import are_banned, ban_state, lasting_state, reset_state
 from scheduler.policies.gandiva.moves import demand_for_held
 from scheduler.policies.gandiva.nodes import Nodes
 from scheduler.policies.preemptive import SOON_S
+from scheduler.workshop import SLOTS, AttemptState, CycleContext, QueueWalk, colocate
 
 # The combined progress of two time-sliced jobs, relative to a job alone on the GPUs.
 _TIME_SLICED = 1.0

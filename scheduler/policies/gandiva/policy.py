@@ -6,14 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from scheduler.engine.context import CycleContext
-from scheduler.engine.queue import Key
-from scheduler.model import Job, Running, View
-from scheduler.model.lifecycle import HoldReason
-from scheduler.model.phrases import become_free
-from scheduler.model.plan import UNSCHEDULABLE, Denial
-from scheduler.placement import words
-from scheduler.placement.demand import Demand
+from scheduler.authoring import Job, Key, Running, View
 from scheduler.policies.gandiva import elastic, moves, pairs, probation
 from scheduler.policies.gandiva.job_state import (
     LAST_SEARCH,
@@ -28,6 +21,7 @@ from scheduler.policies.gandiva.nodes import Nodes
 from scheduler.policies.gandiva.suspended import SuspendedJobs, WakeQueue
 from scheduler.policies.gandiva.time_slices import TimeSlices
 from scheduler.policies.preemptive import SOON_S
+from scheduler.workshop import UNSCHEDULABLE, CycleContext, Demand, Denial, HoldReason, become_free, words
 
 _LOOK_EVERY_S = 15.0
 # The keys of the jobs that wait for a time slice are below this, those of new jobs above.

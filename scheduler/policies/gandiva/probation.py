@@ -12,9 +12,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from scheduler.engine.context import CycleContext
-from scheduler.model import Running
-from scheduler.placement.demand import demand_of
+from scheduler.authoring import Running
 from scheduler.policies.gandiva.job_state import (
     MAX_GPUS,
     NO_MOVES,
@@ -28,6 +26,7 @@ from scheduler.policies.gandiva.job_state import (
 from scheduler.policies.gandiva.moves import demand_for_held, due_runs, ends_too_soon
 from scheduler.policies.gandiva.nodes import Nodes
 from scheduler.policies.preemptive import SOON_S
+from scheduler.workshop import CycleContext, demand_of
 
 # The relative noise between two measurements of a speed.
 _CHANCE = 0.05

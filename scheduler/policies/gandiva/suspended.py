@@ -13,12 +13,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from scheduler.engine.context import CycleContext
-from scheduler.engine.queue import Key
-from scheduler.model import Job
-from scheduler.model.request import Request
+from scheduler.authoring import Job, Key
 from scheduler.policies.gandiva.job_state import NEXT_CHECK, SliceNodes, slice_nodes_of, suits
 from scheduler.policies.preemptive import SOON_S
+from scheduler.workshop import CycleContext, Request
 
 # The position of a job in the queue: its key, then its id.
 Entry = tuple[Key, int]

@@ -14,9 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from scheduler.engine.context import CycleContext
-from scheduler.model import Job, Locality, Running
-from scheduler.placement.demand import Demand
+from scheduler.authoring import Job, Locality, Running
 from scheduler.policies.gandiva.job_state import (
     NEXT_CHECK,
     SliceNodes,
@@ -26,6 +24,7 @@ from scheduler.policies.gandiva.job_state import (
 )
 from scheduler.policies.gandiva.nodes import Nodes
 from scheduler.policies.preemptive import SOON_S
+from scheduler.workshop import CycleContext, Demand
 
 
 class TimeSlices:

@@ -7,14 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from scheduler.engine.queue import Key
-from scheduler.model import Job, Running
-from scheduler.policies.ordered import Ordered
+from scheduler.authoring import Job, Key, OrderedPolicy, Running
 from scheduler.policies.preemptive import SOON_S
 
 
 @dataclass(frozen=True, slots=True)
-class Las(Ordered):
+class Las(OrderedPolicy):
     """Serves the job with the fewest attained GPU-seconds first, and preempts jobs with more.
 
     A job that starts keeps its GPUs for a quantum. From then on it may be preempted, and is compared once a quantum.

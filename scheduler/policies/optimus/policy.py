@@ -9,13 +9,18 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from scheduler.admission import QuotaUsage, charge
-from scheduler.engine.context import CycleContext, backoff_reason
-from scheduler.engine.queue import Key
-from scheduler.model import AllocationView, Job, Locality, Running, View
-from scheduler.model.lifecycle import HoldReason
-from scheduler.model.plan import UNSCHEDULABLE, Denial
-from scheduler.placement.split import divide
+from scheduler.authoring import Job, Key, Locality, Running, View
+from scheduler.workshop import (
+    UNSCHEDULABLE,
+    AllocationView,
+    CycleContext,
+    Denial,
+    HoldReason,
+    QuotaUsage,
+    backoff_reason,
+    charge,
+    divide,
+)
 
 # Gains are compared by the microsecond. Those of two jobs with equal work may differ by rounding errors of their sums,
 # and then chance would decide instead of the order.

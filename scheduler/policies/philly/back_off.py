@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-from scheduler.engine.context import CycleContext
-from scheduler.engine.queue import Key, Queues, QueueWalk
-from scheduler.model import Job
+from scheduler.authoring import Job, Key
+from scheduler.workshop import CycleContext, Queues, QueueWalk
 
 # Groups per virtual cluster: jobs to try, jobs that back off, and jobs that have no locality left to relax.
 _TRIED, _BACKS_OFF, _FULLY_RELAXED = range(3)

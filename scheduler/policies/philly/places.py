@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from scheduler.model import AllocationView, Locality
-from scheduler.placement.demand import Demand
-from scheduler.placement.free import Free, FreeNode
-from scheduler.placement.split import divide
+from scheduler.authoring import Locality
+from scheduler.workshop import AllocationView, Demand, Free, FreeNode, divide
 
 # The stages of locality, relaxed one after the other.
 FEWEST_SERVERS, ONE_RACK, ANYWHERE = range(3)

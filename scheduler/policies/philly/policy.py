@@ -8,15 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, ClassVar
 
-from scheduler.engine.context import CycleContext
-from scheduler.engine.queue import Key, QueueWalk
-from scheduler.engine.usage import ResourceUsage
-from scheduler.model import AllocationView, Job, Locality, Running, View
-from scheduler.model.lifecycle import HoldReason, JobClass
-from scheduler.model.plan import Denial
-from scheduler.placement.capacity import Capacity
-from scheduler.placement.defragment import defragment
-from scheduler.placement.demand import Demand
+from scheduler.authoring import Job, JobClass, Key, Locality, Running, View
 from scheduler.policies.philly.back_off import (
     BackOffGroups,
     back_off,
@@ -28,6 +20,17 @@ from scheduler.policies.philly.back_off import (
 from scheduler.policies.philly.places import ANYWHERE, FEWEST_SERVERS, ONE_RACK, fewest_servers, find
 from scheduler.policies.queues import ratio
 from scheduler.policies.shared import Shared, ShareLedger
+from scheduler.workshop import (
+    AllocationView,
+    Capacity,
+    CycleContext,
+    Demand,
+    Denial,
+    HoldReason,
+    QueueWalk,
+    ResourceUsage,
+    defragment,
+)
 
 
 def _switch(description: str) -> Mapping[str, Any]:

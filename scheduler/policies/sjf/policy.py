@@ -6,14 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from scheduler.engine.queue import Key
-from scheduler.model import Job
-from scheduler.policies.ordered import Ordered
+from scheduler.authoring import Job, Key, OrderedPolicy
 from scheduler.policies.predicted import UNKNOWN_S, whole_s
 
 
 @dataclass(frozen=True, slots=True)
-class Sjf(Ordered):
+class Sjf(OrderedPolicy):
     """Serves the job with the shortest predicted run time first, without preemption."""
 
     params_schema: ClassVar[Mapping[str, Any]] = {

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from scheduler.engine.queue import Key
-from scheduler.model import Job, Running
+from scheduler.authoring import Job, Key, Running
 from scheduler.policies.predicted import UNKNOWN_S, ends_at, left_s, rest_s
 from scheduler.policies.preemptive import MIN_RUN_S, Preemptive
 

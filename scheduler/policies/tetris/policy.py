@@ -9,13 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from scheduler.engine.context import CycleContext
-from scheduler.engine.queue import Key, QueueWalk
-from scheduler.model import AllocationView, Job, Running, View
-from scheduler.model.plan import UNSCHEDULABLE
-from scheduler.placement.demand import Demand
-from scheduler.placement.free import FreeNode
+from scheduler.authoring import Job, Key, Running, View
 from scheduler.policies.shared import DominantShares, requested, weights_of_vcs
+from scheduler.workshop import UNSCHEDULABLE, AllocationView, CycleContext, Demand, FreeNode, QueueWalk
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,12 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from scheduler.engine.context import CycleContext
-from scheduler.engine.queue import Key
-from scheduler.model import Job, Running
+from scheduler.authoring import ConfigError, Job, Key, Running
 from scheduler.policies.preemptive import MIN_RUN_S, SOON_S, Preemptive
 from scheduler.policies.tiresias.service import Service, service_of
-from scheduler.registry import ConfigError
+from scheduler.workshop import CycleContext
 
 # Within a queue with the tie `running_first`: running jobs, and waiting jobs.
 _RUNS, _WAITS = range(2)

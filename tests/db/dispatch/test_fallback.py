@@ -16,13 +16,13 @@ from muster.dispatch.models import Cycle
 from muster.dispatch.settings import config_of, fallback_of
 from muster.events.models import Event, Outbox
 from muster.fleet.models import Pool
+from scheduler.authoring import OrderedPolicy
 from scheduler.engine.context import CycleContext
 from scheduler.engine.cycle import CycleConfig
 from scheduler.engine.policy import POLICIES
 from scheduler.model import AllocationView, Job, Running, View
 from scheduler.placement import PLACEMENTS
 from scheduler.placement.consolidate import Consolidate
-from scheduler.policies.ordered import Ordered
 from tests.db.stories import World, cycle, make_world, now_of, start, states, submit
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("as_committed", "sound")]
@@ -31,7 +31,7 @@ SCHEMA: Mapping[str, Any] = {"type": "object", "properties": {"deep": {"type": "
 
 
 @dataclass(frozen=True, slots=True)
-class Raising(Ordered):
+class Raising(OrderedPolicy):
     """Fails whenever it is asked."""
 
     params_schema: ClassVar[Mapping[str, Any]] = SCHEMA

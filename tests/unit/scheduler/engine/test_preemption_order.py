@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scheduler.authoring import OrderedPolicy
 from scheduler.engine.queue import PreemptionOrder
 from scheduler.model import Running
 from scheduler.policies.las import Las
-from scheduler.policies.ordered import Ordered
 from scheduler.policies.srsf import Srsf
 from scheduler.policies.srtf import Srtf
 from tests.unit.scheduler.factories import NOW, make_job, make_running, make_share
 
-POLICIES: list[Ordered] = [Las(), Srsf(), Srtf()]
+POLICIES: list[OrderedPolicy] = [Las(), Srsf(), Srtf()]
 
 
 def run(number: int, *, gpus: int, had_s: int, since_s: int, left_s: int, vc: int) -> Running:
@@ -45,7 +45,7 @@ RUNS = st.lists(
 @pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: type(policy).__name__)
 @given(told=RUNS, gone=st.sets(st.integers(1, 9)), later_s=st.integers(0, 1000))
 def test_they_stand_by_their_keys_whenever_it_is_asked(
-    policy: Ordered, told: list[Running], gone: set[int], later_s: int
+    policy: OrderedPolicy, told: list[Running], gone: set[int], later_s: int
 ) -> None:
     standings, live = PreemptionOrder(policy), dict[int, Running]()
     for one in told:

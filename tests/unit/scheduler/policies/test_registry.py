@@ -36,7 +36,7 @@ def test_every_plug_in_works_with_the_defaults_of_its_schema(registry: Registry[
 
 
 def test_a_configuration_is_composed_by_name() -> None:
-    assert compose(CycleConfig()) == Profile(Fifo(), Consolidate(), Quota())
+    assert compose(CycleConfig()) == Profile(Fifo(), Consolidate(), Quota(), policy_name="fifo")
     assert compose(CycleConfig(policy_params={"patience_s": 5})).policy == Fifo(patience_s=5)
 
 

@@ -15,7 +15,7 @@ from scheduler.placement.demand import Demand
 
 
 @dataclass(frozen=True, slots=True)
-class Ordered:
+class OrderedPolicy:
     """A policy defined by its order alone; subclasses need only define the keys.
 
     1. In the order of the keys, each waiting job is placed or left.
@@ -172,7 +172,7 @@ class Ordered:
 class _Reprieve:
     """The preempted jobs of the decision so far: each may stay after all when its key is reached."""
 
-    def __init__(self, policy: Ordered, context: CycleContext) -> None:
+    def __init__(self, policy: OrderedPolicy, context: CycleContext) -> None:
         self._policy, self._context = policy, context
         # (key, position, job id, run, number of preemptions by then): no two entries share a job id.
         self._queue: list[tuple[Key, Key, int, Running, int]] = []

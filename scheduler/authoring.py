@@ -1,0 +1,271 @@
+"""The authors' page: everything that a policy imports. docs/policies/writing.md shows how to use it.
+
+A policy is a class with `params_schema`, a JSON Schema of its parameters, and one of these bases:
+
+- `OrderedPolicy`: the policy is an order of jobs, with or without preemption;
+- `RoundPolicy`: the policy is shares of time by job and GPU type, handed out as leases for a round;
+- `AssignmentPolicy`: the policy chooses a configuration for each job;
+- `CyclePolicy`: the policy says itself what happens in a cycle.
+
+It decides through a `Cycle` and keeps nothing itself: the same function runs in production, in the simulator, in a dry
+run and in a replay. An error that it raises changes nothing; the pool falls back to simpler settings and names it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, ClassVar, Literal
+
+from scheduler.bases import assignment, rounds
+from scheduler.bases.ordered import OrderedPolicy
+from scheduler.bases.rounds import Shares
+from scheduler.engine.configs import Config, PolicyError, configs_of, demand_for, rate_of
+from scheduler.engine.context import Attempt, CycleContext, GivenDemands, backoff_reason
+from scheduler.engine.queue import Key
+from scheduler.engine.usage import gpus_by_type
+from scheduler.model import Job, Locality, PoolState, Rate, Running, View
+from scheduler.model.lifecycle import HoldReason, JobClass
+from scheduler.model.plan import Denial
+from scheduler.registry import ConfigError
+
+__all__ = [
+    "AssignmentPolicy",
+    "Attempt",
+    "Config",
+    "ConfigError",
+    "Cycle",
+    "CyclePolicy",
+    "Job",
+    "JobClass",
+    "Key",
+    "Locality",
+    "OrderedPolicy",
+    "PolicyError",
+    "Rate",
+    "RoundPolicy",
+    "Running",
+    "Shares",
+    "View",
+]
+
+MAX_STATE_BYTES = 1 << 20
+
+Level = Literal["tenant", "vc", "owner", "job"]
+
+
+class Cycle:
+    """One decision about one pool: what a policy reads and what it writes. Jobs are named by their ids.
+
+    `now` is in seconds since 1970, or since the start of a simulation. `seed` is for random numbers. `state` is what
+    the policy remembered of the pool, None at first and after a change of `state_version`.
+    """
+
+    def __init__(self, context: CycleContext, *, state_version: int = 1) -> None:
+        self.context = context  # for a policy that chooses nodes and GPUs itself: see `scheduler.workshop`
+        self.now: float = context.now
+        self.seed: int = context.view.seed
+        self._version = state_version
+        stored = context.view.pool_state
+        mine = stored is not None and (stored.policy, stored.version) == (context.policy_name, state_version)
+        self.state: Mapping[str, Any] | None = stored.data if stored is not None and mine else None
+
+    # Read
+
+    def waiting(self) -> Sequence[Job]:
+        """The jobs that may start now and are not placed yet, by id; without those that never can."""
+        context = self.context
+        return [
+            job
+            for job in sorted(context.view.waiting, key=lambda job: job.id)
+            if job.id not in context.places
+            and job.id not in context.reserved
+            and backoff_reason(job, self.now) is None
+            and configs_of(context, job)
+        ]
+
+    def running(self) -> Sequence[Running]:
+        """The jobs that run and are neither stopping nor preempted so far, by id."""
+        return sorted(filter(self.context.stays, self.context.view.running), key=lambda run: run.job.id)
+
+    def configs(self, job: Job) -> Sequence[Config]:
+        """The GPU types and sizes that the job accepts and the empty pool could give it, preferred ones first."""
+        return configs_of(self.context, job)
+
+    def rate(self, job: Job, config: Config, beside: Job | None = None) -> Rate | None:
+        """How fast the job is, in its own unit per second: alone, or with another job on its GPUs; None: unknown."""
+        return rate_of(self.context, job, config, beside)
+
+    def supply(self) -> Mapping[str, int]:
+        """The healthy GPUs of the nodes in service, by type, held or free."""
+        return +self.context.state.capacity.gpus_in_service
+
+    def usage(self, level: Level) -> Mapping[int, Mapping[str, int]]:
+        """The GPUs by type that live jobs and the places of this cycle hold, for each tenant, vc, owner or job."""
+        view, held = self.context.view, dict[int, Counter[str]]()
+        given = [(run.job, run.allocations) for run in view.running if run.job.id not in self.context.preempts]
+        for job_id, place in self.context.places.items():
+            run = view.running_by_job.get(job_id)
+            given.append((view.waiting_by_id[job_id] if run is None else run.job, place.allocations))
+        for job, allocations in given:
+            key = {"tenant": job.tenant_id, "vc": job.vc_id, "owner": job.owner_id, "job": job.id}[level]
+            held.setdefault(key, Counter()).update(gpus_by_type(view, [share.gpu_ids for share in allocations]))
+        return held
+
+    # Write
+
+    def place(self, job: Job, configs: Iterable[Config] = (), victims: Iterable[Running] = ()) -> bool:
+        """Start the waiting job in the first configuration that fits, by default in any that it accepts.
+
+        As few victims as it needs stop for it, the first ones first. Returns whether it has a place.
+
+        Raises:
+            PolicyError: the job does not wait, has a place already, or does not accept a configuration.
+        """
+        context = self.context
+        if job.id not in context.view.waiting_by_id or job.id in context.places:
+            raise PolicyError(f"job {job.id} does not wait in this pool, or has a place already")
+        if job.id in context.reserved or backoff_reason(job, self.now) is not None:
+            return False
+        demands = [demand_for(context, job, config) for config in configs] or context.demands(job)
+        possible = [one for one in demands if context.state.capacity.infeasible(one) is None]
+        admitted = [one for one in possible if context.quota_denial(job, one) is None]
+        if context.place(job, admitted):
+            return True
+        may_stop = [run for run in victims if run.job.preemptible and context.stays(run)]
+        return bool(may_stop) and context.place_instead(
+            job, may_stop, "its GPUs go to another job", GivenDemands(possible)
+        )
+
+    def assign(self, chosen: Mapping[int, Config | None], *, atomic: bool = False) -> frozenset[int]:
+        """Give each job its configuration, or none; returns the ids of the jobs that could not get theirs.
+
+        A job whose configuration does not change keeps its GPUs. A running job without one stops. With `atomic`, all
+        jobs get theirs or nothing changes. The limit of placements in a cycle does not apply.
+
+        Raises:
+            PolicyError: a job is unknown, is placed already, may not stop, or does not accept its configuration.
+        """
+        return assignment.assign(self.context, chosen, atomic=atomic)
+
+    def preempt(self, run: Running, reason: str, beneficiary: Job | None = None) -> None:
+        """Stop a running job; it waits again. Without a beneficiary, its lease has ended.
+
+        Raises:
+            PolicyError: the job may not be preempted, or stops already.
+        """
+        if not run.job.preemptible or not self.context.stays(run):
+            raise PolicyError(f"job {run.job.id} may not be preempted, or stops already")
+        self.context.release(run)
+        self.context.preempt(run, None if beneficiary is None else beneficiary.id, reason)
+
+    def attempt(self) -> AbstractContextManager[Attempt]:
+        """`with cycle.attempt() as attempt:` undoes what its block writes unless it calls `attempt.keep()`."""
+        return self.context.attempt()
+
+    def pend(self, job: Job, reason: str) -> None:
+        """Tell the owner of a waiting job why the policy does not serve it now, in a sentence."""
+        self.context.pending_reasons[job.id] = Denial(
+            HoldReason.POLICY, reason, {}, ("nothing to do: the policy looks at it again",)
+        )
+
+    def note(self, job: Job, memo: Mapping[str, float]) -> None:
+        """Remember numbers with a job; they come back as its `policy_state`."""
+        self.context.note(job, self.context.view.running_by_job.get(job.id), memo)
+
+    def remember(self, state: Mapping[str, Any]) -> None:
+        """Remember JSON with the pool; it comes back as `state` in the next cycle.
+
+        Raises:
+            PolicyError: the state is no JSON object, or larger than `MAX_STATE_BYTES`.
+        """
+        try:
+            size = len(json.dumps(state, allow_nan=False))
+        except (TypeError, ValueError) as error:
+            raise PolicyError(f"the state of the pool is no JSON object: {error}") from None
+        if size > MAX_STATE_BYTES:
+            raise PolicyError(f"the state of the pool has {size} bytes, more than {MAX_STATE_BYTES}")
+        self.context.pool_state = PoolState(self.context.policy_name, self._version, state)
+
+    def wake_at(self, moment: float) -> None:
+        """Decide again at the moment, even if nothing happens until then; the earliest wish of a cycle counts.
+
+        Raises:
+            ValueError: the moment is no number, or not later than now.
+        """
+        self.context.wake_at(moment)
+
+
+class CyclePolicy:
+    """A policy that says itself what happens in a cycle. Raise `state_version` when the shape of `state` changes."""
+
+    __slots__ = ()
+    params_schema: ClassVar[Mapping[str, Any]] = {"type": "object", "properties": {}, "additionalProperties": False}
+    state_version: ClassVar[int] = 1
+
+    def decide(self, cycle: Cycle) -> None:
+        """Place, preempt and assign jobs. Jobs that the policy leaves out wait, or keep their GPUs."""
+        raise NotImplementedError
+
+    def waiting_key(self, job: Job) -> Key:
+        """The sort key of a waiting job; users see their queue positions in this order. It does not change."""
+        return (-job.priority, job.submitted_at)
+
+    def serve(self, context: CycleContext) -> None:
+        """See `Policy`."""
+        self.decide(Cycle(context, state_version=self.state_version))
+
+    def order(self, view: View) -> Iterable[Job]:
+        """See `Policy`."""
+        return sorted(view.waiting, key=lambda job: (self.waiting_key(job), job.id))
+
+    def next_change(self, job: Job, run: Running | None, now: float) -> float | None:
+        """See `Policy`; such a policy calls `Cycle.wake_at`."""
+        return None
+
+
+class AssignmentPolicy(CyclePolicy):
+    """Chooses a configuration for each job, once every `every_s` and at each event."""
+
+    __slots__ = ()
+    every_s: float = 60.0
+
+    def choose(self, cycle: Cycle) -> Mapping[int, Config | None]:
+        """The configuration of each job by its id. A job that is left out waits, or keeps what it has."""
+        raise NotImplementedError
+
+    def decide(self, cycle: Cycle) -> None:
+        """Carry the choice out."""
+        cycle.assign(self.choose(cycle))
+        if cycle.waiting() or cycle.running():
+            cycle.wake_at(cycle.now + self.every_s)
+
+
+class RoundPolicy(CyclePolicy):
+    """Gives each job shares of time by GPU type, in rounds of `round_s`; `scheduler.bases.rounds` says how.
+
+    Jobs that arrive during a round start on free GPUs; nothing stops before the round ends.
+    """
+
+    __slots__ = ()
+    round_s: float = 360.0
+
+    def shares(self, cycle: Cycle) -> Shares:
+        """The share of time, 0 to 1, of each job by its id and GPU type; the shares of a job add up to at most 1."""
+        raise NotImplementedError
+
+    def decide(self, cycle: Cycle) -> None:
+        """Keep the accounts; at the end of a round, hand out the next one."""
+        context, ledger = cycle.context, rounds.Ledger.read(cycle.state)
+        ledger.account(context)
+        if cycle.now >= ledger.ends_at - rounds.SOON_S:
+            ledger.shares = rounds.checked(context, self.shares(cycle))
+            ledger.ends_at = cycle.now + self.round_s
+            rounds.start_round(context, ledger, self.round_s)
+        else:
+            rounds.fill(context, ledger)
+        cycle.remember(ledger.to_state())
+        if ledger.shares:
+            cycle.wake_at(ledger.ends_at)

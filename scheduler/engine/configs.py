@@ -1,0 +1,101 @@
+"""Configurations: the GPU type, the number of GPUs and the locality in which a job may run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from scheduler.engine.context import CycleContext
+from scheduler.model import Job, Locality, Rate, Running
+from scheduler.model.request import Choice, words_for_choices
+from scheduler.placement.demand import Demand
+
+
+class PolicyError(ValueError):
+    """A policy asks for something that the pool, a job or the page does not allow; the message names it."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Config:
+    """A size for a job: `gpus` of one type on all its nodes together, no further apart than `locality`.
+
+    `gpu_type` is None only for a job without GPUs. `locality` None is the job's own.
+    """
+
+    gpu_type: str | None
+    gpus: int
+    locality: Locality | None = None
+
+    def __str__(self) -> str:
+        """`A100:4`, as in a job spec."""
+        return f"{self.gpu_type}:{self.gpus}" if self.gpu_type is not None else "no GPUs"
+
+
+def configs_of(context: CycleContext, job: Job) -> Sequence[Config]:
+    """The configurations that the job accepts and the empty pool could give it, in the job's order of preference.
+
+    Of an elastic job, each size of its range follows the size that it asks for, ascending.
+    """
+    request = job.request
+    found = []
+    for choice in request.choices_among(context.state.capacity.types):
+        sizes = [choice.gpus]
+        if request.elastic is not None:
+            sizes += [n for n in range(request.elastic.min_gpus, request.elastic.max_gpus + 1) if n != choice.gpus]
+        for gpus in sizes:
+            config = Config(choice.gpu_type, gpus * request.nodes)
+            if context.state.capacity.infeasible(_demand(context, job, choice, config)) is None:
+                found.append(config)
+    return found
+
+
+def demand_for(context: CycleContext, job: Job, config: Config) -> Demand:
+    """The demand of the job in a configuration.
+
+    Raises:
+        PolicyError: the job does not accept the configuration.
+    """
+    choice = job.request.choice_of(config.gpu_type)
+    gpus, odd = divmod(config.gpus, job.request.nodes)
+    if choice is None or odd or not job.request.accepts(job.request.resized(choice, gpus)):
+        accepted = words_for_choices(job.request.choices)
+        elastic = job.request.elastic
+        sizes = "" if elastic is None else f", or {elastic.min_gpus} to {elastic.max_gpus} GPUs"
+        raise PolicyError(f"job {job.id} accepts {accepted} on {job.request.nodes} nodes{sizes}, not {config}")
+    return _demand(context, job, choice, config)
+
+
+def config_of(context: CycleContext, run: Running) -> Config:
+    """The configuration in which a job runs."""
+    gpu_ids = [gpu_id for share in run.allocations for gpu_id in share.gpu_ids]
+    gpu = context.view.gpu_by_id.get(gpu_ids[0]) if gpu_ids else None
+    return Config(gpu.type if gpu is not None else None, len(gpu_ids))
+
+
+def rate_of(context: CycleContext, job: Job, config: Config, beside: Job | None = None) -> Rate | None:
+    """How fast the job is in the configuration, alone or sharing its GPUs with another job; None: unknown.
+
+    A pair is known only while both jobs share their GPUs now and are measured.
+    """
+    run = context.view.running_by_job.get(job.id)
+    here = run is not None and config_of(context, run) == Config(config.gpu_type, config.gpus)
+    if beside is not None:
+        held = [gpu_id for share in run.allocations for gpu_id in share.gpu_ids] if run is not None and here else []
+        together = held and all(beside.id in context.view.holders_of_gpu.get(gpu_id, ()) for gpu_id in held)
+        return Rate(run.speed, None, "measured") if together and run is not None and run.speed is not None else None
+    for known in job.rates:
+        if (known.gpu_type, known.gpus) == (config.gpu_type, config.gpus):
+            return known.rate
+    alone = run is not None and run.rate is None
+    return Rate(run.speed, None, "measured") if run is not None and here and alone and run.speed is not None else None
+
+
+def _demand(context: CycleContext, job: Job, choice: Choice, config: Config) -> Demand:
+    gpus = config.gpus // job.request.nodes
+    demand = context.demand(job, config.gpu_type, gpus) if config.gpu_type is not None else context.demands(job)[0]
+    if config.locality is None or choice.gpus == 0:
+        return demand
+    levels = list(Locality)
+    if levels.index(config.locality) > levels.index(job.request.locality):
+        raise PolicyError(f"job {job.id} has locality {job.request.locality}, and {config.locality} is further apart")
+    return demand.relaxed(config.locality)
