@@ -61,6 +61,10 @@ class Ledger:
                 self._add(run.job.id, held, -(now - max(self.at, run.placed_at)) if self.shares else 0.0)
         self.at = now
 
+    def most_owed_s(self, job_id: int) -> float:
+        """The most that the job is owed of a type, s."""
+        return max(self.owed_s.get(job_id, {}).values(), default=0.0)
+
     def _add(self, job_id: int, gpu_type: str, seconds: float) -> None:
         owed = self.owed_s.setdefault(job_id, {})
         owed[gpu_type] = owed.get(gpu_type, 0.0) + seconds
@@ -97,7 +101,7 @@ def start_round(context: CycleContext, ledger: Ledger, round_s: float) -> None:
     1. In the order of the time that they are owed at the end of the round, jobs get the types of their shares, while
        GPUs of the type are left.
     2. Jobs that run keep what they have, as far as GPUs are left: their leases are extended.
-    3. All other waiting jobs fill what is still left.
+    3. The other jobs, the one that is owed the most first, get GPUs of any type that is still left.
     """
     candidates = _candidates(context)
     left = Counter({kind: context.state.free.gpus(kind) for kind in context.state.capacity.types})
@@ -118,6 +122,9 @@ def start_round(context: CycleContext, ledger: Ledger, round_s: float) -> None:
     for job_id, run in candidates.items():
         if run is not None:
             offer(job_id, config_of(context, run))
+    for job_id in sorted(candidates, key=lambda one: (-ledger.most_owed_s(one), one)):
+        for config in choices[job_id].values():
+            offer(job_id, config)
     wanted = {job_id: chosen.get(job_id) for job_id, run in candidates.items() if run is not None or job_id in chosen}
     assign(context, wanted, atomic=False)
     for job_id, run in candidates.items():
@@ -129,7 +136,7 @@ def start_round(context: CycleContext, ledger: Ledger, round_s: float) -> None:
 def fill(context: CycleContext, ledger: Ledger) -> None:
     """Start waiting jobs on free GPUs, the one that is owed the most first."""
     waiting = [job_id for job_id, run in _candidates(context).items() if run is None and job_id not in context.places]
-    for job_id in sorted(waiting, key=lambda one: (-max(ledger.owed_s.get(one, {}).values(), default=0.0), one)):
+    for job_id in sorted(waiting, key=lambda one: (-ledger.most_owed_s(one), one)):
         job = _job(context, job_id)
         shares = ledger.shares.get(job_id, {})
         admitted, _ = context.admissible(job)

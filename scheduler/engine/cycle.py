@@ -15,6 +15,7 @@ from scheduler.engine.pending import holds
 from scheduler.engine.policy import POLICIES, Policy
 from scheduler.engine.reservations import bind_reservations
 from scheduler.engine.state import SchedulerState
+from scheduler.engine.wake import next_wake
 from scheduler.model import Job, Snapshot
 from scheduler.model.codec import from_json, to_json
 from scheduler.model.plan import Hold, Plan
@@ -86,14 +87,17 @@ def compose(config: CycleConfig) -> Profile:
 
 
 def decide(snapshot: Snapshot, config: CycleConfig) -> Plan:
-    """The plan for a snapshot. It places each waiting job or holds it with a reason."""
-    return decide_on(SchedulerState(snapshot), compose(config), max_places=config.max_places)
+    """The plan for a snapshot. It places each waiting job or holds it with a reason, and says when to decide again."""
+    parts = compose(config)
+    plan = decide_on(SchedulerState(snapshot), parts, max_places=config.max_places)
+    return replace(plan, wake_at=next_wake(snapshot, plan, parts.policy, parts.placement))
 
 
 def decide_on(state: SchedulerState, parts: Profile, *, max_places: int, explain: bool = True) -> Plan:
     """The plan for a state. The indexes of the state then show the pool after the plan.
 
-    Without `explain` the plan has no holds; a simulation of millions of decisions does not need them.
+    Without `explain` the plan has no holds; a simulation of millions of decisions does not need them. `wake_at` is only
+    the wish of the policy.
     """
     context = CycleContext(
         state, parts.admission, parts.placement, max_places=max_places, explain=explain, policy_name=parts.policy_name

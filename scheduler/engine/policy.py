@@ -33,11 +33,11 @@ class Policy(Plugin, Protocol):
 
 @runtime_checkable
 class PeriodicPolicy(Protocol):
-    """A policy that also decides while no job waits, for example to grow or move running jobs."""
+    """A policy that follows measurements of running jobs, for example to grow or move them."""
 
     @property
     def period_s(self) -> float | None:
-        """The time between decisions while no job waits, s; None: its parameters do not need them."""
+        """The maximum time between two decisions while jobs run, s; None: its parameters do not need them."""
         ...
 
 

@@ -14,13 +14,14 @@ import heapq
 import math
 import resource
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from time import perf_counter
 
 from scheduler.engine.cycle import compose, decide_on
 from scheduler.engine.policy import PeriodicPolicy
 from scheduler.engine.state import SchedulerState
+from scheduler.engine.wake import job_wake
 from scheduler.model import SLOTS, AllocationView, Job, Reservation, Running
 from scheduler.model.invariants import awaits_preemption, check
 from scheduler.model.lifecycle import AttemptState, JobClass
@@ -37,12 +38,15 @@ from scheduler.sim.screening import screening_runs
 from scheduler.sim.sharing import Sharing
 from scheduler.sim.trace import Trace, TraceError, TraceJob
 from scheduler.sim.work import Layout, known_rates
-from scheduler.sim.world import World
+from scheduler.sim.world import World, quotas_of
 
 Progress = Callable[[int, int, float], None]  # ended jobs, all jobs, simulated seconds
 
 # The order of events at one moment: GPUs become free before new jobs ask for them.
 _END, _RELEASE, _ARRIVE, _RETRY, _WAKE = range(5)
+
+# In the place of a job's id: the event is of the pool.
+_POOL = -1
 
 # The time over which a speed is measured: so short that hardly any job ends within it.
 _MEASUREMENT_S = 1e-3
@@ -80,7 +84,7 @@ class _Simulation:
         self.options = options
         self.profile = compose(options.config)
         self.periodic = isinstance(self.profile.policy, PeriodicPolicy)
-        self.world = World(cluster, _quotas(trace, cluster, options), options.seed)
+        self.world = World(cluster, quotas_of(trace, cluster, options), options.seed)
         self.state = SchedulerState(self.world)
         self.state.due = set()
         self.jobs: dict[int, TraceJob] = {job.id: job for job in trace.jobs}
@@ -98,7 +102,7 @@ class _Simulation:
         self.elastic: set[int] = set()  # ids of the running jobs with a variable size
         self.stopping_shares: dict[int, tuple[AllocationView, ...]] = {}
         self.backing_off: dict[int, Job] = {}  # failed jobs that wait for their retry
-        self.attempts = 0
+        self.attempts = self.wishes = 0  # a decision voids the wish of the one before to be woken
         self.changed = False
         self.sharing = Sharing(trace.throughputs)
         self.busy_counted_until = 0.0  # busy GPU-seconds are counted until here
@@ -248,7 +252,9 @@ class _Simulation:
 
     def _wake(self, job_id: int, version: int) -> None:
         execution = self.executions.get(job_id)
-        if execution is not None and execution.version == version and self.state.due is not None:
+        if job_id == _POOL:
+            self.changed |= version == self.wishes and bool(self.executions)
+        elif execution is not None and execution.version == version and self.state.due is not None:
             self.state.due.add(job_id)
 
     # Decisions
@@ -288,6 +294,9 @@ class _Simulation:
 
     def _apply(self, plan: Plan) -> None:
         self.world.pool_state = plan.pool_state or self.world.pool_state
+        self.wishes += 1
+        if plan.wake_at is not None:
+            heapq.heappush(self.events, (plan.wake_at, _WAKE, _POOL, self.wishes))
         for note in plan.notes:
             self.world.note(note.job_id, note.policy_state)
             self._schedule_wake(note.job_id)
@@ -456,10 +465,7 @@ class _Simulation:
         job = run.job if run is not None else self.world.waiting_by_id.get(job_id)
         if job is None or (run is not None and run.stopping):
             return
-        moments = [self.profile.policy.next_change(job, run, self.world.now)]
-        if run is None:
-            moments.append(self.profile.placement.relaxes_at(job, self.world.now))
-        at = min((moment for moment in moments if moment is not None), default=None)
+        at = job_wake(self.profile.policy, self.profile.placement, job, run, self.world.now)
         if at is not None:
             heapq.heappush(self.events, (max(at, self.world.now), _WAKE, job_id, self.executions[job_id].version))
 
@@ -590,9 +596,3 @@ class _Simulation:
 
 def _gpus(allocations: Iterable[AllocationView]) -> Iterable[int]:
     return (gpu_id for share in allocations for gpu_id in share.gpu_ids)
-
-
-def _quotas(trace: Trace, cluster: ClusterSpec, options: Options) -> Mapping[str, Mapping[str, int]]:
-    """The quotas of all virtual clusters in the trace: from the options, else from the trace, else everything."""
-    names = sorted({job.vc for job in trace.jobs})
-    return {name: options.quotas.get(name) or trace.quotas.get(name) or cluster.gpus for name in names}

@@ -9,6 +9,8 @@ from itertools import count
 from scheduler.model import AllocationView, Gpu, Job, Node, PoolState, Reservation, Running, Tenant, VirtualCluster
 from scheduler.model.lifecycle import AttemptState
 from scheduler.sim.cluster import ClusterSpec
+from scheduler.sim.options import Options
+from scheduler.sim.trace import Trace
 
 # Enough that a job without CPU and memory sizes never waits for them.
 PLENTY_OF_CPUS, PLENTY_OF_MEMORY_MIB = 1_000_000, 1 << 40
@@ -93,6 +95,12 @@ class World:
                 if not others:  # sharers of a GPU are of one virtual cluster, which holds it once
                     key = (run.job.vc_id, self.gpu_by_id[gpu_id].type)
                     self.held_by_vc[key] = self.held_by_vc.get(key, 0) + times
+
+
+def quotas_of(trace: Trace, cluster: ClusterSpec, options: Options) -> Mapping[str, Mapping[str, int]]:
+    """The quotas of all virtual clusters in the trace: from the options, else from the trace, else everything."""
+    names = sorted({job.vc for job in trace.jobs})
+    return {name: options.quotas.get(name) or trace.quotas.get(name) or cluster.gpus for name in names}
 
 
 def _nodes(cluster: ClusterSpec) -> Iterable[Node]:

@@ -17,6 +17,7 @@ from muster.common.clock import database_now
 from muster.common.errors import Invalid
 from muster.dispatch.launch import NoPort, launch, request_at
 from muster.dispatch.plan_units import Unit, batches_of, units_of
+from muster.dispatch.policy_state import keep_pool_state
 from muster.dispatch.reservations import keep_for
 from muster.dispatch.snapshot import NOTHING_SEEN, locked_snapshot
 from muster.events.services import record, recorded_together
@@ -75,13 +76,14 @@ class Applied:
 def apply_plan(pool: Pool, snapshot: model.Snapshot, plan: Plan, config: CycleConfig) -> Applied:
     """Apply the plan unit by unit and return the result.
 
-    1. Drop reservations that can no longer be met, and write the policy state of jobs.
+    1. Drop reservations that can no longer be met, and write what the policy remembers of jobs and pool.
     2. Start the jobs whose resources are free, several units in one transaction.
     3. For each remaining job, stop its victims and reserve their resources.
     """
     for job_id in plan.drops:
         forget_reservations([job_id])
     _write_notes(snapshot, plan)
+    keep_pool_state(pool, snapshot.pool_state, plan)
     versions = {node.id: node.version for node in snapshot.nodes}
     applied = Applied()
     for units in batches_of(snapshot, units_of(snapshot, plan, compose(config).admission)):

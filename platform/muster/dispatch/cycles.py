@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import logging
-import math
 import time
 import zlib
 from collections.abc import Iterator
@@ -22,6 +21,7 @@ from muster.dispatch.apply import Applied, Refusal, apply_plan
 from muster.dispatch.hooks import end_cycle
 from muster.dispatch.models import Cycle
 from muster.dispatch.pending import pending_reserved, pending_while_paused, write_pending_reasons
+from muster.dispatch.policy_state import set_timer, timers_s
 from muster.dispatch.reservations import delete_expired_reservations
 from muster.dispatch.restore_pause import placement_pause
 from muster.dispatch.settings import config_of, fall_back, simpler_config
@@ -30,12 +30,10 @@ from muster.events.services import forget_hint, wake_pool
 from muster.fleet.models import Pool
 from muster.jobs.models import Job
 from scheduler.engine.cycle import CycleConfig, compose, config_from_dict, config_to_dict, decide
-from scheduler.engine.policy import PeriodicPolicy
 from scheduler.model import Snapshot, snapshot_from_dict
 from scheduler.model.invariants import Violation, check
 from scheduler.model.lifecycle import JobState
 from scheduler.model.plan import Plan, plan_from_dict
-from scheduler.registry import ConfigError
 
 log = logging.getLogger(__name__)
 
@@ -44,9 +42,6 @@ CYCLE_TIMEOUT_S = 30
 _LOCK_SPACE = 0x6D757374
 # Each half has 32 bits, and ids after a restore may have more. Pools with the same key share a lock.
 _LOCK_KEYS = 1 << 31
-# When this process last asked the policy of a pool without waiting jobs about its running jobs, by the pool's id. A
-# second process asks more often than needed, which does no harm.
-_last_periodic_cycle: dict[int, float] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +71,8 @@ def run_cycle(pool_id: int, *, trigger: str) -> CycleResult:
 
     While placement is paused after a restore, the pause is the pending reason of every waiting job.
 
-    A pool without waiting jobs is left as it is, unless its policy changes running jobs periodically. Afterwards other
-    apps act on the result: see `dispatch.hooks`.
+    A pool without waiting jobs is left as it is, unless its timer is due. Each plan sets the timer anew. Afterwards
+    other apps act on the result: see `dispatch.hooks`.
     """
     with _pool_lock(pool_id), _gc_paused():
         pool = Pool.objects.get(pk=pool_id)
@@ -97,7 +92,7 @@ def _cycle(pool: Pool, trigger: str) -> tuple[CycleResult, bool]:
         write_pending_reasons(pool.pk, pending_while_paused(pool.pk, pause), {})
         return CycleResult(None, Plan(places=(), holds=()), Applied()), False
     waits = Job.objects.filter(pool=pool, state=JobState.QUEUED).exists()
-    if not waits and not _is_period_over(pool, trigger):
+    if not waits and not _is_due(pool, trigger):
         return CycleResult(None, Plan(places=(), holds=()), Applied()), False
     decided = _decide(pool, trigger)
     started = time.perf_counter()
@@ -108,26 +103,17 @@ def _cycle(pool: Pool, trigger: str) -> tuple[CycleResult, bool]:
         [*plan.holds, *pending_reserved(plan, applied.reserved)],
         {refusal.job_id: refusal.reason for refusal in applied.refusals},
     )
+    set_timer(pool, plan.wake_at)
     decided.timings["apply_ms"] = (time.perf_counter() - started) * 1000
     result = _record(pool, trigger, decided, applied, changed)
     again = len(plan.places) >= decided.config.max_places or 0 < len(applied.refusals) < len(plan.places)
     return result, again
 
 
-def _is_period_over(pool: Pool, trigger: str) -> bool:
-    """Whether the policy is due to review running jobs of a pool without waiting jobs."""
-    try:
-        policy = compose(config_of(pool)).policy
-    except ConfigError:  # the next cycle with a waiting job finds and reports it
-        return False
-    every_s = policy.period_s if isinstance(policy, PeriodicPolicy) else None
-    if every_s is None or not Job.objects.filter(pool=pool, state=JobState.ACTIVE).exists():
-        return False
-    now = time.monotonic()
-    if trigger != "command" and now < _last_periodic_cycle.get(pool.pk, -math.inf) + every_s:
-        return False
-    _last_periodic_cycle[pool.pk] = now
-    return True
+def _is_due(pool: Pool, trigger: str) -> bool:
+    """Whether the timer of the pool is due; a command does not wait for it."""
+    left_s = timers_s().get(pool.pk)
+    return left_s is not None and (left_s <= 0 or trigger == "command")
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +187,8 @@ def stored_snapshot(cycle: Cycle) -> Snapshot:
 def _record(pool: Pool, trigger: str, decided: _Decided, applied: Applied, changed: int) -> CycleResult:
     plan, snapshot, timings = decided.plan, decided.snapshot, decided.timings
     kept: dict[str, Any] = {}
-    if plan.places or plan.preempts or plan.drops or plan.notes or changed:
+    remembers = plan.pool_state is not None and plan.pool_state != snapshot.pool_state
+    if plan.places or plan.preempts or plan.drops or plan.notes or remembers or changed:
         kept = {
             "snapshot": _packed(snapshot),
             "config": config_to_dict(decided.config),

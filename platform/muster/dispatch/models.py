@@ -1,4 +1,4 @@
-"""The record of each scheduling cycle."""
+"""The record of each scheduling cycle, and what policies remember."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Cycle(models.Model):
     id = models.BigAutoField(primary_key=True)
     pool = models.ForeignKey(Pool, on_delete=models.CASCADE, related_name="cycles")
     started_at = models.DateTimeField(db_default=DatabaseNow())
-    trigger = models.CharField(max_length=10, help_text="hint, sweep or command")
+    trigger = models.CharField(max_length=10, help_text="hint, sweep, timer or command")
     snapshot_ms = models.FloatField(default=0)
     decide_ms = models.FloatField(default=0)
     apply_ms = models.FloatField(default=0)
@@ -46,3 +46,16 @@ class Cycle(models.Model):
     def duration_ms(self) -> float:
         """From the snapshot to the end of the application."""
         return self.snapshot_ms + self.decide_ms + self.apply_ms
+
+
+class PolicyState(models.Model):
+    """What the policy of a pool remembers, and when it wants to decide again without an event."""
+
+    pool = models.OneToOneField(Pool, on_delete=models.CASCADE, primary_key=True, related_name="policy_state")
+    policy = models.CharField(max_length=100, default="", blank=True)
+    version = models.PositiveIntegerField(default=0, help_text="The version in which the policy wrote its data.")
+    data = models.JSONField(default=dict)
+    wake_at = models.DateTimeField(null=True, db_index=True)
+
+    def __str__(self) -> str:
+        return f"state of {self.policy or 'no policy'} in pool {self.pool_id}"

@@ -7,9 +7,10 @@ from typing import Any
 
 from django.db import transaction
 
-from muster.common.clock import utc_now
+from muster.common.clock import database_now, utc_now
 from muster.common.errors import FieldError, Invalid
 from muster.dispatch.plugins import KINDS, objections
+from muster.dispatch.policy_state import set_timer
 from muster.events.services import audit, mail_operators, record, wake_pool
 from muster.fleet.models import Pool
 from scheduler.engine.cycle import CycleConfig, config_from_dict, config_to_dict
@@ -89,7 +90,7 @@ def forget_fallback(pool: Pool, *, actor: str) -> None:
         after={"fallback": None},
     )
     Pool.objects.filter(pk=pool.pk).update(fallback=None)
-    wake_pool(pool.pk)
+    _decide_again(pool)
 
 
 def change_settings(*, pool: Pool, changes: Mapping[str, Any], actor: str) -> Pool:
@@ -126,9 +127,15 @@ def change_settings(*, pool: Pool, changes: Mapping[str, Any], actor: str) -> Po
                 before={name: before[name] for name in edited},
                 after={name: after[name] for name in edited},
             )
-        wake_pool(pool.pk)
+        _decide_again(pool)
     pool.refresh_from_db()
     return pool
+
+
+def _decide_again(pool: Pool) -> None:
+    """Let the new settings decide at once, about running jobs too."""
+    set_timer(pool, database_now().timestamp())
+    wake_pool(pool.pk)
 
 
 def _settings_of(pool: Pool) -> CycleConfig:

@@ -18,6 +18,7 @@ from django.db.models import Case, F, Q, QuerySet, When
 
 from muster.common.clock import database_now
 from muster.dispatch.hooks import reservations_of_other_apps
+from muster.dispatch.policy_state import pool_state_of
 from muster.dispatch.reservations import reservations_of
 from muster.dispatch.restore_pause import placement_pause
 from muster.dispatch.screening import while_screened, with_screening
@@ -141,6 +142,7 @@ def pool_snapshot(pool: Pool, *, seed: int, screening_of: Collection[int] = ()) 
             reservations=(*reservations_of_other_apps(pool), *reservations_of(pool)),
             tenants=tenants,
             vcs=vcs,
+            pool_state=pool_state_of(pool),
         )
         return with_screening(pool, snapshot, also_of=screening_of)
 

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from datetime import timedelta
 
 from celery import shared_task
 from celery.signals import worker_ready, worker_shutting_down
 from django.db import DatabaseError, InterfaceError, close_old_connections
-from django.db.models import Sum
+from django.db.models import QuerySet, Sum
 from django.db.models.functions import Length
 from django.utils import timezone
 
 from muster.dispatch.cycles import run_cycle as run_one_cycle
 from muster.dispatch.models import Cycle
+from muster.dispatch.policy_state import timers_s
 from muster.dispatch.reaper import reap as reap_pool
 from muster.fleet.leases import tick
 from muster.fleet.models import Pool
@@ -24,6 +26,7 @@ from muster.jobs.models import IdempotencyKey
 log = logging.getLogger(__name__)
 
 SWEEP_EVERY_S = 2.0
+TIMER_EVERY_S = 0.25
 SNAPSHOTS_KEPT_FOR = timedelta(hours=24)
 SNAPSHOTS_KEPT_BYTES = 1 << 30
 CYCLES_KEPT_FOR = timedelta(days=30)
@@ -36,16 +39,20 @@ def run_cycle(pool_id: int) -> None:
     run_one_cycle(pool_id, trigger="hint")
 
 
-@shared_task(name="dispatch.sweep")
 def sweep() -> None:
     """Run a cycle of every pool, in case a request for one was lost."""
-    _for_each_pool(lambda pool: run_one_cycle(pool.pk, trigger="sweep"))
+    _for_each_pool(Pool.objects.all(), lambda pool: run_one_cycle(pool.pk, trigger="sweep"))
 
 
-@shared_task(name="dispatch.reap")
+def run_due_timers() -> None:
+    """Run a cycle of each pool whose timer is due. A timer that the last cycle left due is the sweep's."""
+    due = [pool_id for pool_id, left_s in timers_s().items() if -SWEEP_EVERY_S < left_s <= 0]
+    _for_each_pool(Pool.objects.filter(pk__in=due), lambda pool: run_one_cycle(pool.pk, trigger="timer"))
+
+
 def reap() -> None:
     """Check every pool for lost nodes and overdue attempts."""
-    _for_each_pool(reap_pool)
+    _for_each_pool(Pool.objects.all(), reap_pool)
 
 
 @shared_task(name="dispatch.forget_old_cycles")
@@ -62,33 +69,50 @@ def forget_old_cycles() -> None:
 
 
 class SweepTimer(threading.Thread):
-    """The schedule worker's own timer: scheduling progresses without beat and without Redis."""
+    """The schedule worker's own timer: scheduling progresses without beat and without Redis.
+
+    It sweeps once every `SWEEP_EVERY_S`, and in between runs the cycles of pools whose timers are due, once every
+    `TIMER_EVERY_S` at most. A timer that another process sets is seen by the next sweep.
+    """
 
     def __init__(self) -> None:
         super().__init__(name="sweep-timer", daemon=True)
         self._stopped = threading.Event()
 
     def run(self) -> None:
-        """Sweep and reap until stopped; wait while the database is down."""
-        while not self._stopped.wait(SWEEP_EVERY_S):
+        """Sweep, reap and run timers until stopped; wait while the database is down."""
+        swept_at, pause_s = time.monotonic(), SWEEP_EVERY_S
+        while not self._stopped.wait(pause_s):
             close_old_connections()
+            pause_s = SWEEP_EVERY_S
             try:
-                reap()
-                sweep()
-                tick("schedule")
+                if time.monotonic() >= swept_at + SWEEP_EVERY_S:
+                    reap()
+                    sweep()
+                    tick("schedule")
+                    swept_at = time.monotonic()
+                else:
+                    run_due_timers()
+                pause_s = self._pause_s(swept_at)
             except (DatabaseError, InterfaceError) as error:
                 log.warning("sweep_failed error=%s", error)
             finally:
                 close_old_connections()
+
+    def _pause_s(self, swept_at: float) -> float:
+        """The time until the next sweep or, if that is sooner, the next timer."""
+        to_sweep_s = swept_at + SWEEP_EVERY_S - time.monotonic()
+        to_timer_s = min((left_s for left_s in timers_s().values() if left_s > 0), default=SWEEP_EVERY_S)
+        return max(0.0, min(to_sweep_s, max(to_timer_s, TIMER_EVERY_S)))
 
     def stop(self) -> None:
         """Stop after the current turn."""
         self._stopped.set()
 
 
-def _for_each_pool(act: Callable[[Pool], object]) -> None:
-    """Call a function for every pool. An error in one pool, such as bad settings, is logged and stops no other pool."""
-    for pool in Pool.objects.order_by("pk"):
+def _for_each_pool(pools: QuerySet[Pool], act: Callable[[Pool], object]) -> None:
+    """Call a function for each pool. An error in one pool, such as bad settings, is logged and stops no other pool."""
+    for pool in pools.order_by("pk"):
         try:
             act(pool)
         except (DatabaseError, InterfaceError):

@@ -10,7 +10,9 @@ from django.db import connection
 from django.db.models import F
 from django.test.utils import CaptureQueriesContext
 
+from muster.common.clock import database_now
 from muster.dispatch.cycles import run_cycle
+from muster.dispatch.models import PolicyState
 from muster.dispatch.snapshot import pool_snapshot
 from muster.events.models import Event
 from muster.jobs.models import Attempt
@@ -261,9 +263,12 @@ class TestAPair:
         # And they are never put together again.
         assert cycle(world).applied.started == []
 
-    def test_what_runs_is_looked_at_though_nobody_waits_but_not_in_every_sweep(
+    def test_running_jobs_are_looked_at_when_the_timer_is_due_although_no_job_waits(
         self, world: World, pair: tuple[Attempt, Attempt]
     ) -> None:
+        timer = PolicyState.objects.get(pool=world.pool)
+        assert timer.wake_at is not None
+        let_pass((timer.wake_at - database_now()).total_seconds(), timer, "wake_at")
         sweeps = [run_cycle(world.pool.pk, trigger="sweep").cycle_id for _ in range(2)]
         assert [cycle_id is None for cycle_id in sweeps] == [False, True]
 

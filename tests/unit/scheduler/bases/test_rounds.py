@@ -1,0 +1,154 @@
+"""Rounds: shares of time become leases, and each job receives its share in the long run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scheduler.admission import ADMISSIONS
+from scheduler.authoring import Cycle, PolicyError, RoundPolicy
+from scheduler.engine.cycle import Profile, decide_on
+from scheduler.engine.policy import POLICIES
+from scheduler.engine.state import SchedulerState
+from scheduler.model import Snapshot
+from scheduler.model.invariants import check
+from scheduler.model.plan import Plan
+from scheduler.placement import PLACEMENTS
+from scheduler.sim.work import FixedWork
+from tests.profiles import examples
+from tests.sim.stories import by_id, ends, job, play
+from tests.unit.scheduler.factories import make_job, make_node, make_running, make_share, make_snapshot
+
+Shares = Mapping[int, Mapping[str, float]]
+ROUND_S = 60.0
+
+
+class Given(RoundPolicy):
+    """The shares that the test gives; equal ones for all jobs without."""
+
+    params_schema = {"type": "object", "properties": {"each": {"type": "number"}}}
+    round_s = ROUND_S
+    shares_of: Shares | None = None
+
+    def __init__(self, shares: Shares | None = None, each: float = 1.0) -> None:
+        self.shares_of, self.each = shares, each
+
+    def shares(self, cycle: Cycle) -> Shares:
+        if self.shares_of is not None:
+            return self.shares_of
+        jobs = [*cycle.waiting(), *(run.job for run in cycle.running())]
+        return {one.id: {config.gpu_type or "": self.each for config in cycle.configs(one)[:1]} for one in jobs}
+
+
+def plan_of(world: Snapshot, shares: Shares | None = None) -> Plan:
+    admission = ADMISSIONS.make("quota", {})
+    profile = Profile(Given(shares), PLACEMENTS.make("consolidate", {}), admission, policy_name="given")
+    plan = decide_on(SchedulerState(world), profile, max_places=256)
+    assert not check(world, plan, admission)
+    return plan
+
+
+@pytest.fixture
+def _given(monkeypatch: pytest.MonkeyPatch) -> None:
+    known: dict[str, Any] = dict(POLICIES._classes)
+    monkeypatch.setitem(POLICIES.__dict__, "_classes", known | {"given": Given})
+
+
+def test_a_round_begins_with_the_first_decision_and_wakes_the_pool_at_its_end() -> None:
+    world = make_snapshot(waiting=[make_job(1)])
+    plan = plan_of(world)
+    assert [place.job_id for place in plan.places] == [1]
+    assert plan.wake_at == world.now + ROUND_S
+    assert plan.pool_state is not None
+
+
+def test_the_type_with_the_share_is_given() -> None:
+    nodes = [make_node(1), make_node(2, gpu_type="V100")]
+    either = make_job(1, gpu_type=None, gpu_types=("A100", "V100"))
+    plan = plan_of(make_snapshot(nodes=nodes, waiting=[either]), {1: {"V100": 1.0}})
+    assert plan.places[0].allocations[0].node_id == 2
+
+
+def test_gpus_beyond_the_shares_go_to_the_other_jobs() -> None:
+    plan = plan_of(make_snapshot(waiting=[make_job(1), make_job(2)]), {1: {"A100": 1.0}})
+    assert {place.job_id for place in plan.places} == {1, 2}
+
+
+def test_a_lease_that_no_other_job_wants_is_extended() -> None:
+    run = make_running(make_share(1, range(4)))
+    plan = plan_of(make_snapshot(waiting=[make_job(1, gpus=4)], running=[run]), {1: {"A100": 1.0}})
+    assert not plan.preempts
+    assert [place.job_id for place in plan.places] == [1]
+
+
+def test_a_lease_that_another_job_is_owed_ends() -> None:
+    run = make_running(make_share(1, range(8)))
+    plan = plan_of(make_snapshot(waiting=[make_job(1, gpus=4)], running=[run]), {1: {"A100": 1.0}})
+    assert [(one.job_id, one.for_job_id) for one in plan.preempts] == [(run.job.id, None)]
+    assert [place.job_id for place in plan.places] == [1]
+
+
+def test_a_job_that_may_not_be_preempted_keeps_its_gpus() -> None:
+    run = make_running(make_share(1, range(8)), preemptible=False)
+    plan = plan_of(make_snapshot(waiting=[make_job(1)], running=[run]), {1: {"A100": 1.0}})
+    assert not plan.preempts
+    assert not plan.places
+
+
+@pytest.mark.parametrize(
+    ("shares", "words"),
+    [
+        ({7: {"A100": 1.0}}, "job 7, which is not in this pool"),
+        ({1: {"H100": 1.0}}, "name H100; the pool has A100"),
+        ({1: {"A100": -0.5}}, "is -0.5, not from 0 to 1"),
+        ({1: {"A100": float("nan")}}, "is nan, not from 0 to 1"),
+    ],
+)
+def test_wrong_shares_are_named(shares: Shares, words: str) -> None:
+    with pytest.raises(PolicyError, match=words):
+        plan_of(make_snapshot(waiting=[make_job(1)]), shares)
+
+
+def test_shares_of_a_job_add_up_to_at_most_one() -> None:
+    nodes = [make_node(1), make_node(2, gpu_type="V100")]
+    either = make_job(1, gpu_type=None, gpu_types=("A100", "V100"))
+    with pytest.raises(PolicyError, match=r"add up to 1\.5"):
+        plan_of(make_snapshot(nodes=nodes, waiting=[either]), {1: {"A100": 1.0, "V100": 0.5}})
+
+
+@pytest.mark.usefixtures("_given")
+def test_two_jobs_take_turns_on_one_gpu() -> None:
+    jobs = [job(1, runs=300), job(2, runs=300)]
+    result = play(jobs, "A100:1x1", policy="given", policy_params={"each": 0.5})
+    assert ends(result) == {1: 540.0, 2: 600.0}
+    assert by_id(result)[1].preemptions == 4
+
+
+@pytest.mark.usefixtures("_given")
+def test_a_job_that_arrives_in_a_round_starts_on_a_free_gpu_and_stops_no_other() -> None:
+    result = play([job(1, gpus=3, runs=100), job(2, at=10, runs=20)], policy="given")
+    assert ends(result) == {1: 100, 2: 30}
+
+
+@pytest.mark.usefixtures("_given")
+@settings(max_examples=examples(30))
+@given(
+    st.lists(st.tuples(st.integers(0, 500), st.sampled_from([1, 1, 2, 4]), st.integers(1, 900)), min_size=1, max_size=8)
+)
+def test_each_job_ends_and_the_gpus_never_idle_while_one_would_fit(jobs: list[tuple[int, int, int]]) -> None:
+    stories = [job(n, at=at, gpus=gpus, runs=runs) for n, (at, gpus, runs) in enumerate(sorted(jobs), start=1)]
+    result = play(stories, policy="given", policy_params={"each": 0.25})
+    assert all(record.ended_s is not None for record in result.records)
+    assert result.busy_gpu_s == pytest.approx(sum(gpus * runs for _, gpus, runs in jobs))
+
+
+@pytest.mark.usefixtures("_given")
+def test_a_share_of_a_faster_type_speeds_a_job_up() -> None:
+    rates = {"A100": 2.0, "V100": 1.0}
+    fast = [job(n, work=FixedWork(1200, rates=rates)) for n in (1, 2)]
+    result = play(fast, "A100:1x1,V100:1x1", policy="given", policy_params={"each": 0.5})
+    assert max(record.ended_s or 0.0 for record in result.records) <= 960
