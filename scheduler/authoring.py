@@ -22,13 +22,14 @@ from typing import Any, ClassVar, Literal
 from scheduler.bases import assignment, rounds
 from scheduler.bases.ordered import OrderedPolicy
 from scheduler.bases.rounds import Shares
-from scheduler.engine.configs import Config, PolicyError, configs_of, demand_for, rate_of
+from scheduler.engine.configs import PolicyError, configs_of, demand_for, rate_of
 from scheduler.engine.context import Attempt, CycleContext, GivenDemands, backoff_reason
 from scheduler.engine.queue import Key
 from scheduler.engine.usage import gpus_by_type
 from scheduler.model import Job, Locality, PoolState, Rate, Running, View
 from scheduler.model.lifecycle import HoldReason, JobClass
 from scheduler.model.plan import Denial
+from scheduler.model.request import Config
 from scheduler.registry import ConfigError
 
 __all__ = [

@@ -4,7 +4,7 @@ A policy that imports it follows the engine from one release to the next; one th
 `scheduler.authoring`, does not.
 """
 
-from scheduler.admission import QuotaUsage, charge
+from scheduler.admission import Ledger
 from scheduler.engine.context import CycleContext, backoff_reason
 from scheduler.engine.queue import Queues, QueueWalk, equivalence_class
 from scheduler.engine.usage import CPUS, MEMORY_MIB, ResourceUsage, Vector, gpus_by_type
@@ -36,17 +36,16 @@ __all__ = [
     "Free",
     "FreeNode",
     "HoldReason",
+    "Ledger",
     "Node",
     "QueueWalk",
     "Queues",
-    "QuotaUsage",
     "Request",
     "Resident",
     "ResourceUsage",
     "Vector",
     "backoff_reason",
     "become_free",
-    "charge",
     "colocate",
     "defragment",
     "demand_of",

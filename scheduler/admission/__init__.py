@@ -1,50 +1,57 @@
-"""Quota admission: the interface of the plug-ins that decide how many GPUs a virtual cluster may hold."""
+"""Quota admission: the interface of the plug-ins that decide what a virtual cluster may have."""
 
 from __future__ import annotations
 
-from collections import Counter
-from typing import Protocol
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from typing import Any, ClassVar
 
+from scheduler.admission.ledger import ANY_GPUS, AdmissionError, Grant, Ledger, QuotaUsage
 from scheduler.model import Job, View
-from scheduler.model.invariants import PlanValidator
-from scheduler.model.lifecycle import JobClass
-from scheduler.model.plan import Denial
-from scheduler.registry import Plugin, Registry
+from scheduler.model.invariants import Violation
+from scheduler.model.plan import Plan
+from scheduler.registry import Registry
 
-# The GPUs that jobs hold or this cycle has given them, by virtual cluster and GPU type. GPUs of opportunistic jobs also
-# count under the negated id of the virtual cluster.
-QuotaUsage = Counter[tuple[int, str]]
+__all__ = ["ADMISSIONS", "ANY_GPUS", "Admission", "AdmissionError", "Grant", "Ledger", "LockScope", "QuotaUsage"]
 
 
-def charge(usage: QuotaUsage, vc_id: int, job_class: JobClass, gpu_type: str, gpus: int) -> None:
-    """Add `gpus` of a job to the usage of its virtual cluster; a negative number subtracts them."""
-    usage[vc_id, gpu_type] += gpus
-    if job_class is JobClass.OPPORTUNISTIC:
-        usage[-vc_id, gpu_type] += gpus
+class LockScope(StrEnum):
+    """The rows that a plan is applied under, and so the running jobs that `violations` sees."""
+
+    POOL = "pool"
+    """The pool's row: one plan at a time, and all jobs of the pool are seen."""
+    VIRTUAL_CLUSTERS = "virtual_clusters"
+    """The rows of the virtual clusters of the plan's jobs: all jobs of these are seen. Enough for limits by cluster."""
 
 
-class Admission(Plugin, PlanValidator, Protocol):
-    """Decides how many GPUs a virtual cluster may hold, and finds violations of that in plans."""
+class Admission:
+    """Decides what a virtual cluster may have. The methods here are the defaults of a plug-in.
 
-    def admit(self, view: View, usage: QuotaUsage, job: Job, gpu_type: str | None, gpus: int) -> Denial | None:
-        """Why the job may not hold `gpus` more GPUs of the type on top of `usage`; None if it may.
+    `chooses_gpus` says that grants name GPUs or jobs to evict. A finer `lock_scope` than the default must see all that
+    `violations` needs: a wrong one lets two plans pass a limit together.
+    """
 
-        `gpu_type` is None for a job without GPUs. The reason is QUOTA_TOO_SMALL if even an empty virtual cluster would
-        not admit the job.
-        """
-        ...
+    __slots__ = ()
+    params_schema: ClassVar[Mapping[str, Any]] = {"type": "object", "properties": {}, "additionalProperties": False}
+    lock_scope: ClassVar[LockScope] = LockScope.POOL
+    chooses_gpus: ClassVar[bool] = False
+    reclaims: ClassVar[bool] = False
+    """Whether `reclaimable_by` can return True."""
 
-    @property
-    def reclaims(self) -> bool:
-        """Whether `reclaimable_by` can return True."""
-        ...
+    def ledger(self, view: View) -> Ledger:
+        """The ledger of the view, which counts its running jobs."""
+        raise NotImplementedError
 
     def reclaimable_by(self, running: Job, waiting: Job) -> bool:
         """Whether the waiting job, once admitted, may reclaim the GPUs of the running job.
 
         This overrides the order of the policy. The running job, once preempted, cannot reclaim them in turn.
         """
-        ...
+        return False
+
+    def violations(self, view: View, plan: Plan) -> Iterable[Violation]:
+        """The rules of the admission that the plan would break; it is asked again under lock."""
+        raise NotImplementedError
 
 
 ADMISSIONS: Registry[Admission] = Registry("admission", "scheduler.admission")

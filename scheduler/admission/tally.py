@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from scheduler.admission import QuotaUsage
+from scheduler.admission.ledger import QuotaUsage
 from scheduler.model import SLOTS, AllocationView, Job, Running, View
 
 

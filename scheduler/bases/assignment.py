@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from scheduler.engine.configs import Config, PolicyError, config_of, demand_for
+from scheduler.engine.configs import PolicyError, config_of, demand_for
 from scheduler.engine.context import CycleContext, backoff_reason
 from scheduler.model import Job, Locality, Running
+from scheduler.model.request import Config
 
 
 def assign(context: CycleContext, chosen: Mapping[int, Config | None], *, atomic: bool) -> frozenset[int]:

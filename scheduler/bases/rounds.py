@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from scheduler.bases.assignment import assign
-from scheduler.engine.configs import Config, PolicyError, config_of, configs_of
+from scheduler.engine.configs import PolicyError, config_of, configs_of
 from scheduler.engine.context import CycleContext, backoff_reason
 from scheduler.model import Job, Running
+from scheduler.model.request import Config
 
 Shares = Mapping[int, Mapping[str, float]]
 """The share of time, 0 to 1, of each job by GPU type; a job's shares add up to at most 1."""

@@ -3,32 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from scheduler.engine.context import CycleContext
 from scheduler.model import Job, Locality, Rate, Running
-from scheduler.model.request import Choice, words_for_choices
+from scheduler.model.request import Choice, Config, words_for_choices
 from scheduler.placement.demand import Demand
 
 
 class PolicyError(ValueError):
     """A policy asks for something that the pool, a job or the page does not allow; the message names it."""
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Config:
-    """A size for a job: `gpus` of one type on all its nodes together, no further apart than `locality`.
-
-    `gpu_type` is None only for a job without GPUs. `locality` None is the job's own.
-    """
-
-    gpu_type: str | None
-    gpus: int
-    locality: Locality | None = None
-
-    def __str__(self) -> str:
-        """`A100:4`, as in a job spec."""
-        return f"{self.gpu_type}:{self.gpus}" if self.gpu_type is not None else "no GPUs"
 
 
 def configs_of(context: CycleContext, job: Job) -> Sequence[Config]:

@@ -15,14 +15,15 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Protocol
 
-from scheduler.admission import Admission, charge
+from scheduler.admission import ANY_GPUS, Admission, AdmissionError, Grant
 from scheduler.engine.state import SchedulerState
 from scheduler.model import AllocationView, Job, Locality, PoolState, Running
 from scheduler.model.lifecycle import HoldReason, JobClass
 from scheduler.model.plan import UNSCHEDULABLE, Denial, Note, Place, Plan, Preempt
-from scheduler.model.request import Choice
+from scheduler.model.request import Choice, Config
 from scheduler.placement import Placement
 from scheduler.placement.demand import Demand, demand_of
+from scheduler.placement.exact import on_gpus
 
 MIN_WAKE_S = 1e-3
 
@@ -33,28 +34,31 @@ class _Failures:
     def __init__(self) -> None:
         self._smallest: dict[tuple[Hashable, ...], list[Demand]] = {}
 
-    def imply(self, demand: Demand) -> bool:
-        """Whether a failed demand implies that this one fails: it is no smaller in any resource."""
+    def imply(self, demand: Demand, key: Hashable) -> bool:
+        """Whether a failed demand implies that this one fails: it is no smaller in any resource.
+
+        `key` is that of the ledger: demands with different ones may get different GPUs.
+        """
         return any(
             demand.gpus >= failed.gpus
             and demand.nodes >= failed.nodes
             and demand.cpus >= failed.cpus
             and demand.memory_mib >= failed.memory_mib
-            for failed in self._smallest.get(_alike(demand), ())
+            for failed in self._smallest.get(_alike(demand, key), ())
         )
 
-    def add(self, demand: Demand) -> None:
+    def add(self, demand: Demand, key: Hashable) -> None:
         """Record a failed demand that no earlier failure implies."""
-        self._smallest.setdefault(_alike(demand), []).append(demand)
+        self._smallest.setdefault(_alike(demand, key), []).append(demand)
 
     def forget(self) -> None:
         """Forget all failures, because resources were released."""
         self._smallest.clear()
 
 
-def _alike(demand: Demand) -> tuple[Hashable, ...]:
+def _alike(demand: Demand, key: Hashable) -> tuple[Hashable, ...]:
     """The parts of a demand other than its size."""
-    return demand.gpu_type, demand.divisible, demand.within, demand.closed
+    return demand.gpu_type, demand.divisible, demand.within, demand.closed, key
 
 
 class _Candidates:
@@ -135,6 +139,7 @@ class CycleContext:
         policy_name: str = "",
     ) -> None:
         self.state, self.view, self.admission, self.placement = state, state.view, admission, placement
+        self.ledger = state.use(admission)
         self.now = state.view.now
         self.max_places, self.explain, self.policy_name = max_places, explain, policy_name
         self.places: dict[int, Place] = {}
@@ -150,6 +155,7 @@ class CycleContext:
         self._undo: list[Callable[[], None]] | None = None  # the steps that undo the present attempt, in order
         self._newest: Sequence[Running] | None = None  # the reclaimable runs, newest first
         self._failures = _Failures()
+        self._defers = placement.fills and not admission.chooses_gpus
         self._shared_out: set[int] = set()  # ids of the GPUs that this cycle gave to sharing jobs
         # Divisible lots without placement rules get their GPUs last, after all releases: (job, demand) in their order.
         self._deferred_lots: list[tuple[Job, Demand]] = []
@@ -185,9 +191,35 @@ class CycleContext:
         demand = demand_of(job.request, choice, within=within, closed=closed)
         return self._feasible(job, demand) if self.placement.relaxes else demand
 
-    def closed_to(self, job: Job) -> frozenset[int]:
-        """The ids of the nodes that are ineligible for the job now."""
-        return self.state.free.eligibility.to(job, self.now)
+    def closed_to(self, job: Job, moment: float | None = None) -> frozenset[int]:
+        """The ids of the nodes that are ineligible for the job now, or then, or that the admission does not give it."""
+        closed = self.state.free.eligibility.to(job, self.now if moment is None else moment)
+        nodes = self.ledger.nodes(job)
+        return closed if nodes is None else closed | (self.view.node_by_id.keys() - nodes)
+
+    def find(self, job: Job, demand: Demand) -> tuple[AllocationView, ...] | None:
+        """Room for the job on free GPUs, those of its grant if the admission chooses them; None without room.
+
+        Raises:
+            AdmissionError: the grant is no place for the demand.
+        """
+        grant = self.ledger.offer(job, demand.config) if self.admission.chooses_gpus else ANY_GPUS
+        if isinstance(grant, Denial) or grant.evicts:
+            return None
+        return self._find_as(job, demand, grant)
+
+    def _find_as(self, job: Job, demand: Demand, grant: Grant) -> tuple[AllocationView, ...] | None:
+        if grant.gpu_ids is None:
+            return self.placement.place(self.state.free, demand, job.avoid_nodes)
+        return self._exactly(job, demand, grant.gpu_ids)
+
+    def _exactly(self, job: Job, demand: Demand, gpu_ids: frozenset[int]) -> tuple[AllocationView, ...]:
+        allocations = on_gpus(self.view, demand, gpu_ids)
+        if allocations is None or not self.state.free.can_take(allocations):
+            raise AdmissionError(
+                f"the admission grants job {job.id} GPUs {sorted(gpu_ids)}, which are no free {demand.config}"
+            )
+        return allocations
 
     def _feasible(self, job: Job, demand: Demand) -> Demand:
         """The demand with the closest locality that the empty pool could meet and the job accepts."""
@@ -219,17 +251,18 @@ class CycleContext:
         return admitted, None
 
     def quota_denial(self, job: Job, demand: Demand) -> Denial | None:
-        """Why the quota does not admit the demand; None if it does."""
-        return self.admission.admit(self.view, self.state.quota_usage, job, demand.gpu_type, demand.gpus_total)
+        """Why the admission does not give the job what it demands; None if it does."""
+        found = self.ledger.offer(job, demand.config)
+        return found if isinstance(found, Denial) else None
 
     def admitted_without(self, job: Job, runs: Iterable[Running]) -> bool:
         """Whether the quota would admit one of the job's demands if these runs had ended."""
         gone = list(runs)
         for run in gone:
-            self.state.count(run.job, run.allocations, -1)
+            self.ledger.give(run.job, run.allocations)
         admitted = any(self.quota_denial(job, demand) is None for demand in self.demands(job))
         for run in gone:
-            self.state.count(run.job, run.allocations, 1)
+            self.ledger.take(run.job, run.allocations)
         return admitted
 
     # Placing
@@ -244,15 +277,16 @@ class CycleContext:
 
         Unless `limited`, the limit of placements does not apply.
         """
+        key = self.ledger.key(job)
         for demand in demands:
-            if self._failures.imply(demand):
+            if self._failures.imply(demand, key):
                 continue
             if limited and self.limit_reached:
                 self.deferred.add(job.id)
                 return False
             if self._place_as(job, demand):
                 return True
-            self._failures.add(demand)
+            self._failures.add(demand, key)
         return False
 
     def place_instead(self, job: Job, victims: Iterable[Running], detail: str, claim: Claim | None = None) -> bool:
@@ -304,21 +338,21 @@ class CycleContext:
             shared = {gpu_id for share in allocations for gpu_id in share.gpu_ids} - self._shared_out
             self._shared_out |= shared
         self.state.free.take(allocations)
-        self.state.count(job, allocations, 1)
+        self.ledger.take(job, allocations)
         self.places[job.id] = Place(job.id, allocations)
         if self._undo is not None:
             self._undo.append(lambda: self._untake(job, allocations, shared))
 
     def _untake(self, job: Job, allocations: tuple[AllocationView, ...], shared: set[int]) -> None:
         self.state.free.give(allocations)
-        self.state.count(job, allocations, -1)
+        self.ledger.give(job, allocations)
         del self.places[job.id]
         self._shared_out -= shared
 
     def release(self, run: Running) -> None:
         """Count the resources of a running job as free from now on."""
         self.state.free.give(run.allocations)
-        self.state.count(run.job, run.allocations, -1)
+        self.ledger.give(run.job, run.allocations)
         self._failures.forget()
         if self._undo is not None:
             self._undo.append(lambda: self.undo_release(run))
@@ -326,7 +360,7 @@ class CycleContext:
     def undo_release(self, run: Running) -> None:
         """Undo a `release`. The resources of the run must still be free."""
         self.state.free.take(run.allocations)
-        self.state.count(run.job, run.allocations, 1)
+        self.ledger.take(run.job, run.allocations)
         if self._undo is not None:
             self._undo.append(lambda: self.release(run))
 
@@ -396,27 +430,45 @@ class CycleContext:
 
     def _place_as(self, job: Job, demand: Demand) -> bool:
         anywhere = demand.divisible and demand.within is Locality.ANY and not demand.cpus and not demand.memory_mib
-        if anywhere and self.placement.fills and not demand.closed and self._undo is None:
+        if anywhere and self._defers and not demand.closed and self._undo is None:
             if self.state.free.gpus(demand.gpu_type) - self._deferred_gpus[demand.gpu_type] < demand.gpus:
                 return False
             self._deferred_lots.append((job, demand))
             self._deferred_gpus[demand.gpu_type] += demand.gpus
-            charge(self.state.quota_usage, job.vc_id, job.job_class, str(demand.gpu_type), demand.gpus)
+            self.ledger.charge(job.vc_id, job.job_class, str(demand.gpu_type), demand.gpus)
             return True
         self.bind_deferred_lots()
-        allocations = self.placement.place(self.state.free, demand, job.avoid_nodes)
+        grant = self.ledger.offer(job, demand.config) if self.admission.chooses_gpus else ANY_GPUS
+        if isinstance(grant, Denial):
+            return False
+        evicted = self._released(job, grant)
+        allocations = self._find_as(job, demand, grant)
         if allocations is None:
+            for run in reversed(evicted):
+                self.undo_release(run)
             return False
         self.take(job, allocations)
+        for run in evicted:
+            self.preempt(run, job.id, "its GPUs are promised to the virtual cluster of another job")
         return True
+
+    def _released(self, job: Job, grant: Grant) -> Sequence[Running]:
+        """The running jobs that the grant evicts, released."""
+        runs = [self.view.running_by_job.get(job_id) for job_id in grant.evicts]
+        may_stop = [run for run in runs if run is not None and run.job.preemptible and self.stays(run)]
+        if len(may_stop) < len(runs):
+            raise AdmissionError(f"the admission evicts jobs {grant.evicts} for job {job.id}; not all run and may stop")
+        for run in may_stop:
+            self.release(run)
+        return may_stop
 
     def bind_deferred_lots(self) -> None:
         """Choose GPUs for the deferred lots."""
         lots, self._deferred_lots = self._deferred_lots, []
         self._deferred_gpus.clear()
         for job, demand in lots:
-            charge(self.state.quota_usage, job.vc_id, job.job_class, str(demand.gpu_type), -demand.gpus)
-            allocations = self.placement.place(self.state.free, demand, job.avoid_nodes)
+            self.ledger.charge(job.vc_id, job.job_class, str(demand.gpu_type), -demand.gpus)
+            allocations = self.find(job, demand)
             if allocations is None:
                 raise RuntimeError(
                     f"the placement breaks its contract: it finds no room for {demand} although enough GPUs are free"
@@ -471,7 +523,7 @@ class CycleContext:
     def can_stay(self, run: Running) -> bool:
         """Whether a released job can keep its resources: they are free, not promised to a lot, and within quota."""
         return self.has_room_for(run) and all(
-            self.admission.admit(self.view, self.state.quota_usage, run.job, kind, gpus) is None
+            not isinstance(self.ledger.offer(run.job, Config(kind, gpus)), Denial)
             for kind, gpus in self._types_of(run).items()
         )
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from scheduler.admission import ADMISSIONS, Admission, QuotaUsage
+from scheduler.admission import ADMISSIONS, Admission
 from scheduler.engine.context import CycleContext
 from scheduler.engine.pending import holds
 from scheduler.engine.policy import POLICIES, Policy
@@ -18,7 +18,7 @@ from scheduler.engine.state import SchedulerState
 from scheduler.engine.wake import next_wake
 from scheduler.model import Job, Snapshot
 from scheduler.model.codec import from_json, to_json
-from scheduler.model.plan import Hold, Plan
+from scheduler.model.plan import Denial, Hold, Plan
 from scheduler.placement import PLACEMENTS, Placement
 from scheduler.registry import ConfigError
 
@@ -78,10 +78,14 @@ def compose(config: CycleConfig) -> Profile:
     """
     if config.max_places < 1:
         raise ConfigError(f"max_places must be at least 1, not {config.max_places}")
+    policy = POLICIES.make(config.policy, config.policy_params)
+    admission = ADMISSIONS.make(config.admission, config.admission_params)
+    if admission.chooses_gpus and getattr(policy, "chooses_gpus", False):
+        raise ConfigError(f"policy {config.policy} and admission {config.admission} both choose GPUs themselves")
     return Profile(
-        policy=POLICIES.make(config.policy, config.policy_params),
+        policy=policy,
         placement=PLACEMENTS.make(config.placement, config.placement_params),
-        admission=ADMISSIONS.make(config.admission, config.admission_params),
+        admission=admission,
         policy_name=config.policy,
     )
 
@@ -119,13 +123,11 @@ def forecast(snapshot: Snapshot, config: CycleConfig, job: Job) -> Forecast:
     parts, state = compose(config), SchedulerState(world)
     context = CycleContext(state, parts.admission, parts.placement, max_places=config.max_places, explain=False)
     demands = context.demands(job)
+    nothing_held = parts.admission.ledger(replace(world, running=(), reservations=()))
     return Forecast(
         feasible=any(state.capacity.infeasible(demand) is None for demand in demands),
         fits_quota=not snapshot.nodes
-        or any(
-            parts.admission.admit(world, QuotaUsage(), job, demand.gpu_type, demand.gpus * demand.nodes) is None
-            for demand in demands
-        ),
+        or any(not isinstance(nothing_held.offer(job, demand.config), Denial) for demand in demands),
         starts_now=hold is None,
         hold=hold,
     )

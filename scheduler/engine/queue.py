@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from bisect import bisect_left, insort
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Any, Protocol
 
 from scheduler.model import Job, Running
@@ -12,6 +12,8 @@ from scheduler.model.eligibility import NodeEligibility
 from scheduler.model.lifecycle import JobClass
 
 Key = tuple[Any, ...]
+# `Ledger.key`: equal for jobs to which the admission gives the same.
+AdmissionKey = Callable[[Job], Hashable]
 
 
 class QueueOrdering(Protocol):
@@ -53,9 +55,10 @@ class Queue:
     reads only a few jobs.
     """
 
-    def __init__(self, ordering: QueueOrdering, eligibility: NodeEligibility) -> None:
+    def __init__(self, ordering: QueueOrdering, eligibility: NodeEligibility, admission_key: AdmissionKey) -> None:
         self._ordering = ordering
         self._eligibility = eligibility
+        self._admission_key = admission_key
         self._classes: dict[Hashable, list[tuple[Key, int]]] = {}
         self._jobs: dict[int, tuple[Job, Hashable, Key]] = {}
 
@@ -65,7 +68,8 @@ class Queue:
     def add(self, job: Job) -> None:
         """Insert a job, or move it if its key has changed."""
         self.remove(job.id)
-        kind, key = (equivalence_class(job), self._eligibility.kind(job)), self._ordering.waiting_key(job)
+        kind = (equivalence_class(job), self._eligibility.kind(job), self._admission_key(job))
+        key = self._ordering.waiting_key(job)
         self._jobs[job.id] = (job, kind, key)
         insort(self._classes.setdefault(kind, []), (key, job.id))
 
@@ -104,9 +108,10 @@ class Queue:
 class Queues:
     """One queue for each group with waiting jobs."""
 
-    def __init__(self, grouping: QueueGrouping, eligibility: NodeEligibility) -> None:
+    def __init__(self, grouping: QueueGrouping, eligibility: NodeEligibility, admission_key: AdmissionKey) -> None:
         self._grouping = grouping
         self._eligibility = eligibility
+        self._admission_key = admission_key
         self._queues: dict[int, Queue] = {}
         self._arrivals: dict[int, list[tuple[float, int]]] = {}  # by group: (start of the wait, job id), ascending
         self._members: dict[int, tuple[int, float]] = {}  # job id -> its group, the start of its wait
@@ -117,7 +122,7 @@ class Queues:
         group = self._grouping.group_of(job)
         self._members[job.id] = (group, job.waiting_since)
         if group not in self._queues:
-            self._queues[group] = Queue(self._grouping, self._eligibility)
+            self._queues[group] = Queue(self._grouping, self._eligibility, self._admission_key)
             self._arrivals[group] = []
         self._queues[group].add(job)
         insort(self._arrivals[group], (job.waiting_since, job.id))

@@ -6,6 +6,8 @@ from dataclasses import replace
 
 from scheduler.engine.context import CycleContext
 from scheduler.model import Job, Reservation
+from scheduler.model.plan import Denial
+from scheduler.model.request import Config
 
 
 def bind_reservations(context: CycleContext) -> None:
@@ -17,12 +19,12 @@ def bind_reservations(context: CycleContext) -> None:
         if _is_usable(context, reservation, job) and _is_held(context, reservation):
             context.reserved.add(job.id)
             continue
-        context.state.count(job, reservation.allocations, -1)
+        context.ledger.give(job, reservation.allocations)
         awaits_quota = _lacks_quota(context, job, reservation) and any(
             run.stopping and run.job.vc_id == job.vc_id for run in context.view.running
         )
         if awaits_quota and _is_usable(context, reservation, job):
-            context.state.count(job, reservation.allocations, 1)
+            context.ledger.take(job, reservation.allocations)
             context.reserved.add(job.id)
             continue
         _release_reservation(context, reservation)
@@ -86,4 +88,4 @@ def _lacks_quota(context: CycleContext, job: Job, reservation: Reservation) -> b
     gpu_ids = [gpu_id for share in reservation.allocations for gpu_id in share.gpu_ids]
     gpu = context.view.gpu_by_id.get(gpu_ids[0]) if gpu_ids else None
     kind = gpu.type if gpu is not None else None
-    return context.admission.admit(context.view, context.state.quota_usage, job, kind, len(gpu_ids)) is not None
+    return isinstance(context.ledger.offer(job, Config(kind, len(gpu_ids))), Denial)

@@ -6,15 +6,13 @@ costs as much as the change, not as much as the pool.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Protocol, TypeVar, cast
 
-from scheduler.admission import QuotaUsage, charge
+from scheduler.admission import Admission, Ledger
 from scheduler.engine.queue import PreemptionOrder, PreemptionOrdering, Queue, QueueGrouping, QueueOrdering, Queues
 from scheduler.engine.usage import ResourceUsage
-from scheduler.model import SLOTS, AllocationView, Job, Reservation, Running, View
-from scheduler.model.lifecycle import JobClass
-from scheduler.model.sharing import SharedGpuIndex
+from scheduler.model import Job, Reservation, Running, View
 from scheduler.placement.capacity import Capacity
 from scheduler.placement.demand import Demand
 from scheduler.placement.free import Free
@@ -40,8 +38,8 @@ class SchedulerState:
 
     def __init__(self, view: View) -> None:
         self.view = view
-        self.free, self.capacity, self.quota_usage = Free(view), Capacity(view), QuotaUsage(view.held_by_vc)
-        self._shared = SharedGpuIndex()
+        self.free, self.capacity = Free(view), Capacity(view)
+        self._ledger: Ledger | None = None
         # The ids of the jobs whose policy state may have changed; None: all jobs. The simulator narrows it.
         self.due: set[int] | None = None
         # The demands for a request, by everything else that they depend on: see `CycleContext.demands`.
@@ -49,20 +47,17 @@ class SchedulerState:
         self._indexes: dict[type[WaitingIndex], WaitingIndex] = {}
         self._preemption_order: PreemptionOrder | None = None
         self._resource_usage: ResourceUsage | None = None
-        for run in view.running:
-            if run.job.request.shares_gpu or run.job.job_class is JobClass.OPPORTUNISTIC:
-                self._index(run)
         for reservation in view.reservations:
             if reservation.until > view.now:
                 self._reserve(reservation)
 
     def queue(self, ordering: QueueOrdering) -> Queue:
         """The startable waiting jobs in the order of the policy."""
-        return self.waiting_index(Queue, lambda: Queue(ordering, self.free.eligibility))
+        return self.waiting_index(Queue, lambda: Queue(ordering, self.free.eligibility, self.ledger.key))
 
     def queues(self, grouping: QueueGrouping) -> Queues:
         """The startable waiting jobs, in one queue for each group."""
-        return self.waiting_index(Queues, lambda: Queues(grouping, self.free.eligibility))
+        return self.waiting_index(Queues, lambda: Queues(grouping, self.free.eligibility, self.ledger.key))
 
     def waiting_index(self, kind: type[IndexT], make: Callable[[], IndexT]) -> IndexT:
         """The index of this class over the startable waiting jobs; the first call builds it with `make`."""
@@ -94,28 +89,26 @@ class SchedulerState:
         """Whether the resource usage differs from that of the view, because a change was not reported."""
         return self._resource_usage is not None and self._resource_usage != ResourceUsage(self.view)
 
-    def count(self, job: Job, allocations: Iterable[AllocationView], times: int) -> None:
-        """Add the GPUs to the quota usage of the job's virtual cluster, or subtract them if `times` is -1.
+    def use(self, admission: Admission) -> Ledger:
+        """The ledger of the admission; the first call makes it, with the reservations of waiting jobs."""
+        if self._ledger is None:
+            self._ledger = admission.ledger(self.view)
+            for kept in self.view.reservations:
+                job = self.view.waiting_by_id.get(kept.job_id)
+                if job is not None and kept.until > self.view.now:
+                    self._ledger.take(job, kept.allocations)
+        return self._ledger
 
-        A GPU that jobs share counts once.
+    @property
+    def ledger(self) -> Ledger:
+        """The ledger of the admission in use.
+
+        Raises:
+            RuntimeError: no admission is in use.
         """
-        for share in allocations:
-            for gpu_id in share.gpu_ids:
-                gpu = self.view.gpu_by_id.get(gpu_id)
-                if gpu is None:
-                    continue
-                if share.slots == SLOTS or (self._shared.take if times > 0 else self._shared.give)(gpu_id, share.slots):
-                    charge(self.quota_usage, job.vc_id, job.job_class, gpu.type, times)
-
-    def _index(self, run: Running) -> None:
-        """Record the shared GPUs of a run and, for an opportunistic job, their share of the quota usage."""
-        for share in run.allocations:
-            for gpu_id in share.gpu_ids:
-                gpu = self.view.gpu_by_id.get(gpu_id)
-                if gpu is None:
-                    continue
-                if self._shared.take(gpu_id, share.slots) and run.job.job_class is JobClass.OPPORTUNISTIC:
-                    self.quota_usage[-run.job.vc_id, gpu.type] += 1
+        if self._ledger is None:
+            raise RuntimeError("this state uses no admission yet")
+        return self._ledger
 
     def add_waiting(self, job: Job) -> None:
         """Record a job that waits, or whose policy state has changed."""
@@ -142,11 +135,8 @@ class SchedulerState:
             self._preemption_order.remove(job_id)
 
     def _reserve(self, reservation: Reservation) -> None:
-        job = self.view.waiting_by_id.get(reservation.job_id)
-        run = self.view.running_by_job.get(reservation.job_id)
-        if job is not None:
-            self.count(job, reservation.allocations, 1)
-        elif run is None and not reservation.offered:
+        is_of_a_job = reservation.job_id in self.view.waiting_by_id or reservation.job_id in self.view.running_by_job
+        if not is_of_a_job and not reservation.offered:
             return
         for share in reservation.allocations:
             node = self.free.node(share.node_id)

@@ -56,6 +56,22 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
+class Config:
+    """A size for a job: `gpus` of one type on all its nodes together, no further apart than `locality`.
+
+    `gpu_type` is None only for a job without GPUs. `locality` None is the job's own.
+    """
+
+    gpu_type: str | None
+    gpus: int
+    locality: Locality | None = None
+
+    def __str__(self) -> str:
+        """`A100:4`, as in a job spec."""
+        return f"{self.gpu_type}:{self.gpus}" if self.gpu_type is not None else "no GPUs"
+
+
+@dataclass(frozen=True, slots=True)
 class ElasticRange:
     """The sizes between which a policy may resize a job, in GPUs per node; both ends are included.
 

@@ -31,6 +31,12 @@ class SharedGpuIndex:
     def __init__(self) -> None:
         self._slots: dict[int, int] = {}
 
+    def copy(self) -> SharedGpuIndex:
+        """An index that counts on from here by itself."""
+        other = SharedGpuIndex()
+        other._slots = dict(self._slots)
+        return other
+
     def free_slots(self, gpu_id: int) -> int:
         """The free slots of a shared GPU; 0 for a GPU that no job shares."""
         return SLOTS - self._slots[gpu_id] if gpu_id in self._slots else 0

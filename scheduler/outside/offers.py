@@ -12,12 +12,14 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from scheduler.admission import Admission, QuotaUsage
+from scheduler.admission import Admission, Grant, Ledger
 from scheduler.engine.state import SchedulerState
 from scheduler.engine.usage import CPUS, MEMORY_MIB, Vector
 from scheduler.model import AllocationView, Job, Node, Reservation, View
 from scheduler.model.eligibility import admits_tenant, can_start
 from scheduler.model.lifecycle import JobClass, RuntimeNeed
+from scheduler.model.plan import Denial
+from scheduler.model.request import Config
 from scheduler.placement.capacity import Capacity
 from scheduler.placement.free import FreeNode
 from scheduler.policies.shared import dominant
@@ -99,7 +101,7 @@ def offers(view: View, admission: Admission, round_: OfferRound, *, most: int = 
     roles = {role.id: role for role in round_.roles}
     frameworks = sorted((one for one in round_.frameworks if one.role_id in roles), key=lambda one: one.id)
     shares = _ShareLedger(view, state.capacity, roles, round_)
-    quota = _QuotaLedger(view, admission, state.quota_usage, roles, round_)
+    quota = _QuotaLedger(view, state.use(admission), roles, round_)
     until = view.now + round_.lease_s
     nodes = [node for node in state.free.by_room(None) if not _drains_before(view.node_by_id[node.id], until)]
     refused = {(one.framework_id, one.node_id) for one in round_.filters if one.until > view.now}
@@ -207,10 +209,8 @@ class _ShareLedger:
 class _QuotaLedger:
     """The quota left to the virtual clusters of the roles; standing offers count as used."""
 
-    def __init__(
-        self, view: View, admission: Admission, usage: QuotaUsage, roles: Mapping[int, Role], round_: OfferRound
-    ) -> None:
-        self._view, self._admission, self._usage = view, admission, QuotaUsage(usage)
+    def __init__(self, view: View, ledger: Ledger, roles: Mapping[int, Role], round_: OfferRound) -> None:
+        self._view, self._ledger = view, ledger
         role_of = {one.id: roles[one.role_id] for one in round_.frameworks if one.role_id in roles}
         for offer in round_.standing:
             if offer.framework_id in role_of:
@@ -218,16 +218,14 @@ class _QuotaLedger:
 
     def charge(self, role: Role, offer: Offer) -> None:
         """Count an offer as used."""
-        for gpu_type, gpus in _types(self._view, offer.share).items():
-            self._usage[role.vc_id, gpu_type] += gpus
+        self._ledger.take(_probe(self._view, role, "", 0), (offer.share,))
 
     def share(self, role: Role, node: FreeNode) -> AllocationView | None:
         """The free resources of the node that the role may have, or None without a GPU, or without CPUs or memory for
         it."""
         gpu_ids: list[int] = []
         for gpu_type in sorted(node.gpus):
-            free = node.gpus[gpu_type]
-            gpu_ids += free[: self._max_gpus(role, gpu_type, len(free))]
+            gpu_ids += self._admitted(role, node, gpu_type)
         if not gpu_ids:
             return None
         free_gpus = node.count(None)
@@ -236,16 +234,27 @@ class _QuotaLedger:
             return None
         return AllocationView(node.id, 0, tuple(gpu_ids), cpus, memory_mib)
 
-    def _max_gpus(self, role: Role, gpu_type: str, gpus: int) -> int:
-        """How many GPUs of the type, up to `gpus`, quota admits for a job of the role."""
-        vc = self._view.vc_by_id.get(role.vc_id)
-        tenant_id = vc.tenant_id if vc is not None else 0
+    def _admitted(self, role: Role, node: FreeNode, gpu_type: str) -> Sequence[int]:
+        """The ids of the most free GPUs of the type that the admission gives a job of the role on this node."""
+        free = node.gpus[gpu_type]
+        allowed = self._ledger.nodes(_probe(self._view, role, gpu_type, 1))
+        if allowed is not None and node.id not in allowed:
+            return ()
+
+        def granted(wanted: int) -> Grant | Denial:
+            return self._ledger.offer(_probe(self._view, role, gpu_type, wanted), Config(gpu_type, wanted))
 
         def admits(wanted: int) -> bool:
-            job = _probe(role, tenant_id, gpu_type, wanted)
-            return self._admission.admit(self._view, self._usage, job, gpu_type, wanted) is None
+            grant = granted(wanted)
+            if isinstance(grant, Denial) or grant.evicts:
+                return False
+            return grant.gpu_ids is None or grant.gpu_ids <= set(free)
 
-        return _max_admitted(admits, gpus)
+        most = _max_admitted(admits, len(free))
+        grant = granted(most) if most else None
+        if isinstance(grant, Grant) and grant.gpu_ids is not None:
+            return sorted(grant.gpu_ids)
+        return free[:most]
 
 
 def _max_admitted(admits: Callable[[int], bool], most: int) -> int:
@@ -260,11 +269,12 @@ def _max_admitted(admits: Callable[[int], bool], most: int) -> int:
     return least
 
 
-def _probe(role: Role, tenant_id: int, gpu_type: str, gpus: int) -> Job:
+def _probe(view: View, role: Role, gpu_type: str, gpus: int) -> Job:
     """A job as a framework of the role could launch it."""
+    vc = view.vc_by_id.get(role.vc_id)
     return Job.of(
         id=0,
-        tenant_id=tenant_id,
+        tenant_id=vc.tenant_id if vc is not None else 0,
         vc_id=role.vc_id,
         owner_id=0,
         priority=0,

@@ -8,7 +8,7 @@ from functools import lru_cache
 from scheduler.model import Locality
 from scheduler.model.eligibility import OPEN
 from scheduler.model.lifecycle import RuntimeNeed
-from scheduler.model.request import Choice, Request, interned
+from scheduler.model.request import Choice, Config, Request, interned
 
 _CACHED = 1 << 16
 
@@ -31,6 +31,7 @@ class Demand:
     cpus: int = field(init=False, compare=False, repr=False)
     memory_mib: int = field(init=False, compare=False, repr=False)
     divisible: bool = field(init=False, compare=False, repr=False)
+    config: Config = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         request = self.request
@@ -41,6 +42,7 @@ class Demand:
         object.__setattr__(self, "cpus", choice.cpus)
         object.__setattr__(self, "memory_mib", choice.memory_mib)
         object.__setattr__(self, "divisible", request.divisible)
+        object.__setattr__(self, "config", Config(choice.gpu_type, choice.gpus * request.nodes, self.within))
 
     @property
     def choice(self) -> Choice:

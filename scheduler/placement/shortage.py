@@ -101,6 +101,13 @@ class Shortage:
     def _single_user(self, demand: Demand, rooms: Sequence[FreeNode]) -> Denial:
         """Only single-user nodes of other tenants have enough room."""
         nodes = [node for node in map(self._free.full_node, (room.id for room in rooms)) if node.single_user]
+        if not nodes:
+            return Denial(
+                HoldReason.QUOTA,
+                f"there is room on {words.count(len(rooms), 'node')}, but none of them is of its virtual cluster",
+                words.evidence(demand, closed_nodes_with_room=len(rooms)),
+                ("jobs on the nodes of its virtual cluster end",),
+            )
         return Denial(
             HoldReason.SINGLE_USER,
             f"there is room on {words.count(len(nodes), 'node')}, but all jobs there run as one account, so jobs of "

@@ -281,7 +281,7 @@ class Shared:
             if allowed and self.class_varies(context, job):
                 unplaced[job.id] = (job, allowed)
             elif allowed:
-                unplaced[self.group_of(job), equivalence_class(job)] = (job, allowed)
+                unplaced[self.group_of(job), equivalence_class(job), context.ledger.key(job)] = (job, allowed)
                 walk.drop()
             elif admitted and self._limited(context, ledger, job, admitted, unplaced) and not context.explain:
                 walk.drop()
@@ -296,7 +296,7 @@ class Shared:
         )
         full = [demand for demand in admitted if ledger.groups_at_limit(job, demand) is not None]
         if full:
-            unplaced.setdefault((self.group_of(job), equivalence_class(job)), (job, full))
+            unplaced.setdefault((self.group_of(job), equivalence_class(job), context.ledger.key(job)), (job, full))
         return len(full) == len(admitted)  # else a limit of its user denies it, and others of the class may still fit
 
     def _reclaim(self, context: CycleContext, ledger: ShareLedger, job: Job, demand: Demand) -> bool:

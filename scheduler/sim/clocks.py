@@ -12,10 +12,11 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass
 
-from scheduler.admission import ADMISSIONS
+from scheduler.admission.quota.admission import quota_denial
 from scheduler.engine.queue import equivalence_class
 from scheduler.engine.state import SchedulerState
 from scheduler.model import Job, View
+from scheduler.model.request import Config
 from scheduler.sim.result import JobRecord
 from scheduler.sim.timeline import Sample, Timeline
 
@@ -41,7 +42,7 @@ class Clocks:
     """All clocks of one simulation, in the view's time."""
 
     def __init__(self, view: View, state: SchedulerState) -> None:
-        self._view, self._state, self._quota = view, state, ADMISSIONS.make("quota", {})
+        self._view, self._state = view, state
         self._clocks: dict[Hashable, _ClassClock] = {}
         self._of_vc: dict[int, dict[Hashable, _ClassClock]] = {}
         self._entered: dict[int, tuple[Hashable, float, float]] = {}
@@ -106,6 +107,6 @@ class Clocks:
 
     def _over_quota(self, job: Job) -> bool:
         return all(
-            self._quota.admit(self._view, self._state.quota_usage, job, kind, job.request.gpus_on(kind)) is not None
+            quota_denial(self._view, self._state.ledger.usage, job, Config(kind, job.request.gpus_on(kind))) is not None
             for kind in job.request.types_among(self._state.capacity.types)
         )

@@ -86,6 +86,7 @@ class _Simulation:
         self.periodic = isinstance(self.profile.policy, PeriodicPolicy)
         self.world = World(cluster, quotas_of(trace, cluster, options), options.seed)
         self.state = SchedulerState(self.world)
+        self.state.use(self.profile.admission)
         self.state.due = set()
         self.jobs: dict[int, TraceJob] = {job.id: job for job in trace.jobs}
         self.owners = {name: number for number, name in enumerate(sorted({job.owner for job in trace.jobs}), start=1)}
@@ -198,7 +199,7 @@ class _Simulation:
         run = self.world.running_by_job[job_id]
         self._free_gpus(run)
         self.state.free.give(run.allocations)
-        self.state.count(run.job, run.allocations, -1)
+        self.state.ledger.give(run.job, run.allocations)
         self.clocks.touch(run.job.vc_id)
         self.changed = True
         record, now = self.records[job_id], self.world.now
@@ -247,7 +248,7 @@ class _Simulation:
             run = self.world.running_by_job[job_id]
             self._free_gpus(run)
             self.state.free.give(self.stopping_shares.pop(job_id))
-            self.state.count(run.job, run.allocations, -1)
+            self.state.ledger.give(run.job, run.allocations)
             self._wait(self._requeued(run))
 
     def _wake(self, job_id: int, version: int) -> None:
@@ -382,7 +383,7 @@ class _Simulation:
             for share in run.allocations
         )
         self.state.free.take(self.stopping_shares[run.job.id])
-        self.state.count(run.job, run.allocations, 1)
+        self.state.ledger.take(run.job, run.allocations)
 
     def _free_gpus(self, run: Running) -> None:
         """Free the GPUs of a job, and add their use to its record."""

@@ -27,6 +27,7 @@ from muster.jobs.models import Attempt, Job
 from muster.jobs.transitions import forget_reservations
 from muster.tenants.models import VirtualCluster
 from scheduler import model
+from scheduler.admission import LockScope
 from scheduler.engine.cycle import CycleConfig, compose
 from scheduler.model.invariants import PlanValidator, awaits_preemption, check
 from scheduler.model.lifecycle import ATTEMPT_LIVE, AttemptState, Desired, JobState, Reason
@@ -145,13 +146,8 @@ def _apply(
 ) -> Applied:
     placed = [place.job_id for unit in units for place in unit.places]
     stopped = [preempt.job_id for unit in units for preempt in unit.preempts]
-    # The lock on the virtual cluster makes two cycles that both see the last of a quota take turns.
-    vcs = list(
-        VirtualCluster.objects.select_for_update(no_key=True, of=("self",))
-        .select_related("tenant")
-        .filter(pk__in=Job.objects.filter(pk__in=placed).values("vc_id"))
-        .order_by("pk")
-    )
+    admission = compose(config).admission
+    vcs = _locked_vcs(pool, placed, admission.lock_scope)
     gaining = [one.for_job_id for unit in units for one in unit.preempts if one.for_job_id is not None]
     rows = Job.objects.select_for_update(no_key=True).filter(pk__in={*placed, *stopped, *gaining}).order_by("pk")
     jobs = {job.pk: job for job in rows}
@@ -163,7 +159,6 @@ def _apply(
     if not current:
         return applied
     snapshot = locked_snapshot(pool, vcs, list(jobs.values()), list(nodes.values()), seen=seen, now=database_now())
-    admission = compose(config).admission
     valid = _valid(snapshot, current, admission, applied)
     given: dict[int, Request] = {}
     accepted = [unit for unit in valid if applied.unless(unit, _not_accepted(unit, jobs, snapshot, given))]
@@ -186,6 +181,21 @@ def _apply(
     forget_reservations([job.pk for job, *_ in starts if job.pk in kept])
     launch(pool, starts, nodes)
     return applied
+
+
+def _locked_vcs(pool: Pool, job_ids: list[int], scope: LockScope) -> list[VirtualCluster]:
+    """The virtual clusters whose jobs the admission must see, under the lock that it needs.
+
+    The lock makes two plans that both see the last of a limit take turns.
+    """
+    if scope is LockScope.POOL:
+        list(Pool.objects.select_for_update(no_key=True).filter(pk=pool.pk).values_list("pk"))
+    rows = VirtualCluster.objects.select_for_update(no_key=True, of=("self",)).select_related("tenant")
+    locked = list(rows.filter(pk__in=Job.objects.filter(pk__in=job_ids).values("vc_id")).order_by("pk"))
+    if scope is LockScope.VIRTUAL_CLUSTERS:
+        return locked
+    others = VirtualCluster.objects.filter(pool=pool).exclude(pk__in=[vc.pk for vc in locked])
+    return sorted([*locked, *others.select_related("tenant")], key=lambda vc: vc.pk)
 
 
 def _valid(

@@ -2,36 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from scheduler.admission import QuotaUsage
+from scheduler.admission import ANY_GPUS, Admission, Grant, Ledger, LockScope, QuotaUsage
 from scheduler.admission.tally import Tally
 from scheduler.model import Job, View
 from scheduler.model.invariants import Violation
 from scheduler.model.lifecycle import HoldReason, JobClass
 from scheduler.model.phrases import become_free
 from scheduler.model.plan import Denial, Evidence, Plan
+from scheduler.model.request import Config
 
 GUARANTEE_EXCEEDED = "guarantee_exceeded"
 
 
-@dataclass(frozen=True, slots=True)
-class Borrow:
-    """Admits guaranteed jobs within the quota of their virtual cluster, and every opportunistic job."""
+class BorrowLedger(Ledger):
+    """Offers guaranteed jobs what guaranteed jobs do not hold of the quota, and opportunistic jobs everything."""
 
-    params_schema: ClassVar[Mapping[str, Any]] = {"type": "object", "properties": {}, "additionalProperties": False}
-    reclaims: ClassVar[bool] = True
-
-    def admit(self, view: View, usage: QuotaUsage, job: Job, gpu_type: str | None, gpus: int) -> Denial | None:
+    def offer(self, job: Job, config: Config) -> Grant | Denial:
         """Denies a guaranteed job that would exceed the quota together with the other guaranteed jobs."""
+        gpu_type, gpus = config.gpu_type, config.gpus
         if gpu_type is None or job.job_class is JobClass.OPPORTUNISTIC:
-            return None
-        name, quota = _quota_of(view, job.vc_id, gpu_type)
-        used = usage[job.vc_id, gpu_type] - usage[-job.vc_id, gpu_type]
+            return ANY_GPUS
+        name, quota = _quota_of(self.view, job.vc_id, gpu_type)
+        used = self.usage[job.vc_id, gpu_type] - self.usage[-job.vc_id, gpu_type]
         if used + gpus <= quota:
-            return None
+            return ANY_GPUS
         as_opportunistic = "submit it as an opportunistic job"
         evidence: Evidence = {"vc": name, "gpu_type": gpu_type, "used": used, "quota": quota, "needed": gpus}
         if gpus <= quota:
@@ -49,6 +47,18 @@ class Borrow:
             evidence,
             (as_opportunistic, f"ask an operator to raise the quota of {name}"),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Borrow(Admission):
+    """Admits guaranteed jobs within the quota of their virtual cluster, and every opportunistic job."""
+
+    lock_scope: ClassVar[LockScope] = LockScope.VIRTUAL_CLUSTERS
+    reclaims: ClassVar[bool] = True
+
+    def ledger(self, view: View) -> Ledger:
+        """See `Admission`."""
+        return BorrowLedger(view)
 
     def reclaimable_by(self, running: Job, waiting: Job) -> bool:
         """A guaranteed job may reclaim the GPUs of an opportunistic one."""

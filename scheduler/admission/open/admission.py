@@ -2,30 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from scheduler.admission import QuotaUsage
+from scheduler.admission import ANY_GPUS, Admission, Grant, Ledger, LockScope
 from scheduler.model import Job, View
 from scheduler.model.invariants import Violation
 from scheduler.model.plan import Denial, Plan
+from scheduler.model.request import Config
+
+
+class OpenLedger(Ledger):
+    """Offers everything."""
+
+    def offer(self, job: Job, config: Config) -> Grant | Denial:
+        """Any GPUs."""
+        return ANY_GPUS
 
 
 @dataclass(frozen=True, slots=True)
-class Open:
+class Open(Admission):
     """Admits every job, for policies that divide the pool themselves."""
 
-    params_schema: ClassVar[Mapping[str, Any]] = {"type": "object", "properties": {}, "additionalProperties": False}
-    reclaims: ClassVar[bool] = False
+    lock_scope: ClassVar[LockScope] = LockScope.VIRTUAL_CLUSTERS
 
-    def admit(self, view: View, usage: QuotaUsage, job: Job, gpu_type: str | None, gpus: int) -> Denial | None:
-        """Always None."""
-        return None
-
-    def reclaimable_by(self, running: Job, waiting: Job) -> bool:
-        """Always False: jobs do not lend GPUs."""
-        return False
+    def ledger(self, view: View) -> Ledger:
+        """See `Admission`."""
+        return OpenLedger(view)
 
     def violations(self, view: View, plan: Plan) -> Iterator[Violation]:
         """Always empty."""

@@ -12,9 +12,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from scheduler.authoring import Job, JobClass, Running
+from scheduler.authoring import Config, Job, JobClass, Running
 from scheduler.policies.backfill.nodes import Claim, NodeTimes, peak
-from scheduler.workshop import AllocationView, CycleContext, Demand, FreeNode, QuotaUsage, Resident, charge
+from scheduler.workshop import AllocationView, CycleContext, Demand, Denial, FreeNode, Ledger, Resident
 
 # An end, and a number that distinguishes ends at the same moment.
 _Entry = tuple[float, int]
@@ -63,8 +63,8 @@ class Horizon:
         self._of_run: dict[int, _Entry] = {}
         self._number = 0
         self._moments: list[float] = [context.now]
-        self._used: list[tuple[float, QuotaUsage]] = []  # GPUs still used after an end, for some of the ends
-        self._usages: dict[float, QuotaUsage] = {}  # the same for the moments queried
+        self._used: list[tuple[float, Ledger]] = []  # GPUs still used after an end, for some of the ends
+        self._usages: dict[float, Ledger] = {}  # the same for the moments queried
         # The first moment at which quota admits a demand, promises aside.
         self._admitted_from: dict[tuple[int, JobClass, str | None, int], float] = {}
         self._job_ids = max((job.id for job in context.view.waiting), default=0)
@@ -178,9 +178,9 @@ class Horizon:
                 insort(ends, (holding.end, gpus))
             else:
                 ends.remove((holding.end, gpus))
-            for at, usage in (*self._used, *self._usages.items()):
+            for at, ledger in (*self._used, *self._usages.items()):
                 if at < holding.end:
-                    charge(usage, vc_id, job_class, kind, gpus * times)
+                    ledger.charge(vc_id, job_class, kind, gpus * times)
 
     def _in_service(self, allocations: Iterable[AllocationView]) -> Iterator[AllocationView]:
         """The allocations on nodes in service; the others free only their quota."""
@@ -307,7 +307,7 @@ class Horizon:
         Only nodes that can host a part of the job by then show their future state: the placement could not choose
         others.
         """
-        demand = demand.closed_to(self._free.eligibility.to(job, start))
+        demand = demand.closed_to(self._context.closed_to(job, start))
         hosts = self._times.hosts(demand, start, end)
         if not hosts:
             return None
@@ -332,7 +332,9 @@ class Horizon:
     def _place(self, job: Job, demand: Demand, start: float, end: float) -> tuple[AllocationView, ...] | None:
         """A place for the job among the resources that the state shows and that are not promised between the two
         moments."""
-        placement = self._context.placement
+        context, placement = self._context, self._context.placement
+        if context.admission.chooses_gpus and start <= context.now:
+            return context.find(job, demand)
         allocations = placement.place(self._free, demand, job.avoid_nodes)
         if allocations is None:
             return None  # nor with the promises, which take longer to check
@@ -374,14 +376,13 @@ class Horizon:
 
     def _admits(self, job: Job, gpu_type: str | None, start: float, end: float) -> bool:
         """Whether quota admits the job, with what its virtual cluster is promised in the meantime."""
-        usage = self._usage(start)
+        ledger = self._usage(start)
         promised = list(self._promised_quota(job, str(gpu_type), start, end))
         if promised:
-            usage = QuotaUsage(usage)
+            ledger = ledger.copy()
         for job_class, gpus in promised:
-            charge(usage, job.vc_id, job_class, str(gpu_type), gpus)
-        state = self._context.state
-        return self._context.admission.admit(state.view, usage, job, gpu_type, job.request.gpus_on(gpu_type)) is None
+            ledger.charge(job.vc_id, job_class, str(gpu_type), gpus)
+        return not isinstance(ledger.offer(job, Config(gpu_type, job.request.gpus_on(gpu_type))), Denial)
 
     def _promised_quota(self, job: Job, gpu_type: str, start: float, end: float) -> Iterable[tuple[JobClass, int]]:
         """The maximum promised to each class of the virtual cluster at any moment of the interval."""
@@ -400,12 +401,11 @@ class Horizon:
         since = self._admitted_from.get(key)
         if since is not None:
             return since
-        admission, view, gpus = self._context.admission, self._context.view, demand.gpus * demand.nodes
         moments = self._moments
         low, high = 0, len(moments)
         while low < high:
             middle = (low + high) // 2
-            if admission.admit(view, self._usage(moments[middle]), job, demand.gpu_type, gpus) is None:
+            if not isinstance(self._usage(moments[middle]).offer(job, demand.config), Denial):
                 high = middle
             else:
                 low = middle + 1
@@ -414,16 +414,16 @@ class Horizon:
         self._admitted_from[key] = moments[low]  # starts of other jobs can only delay it
         return moments[low]
 
-    def _usage(self, moment: float) -> QuotaUsage:
+    def _usage(self, moment: float) -> Ledger:
         """The usage after all ends up to this moment; callers must not change it."""
         if moment not in self._usages:
             if not self._used:
                 self._count_ends()
-            at, usage = self._used[bisect_right(self._used, moment, key=lambda mark: mark[0]) - 1]
-            self._usages[moment] = usage = QuotaUsage(usage)
+            at, marked = self._used[bisect_right(self._used, moment, key=lambda mark: mark[0]) - 1]
+            self._usages[moment] = ledger = marked.copy()
             for entry in self._between(at, moment):
                 for vc_id, job_class, kind, gpus in self._holding[entry].used:
-                    charge(usage, vc_id, job_class, kind, -gpus)
+                    ledger.charge(vc_id, job_class, kind, -gpus)
         return self._usages[moment]
 
     def _between(self, after: float, until: float, *, inclusive: bool = False) -> Sequence[_Entry]:
@@ -432,13 +432,13 @@ class Horizon:
         return self._ends[first : bisect_right(self._ends, (until, math.inf))]
 
     def _count_ends(self) -> None:
-        usage, since_mark = QuotaUsage(self._context.state.quota_usage), 0
-        self._used.append((-math.inf, QuotaUsage(usage)))
+        ledger, since_mark = self._context.ledger.copy(), 0
+        self._used.append((-math.inf, ledger.copy()))
         for position, entry in enumerate(self._ends, start=1):
             for vc_id, job_class, kind, gpus in self._holding[entry].used:
-                charge(usage, vc_id, job_class, kind, -gpus)
+                ledger.charge(vc_id, job_class, kind, -gpus)
             since_mark += 1
             # A stored sum includes all ends of its moment, so none lies between two equal ends.
             if since_mark >= _STEP and (position == len(self._ends) or self._ends[position][0] > entry[0]):
-                self._used.append((entry[0], QuotaUsage(usage)))
+                self._used.append((entry[0], ledger.copy()))
                 since_mark = 0

@@ -268,7 +268,7 @@ class _Cycle:
         """Whether the demand would fit into what is free now if nothing were promised."""
         if demand in self.too_large:
             return False
-        if self.context.placement.place(self.context.state.free, demand, job.avoid_nodes) is None:
+        if self.context.find(job, demand) is None:
             self.too_large.add(demand)
             return False
         return True

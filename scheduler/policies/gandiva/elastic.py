@@ -95,9 +95,7 @@ def _shrink(context: CycleContext, nodes: Nodes, job: Job, demand: Demand, grown
         _hold(context, run, 1)
         gone.append(run)
         if context.quota_denial(job, demand) is None:
-            found = nodes.find_place(job, demand) or context.placement.place(
-                context.state.free, demand, job.avoid_nodes
-            )
+            found = nodes.find_place(job, demand) or context.find(job, demand)
         if found is not None:
             break
     if found is not None:
@@ -117,9 +115,10 @@ def _hold(context: CycleContext, run: Running, times: int) -> None:
     """Take the allocations that the shrunk job keeps, or give them back with `times` -1."""
     if times > 0:
         context.state.free.take(_own(run))
+        context.ledger.take(run.job, _own(run))
     else:
         context.state.free.give(_own(run))
-    context.state.count(run.job, _own(run), times)
+        context.ledger.give(run.job, _own(run))
 
 
 def _own(run: Running) -> tuple[AllocationView, ...]:

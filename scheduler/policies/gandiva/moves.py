@@ -87,7 +87,7 @@ def _bring_together(context: CycleContext, nodes: Nodes, run: Running, restart_s
     if held is None or ends_too_soon(context, run, restart_s):
         return False
     context.release(run)
-    found = nodes.find_place(run.job, held) or context.placement.place(context.state.free, held, run.job.avoid_nodes)
+    found = nodes.find_place(run.job, held) or context.find(run.job, held)
     if found is None or _spread(context, found) >= _spread(context, run.allocations):
         context.undo_release(run)
         return False

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from scheduler.authoring import Job, Running
+from scheduler.authoring import Config, Job, Running
 from scheduler.policies.gandiva.job_state import are_banned, ban_state, lasting_state, reset_state
 from scheduler.policies.gandiva.moves import demand_for_held
 from scheduler.policies.gandiva.nodes import Nodes
 from scheduler.policies.preemptive import SOON_S
-from scheduler.workshop import SLOTS, AttemptState, CycleContext, QueueWalk, colocate
+from scheduler.workshop import SLOTS, AttemptState, CycleContext, Denial, QueueWalk, colocate
 
 # The combined progress of two time-sliced jobs, relative to a job alone on the GPUs.
 _TIME_SLICED = 1.0
@@ -67,9 +67,7 @@ def separate(context: CycleContext, nodes: Nodes, restart_s: float) -> None:
         movable = run.job.preemptible and run.job.checkpoints and context.stays(run)
         if not movable or held is None or run.rate == 1.0 or (left_s is not None and left_s <= restart_s):
             continue
-        found = nodes.find_place(run.job, held) or context.placement.place(
-            context.state.free, held, run.job.avoid_nodes
-        )
+        found = nodes.find_place(run.job, held) or context.find(run.job, held)
         if found is None or context.quota_denial(run.job, held) is not None:
             continue
         context.release(run)
@@ -111,7 +109,7 @@ def _pack(context: CycleContext, nodes: Nodes, job: Job, hosts: Sequence[Running
         if are_banned(job, host.job) or any(nodes.is_blocked(share.node_id) for share in host.allocations):
             continue
         for demand in demands:
-            if context.admission.admit(context.view, context.state.quota_usage, job, demand.gpu_type, 0) is not None:
+            if isinstance(context.ledger.offer(job, Config(demand.gpu_type, 0)), Denial):
                 continue
             found = colocate(context.view, context.state.free, job, demand, host)
             if found is not None:

@@ -35,6 +35,7 @@ class Gandiva:
     Source: Xiao et al., Gandiva: Introspective Cluster Scheduling for Deep Learning (OSDI 2018), §3 and §4.
     """
 
+    chooses_gpus: ClassVar[bool] = True
     params_schema: ClassVar[Mapping[str, Any]] = {
         "type": "object",
         "properties": {

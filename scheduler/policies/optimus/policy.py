@@ -9,16 +9,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from scheduler.authoring import Job, Key, Locality, Running, View
+from scheduler.authoring import Config, Job, Key, Locality, Running, View
 from scheduler.workshop import (
     UNSCHEDULABLE,
     AllocationView,
     CycleContext,
     Denial,
     HoldReason,
-    QuotaUsage,
     backoff_reason,
-    charge,
     divide,
 )
 
@@ -156,12 +154,12 @@ class _Budget:
 
     def __init__(self, context: CycleContext, candidates: Iterable[_Candidate]) -> None:
         self._context = context
-        self._usage = QuotaUsage(context.state.quota_usage)
+        self._ledger = context.ledger.copy()
         self._left = Counter({kind: context.state.free.gpus(kind) for kind in context.state.capacity.types})
         for one in candidates:
             if one.run is not None and one.kind is not None:
                 self._left[one.kind] += one.held
-                charge(self._usage, one.job.vc_id, one.job.job_class, one.kind, -one.held)
+                self._ledger.charge(one.job.vc_id, one.job.job_class, one.kind, -one.held)
 
     def grant_initial(self, one: _Candidate) -> bool:
         """Whether the candidate gets its first size; in order of its preference.
@@ -186,15 +184,15 @@ class _Budget:
         if kind is None:
             if one.job.request.needs_gpus:
                 return False
-            one.served = context.admission.admit(context.view, self._usage, one.job, None, 0) is None
+            one.served = not isinstance(self._ledger.offer(one.job, Config(None, 0)), Denial)
             return one.served
         demand = context.demand(one.job, kind, one.size + gpus if one.sizable else None)
         if self._left[kind] < gpus or context.state.capacity.infeasible(demand) is not None:
             return False
-        if context.admission.admit(context.view, self._usage, one.job, kind, gpus) is not None:
+        if isinstance(self._ledger.offer(one.job, Config(kind, gpus)), Denial):
             return False
         self._left[kind] -= gpus
-        charge(self._usage, one.job.vc_id, one.job.job_class, kind, gpus)
+        self._ledger.charge(one.job.vc_id, one.job.job_class, kind, gpus)
         one.size, one.served = one.size + gpus, True
         return True
 
@@ -235,7 +233,7 @@ def _above_quota(context: CycleContext, one: _Candidate) -> bool:
     While jobs stop for others, both count as usage. Resizing by that would shrink jobs for no benefit, one after
     another.
     """
-    return context.admission.admit(context.view, context.state.quota_usage, one.job, one.kind, 0) is not None
+    return isinstance(context.ledger.offer(one.job, Config(one.kind, 0)), Denial)
 
 
 def _in_service(context: CycleContext, run: Running) -> bool:
@@ -297,7 +295,7 @@ def _places(context: CycleContext, one: _Candidate) -> tuple[AllocationView, ...
     if one.kind is not None and context.quota_denial(one.job, demand) is not None:
         return None  # a job not served in this cycle still owns the quota granted to it
     if not one.sizable or demand.within is not Locality.ANY:
-        return context.placement.place(free, demand, one.job.avoid_nodes)
+        return context.find(one.job, demand)
     return divide(demand, sorted(free.by_room(one.kind), key=lambda node: node.id in one.job.avoid_nodes))
 
 

@@ -44,6 +44,7 @@ class Philly(Shared):
     Source: Jeon et al., Analysis of Large-Scale Multi-Tenant GPU Clusters (USENIX ATC 2019), §2.3; lessons in §5.
     """
 
+    chooses_gpus: ClassVar[bool] = True
     params_schema: ClassVar[Mapping[str, Any]] = {
         "type": "object",
         "properties": {

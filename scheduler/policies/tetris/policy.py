@@ -210,7 +210,7 @@ class _Packing:
         context, demand, job = self._context, head.demand, head.job
         head.seen = self._placed
         free = context.state.free
-        found = context.placement.place(free, demand, job.avoid_nodes)
+        found = context.find(job, demand)
         if found is None:
             return False
         head.allocations = found

@@ -1,8 +1,10 @@
 """The open admission admits every job; the invariants still hold."""
 
-from scheduler.admission import QuotaUsage
+from scheduler.admission import ANY_GPUS
 from scheduler.engine.cycle import CycleConfig, compose, decide
 from scheduler.model.invariants import check
+from scheduler.model.lifecycle import JobClass
+from scheduler.model.request import Config
 from tests.unit.scheduler.factories import make_job, make_snapshot, make_vc
 
 OPEN = CycleConfig(admission="open")
@@ -11,7 +13,9 @@ OPEN = CycleConfig(admission="open")
 def test_a_job_is_admitted_whatever_its_virtual_cluster_holds() -> None:
     world = make_snapshot(waiting=[make_job(1, gpus=8)], vcs=[make_vc(quotas={})])
     admission = compose(OPEN).admission
-    assert admission.admit(world, QuotaUsage({(1, "A100"): 99}), make_job(1), "A100", 8) is None
+    ledger = admission.ledger(world)
+    ledger.charge(1, JobClass.GUARANTEED, "A100", 99)
+    assert ledger.offer(make_job(1), Config("A100", 8)) == ANY_GPUS
     plan = decide(world, OPEN)
     assert [place.job_id for place in plan.places] == [1]
     assert check(world, plan, admission) == ()

@@ -18,7 +18,7 @@ MODULES = sorted(
 
 # An allow list: to import another module, add it here with the reason why it is pure.
 ALLOWED_IMPORTS = {
-    "__future__", "bisect", "collections", "contextlib", "dataclasses", "enum", "functools", "heapq",
+    "__future__", "bisect", "collections", "contextlib", "copy", "dataclasses", "enum", "functools", "heapq",
     "itertools", "json", "math", "scheduler", "statistics", "types", "typing",
     "datetime",  # only to write a moment of the snapshot in words
     "importlib", "pkgutil",  # only to find the plug-ins

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scheduler.admission import Ledger
 from scheduler.engine.context import CycleContext
 from scheduler.engine.cycle import CycleConfig, compose, decide
 from scheduler.engine.state import SchedulerState
@@ -162,18 +163,20 @@ def test_a_virtual_cluster_is_charged_once_for_a_gpu_that_two_of_its_jobs_share(
     world = make_snapshot(running=[first, second, make_running(make_share(1, (1,)), attempt_id=7)])
     assert world.held_by_vc == {(1, "A100"): 2}
     assert world.holders_of_gpu == {100: (5, 6), 101: (1007,)}
-    state = SchedulerState(world)
-    state.count(first.job, first.allocations, -1)
-    assert state.quota_usage[1, "A100"] == 2
-    state.count(second.job, second.allocations, -1)
-    assert state.quota_usage[1, "A100"] == 1
-    state.count(first.job, first.allocations, 1)
-    assert state.quota_usage[1, "A100"] == 2
+    ledger = Ledger(world)
+    ledger.give(first.job, first.allocations)
+    assert ledger.usage[1, "A100"] == 2
+    ahead = ledger.copy()
+    ahead.give(second.job, second.allocations)
+    assert ahead.usage[1, "A100"] == 1
+    ahead.take(first.job, first.allocations)
+    assert ahead.usage[1, "A100"] == 2
+    assert ledger.usage[1, "A100"] == 2
 
 
 def test_what_opportunistic_jobs_share_is_on_loan_once() -> None:
     pair = [host(make_share(1, (0,)), attempt_id=number, job_class=JobClass.OPPORTUNISTIC) for number in (5, 6)]
-    assert SchedulerState(make_snapshot(running=pair)).quota_usage == {(1, "A100"): 1, (-1, "A100"): 1}
+    assert Ledger(make_snapshot(running=pair)).usage == {(1, "A100"): 1, (-1, "A100"): 1}
 
 
 PREEMPTIVE = CycleConfig(policy="priority", policy_params={"preemptive": True})

@@ -1,0 +1,105 @@
+"""The ledger of an admission: what virtual clusters hold now, and with the decisions of a cycle so far."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterable
+from copy import copy
+from dataclasses import dataclass
+from typing import Self
+
+from scheduler.model import SLOTS, AllocationView, Job, View
+from scheduler.model.lifecycle import JobClass
+from scheduler.model.plan import Denial
+from scheduler.model.request import Config
+from scheduler.model.sharing import SharedGpuIndex
+
+# The GPUs that jobs hold or this cycle has given them, by virtual cluster and GPU type. GPUs of opportunistic jobs also
+# count under the negated id of the virtual cluster.
+QuotaUsage = Counter[tuple[int, str]]
+
+
+class AdmissionError(ValueError):
+    """An admission grants what it cannot give; the message names the job and the grant."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """What an admission gives to a job.
+
+    - `gpu_ids` are the exact GPUs of the whole gang; None leaves the choice to the placement.
+    - `evicts` are the ids of the running jobs that must stop for it, which the job may then preempt.
+    """
+
+    gpu_ids: frozenset[int] | None = None
+    evicts: tuple[int, ...] = ()
+
+
+ANY_GPUS = Grant()
+
+
+class Ledger:
+    """Counts the GPUs of virtual clusters by type; a subclass says in `offer` what a job may have on top of them.
+
+    A GPU that jobs share counts once. GPUs that have left the pool do not count.
+    """
+
+    def __init__(self, view: View) -> None:
+        self.view = view
+        self.usage = QuotaUsage(view.held_by_vc)
+        self._shared = SharedGpuIndex()
+        for run in view.running:
+            if not (run.job.request.shares_gpu or run.job.job_class is JobClass.OPPORTUNISTIC):
+                continue
+            for gpu_id, gpu_type, slots in self._gpus(run.allocations):
+                if self._shared.take(gpu_id, slots) and run.job.job_class is JobClass.OPPORTUNISTIC:
+                    self.usage[-run.job.vc_id, gpu_type] += 1
+
+    def offer(self, job: Job, config: Config) -> Grant | Denial:
+        """What the job may have in this configuration on top of what the ledger counts, or why it may not.
+
+        The reason of a denial is QUOTA_TOO_SMALL if even an empty pool would not change it. A configuration of 0 GPUs
+        of a type asks whether the job may keep what it has.
+        """
+        raise NotImplementedError
+
+    def nodes(self, job: Job) -> frozenset[int] | None:
+        """The ids of the only nodes on which the admission lets the job start; None: all. It does not change."""
+        return None
+
+    def key(self, job: Job) -> Hashable:
+        """Equal for jobs of which the ledger gives equal grants for equal configurations, and allows equal nodes."""
+        return None
+
+    def take(self, job: Job, allocations: Iterable[AllocationView]) -> None:
+        """Count the GPUs that the job gets."""
+        for gpu_id, gpu_type, slots in self._gpus(allocations):
+            if slots == SLOTS or self._shared.take(gpu_id, slots):
+                self.charge(job.vc_id, job.job_class, gpu_type, 1)
+
+    def give(self, job: Job, allocations: Iterable[AllocationView]) -> None:
+        """Count the GPUs of the job no more."""
+        for gpu_id, gpu_type, slots in self._gpus(allocations):
+            if slots == SLOTS or self._shared.give(gpu_id, slots):
+                self.charge(job.vc_id, job.job_class, gpu_type, -1)
+
+    def charge(self, vc_id: int, job_class: JobClass, gpu_type: str, gpus: int) -> None:
+        """Count GPUs of a type, which ones is open; a negative number subtracts them. Looks ahead count so."""
+        self.usage[vc_id, gpu_type] += gpus
+        if job_class is JobClass.OPPORTUNISTIC:
+            self.usage[-vc_id, gpu_type] += gpus
+
+    def copy(self) -> Self:
+        """A ledger that counts on from here by itself."""
+        other = copy(self)
+        other.usage, other._shared = QuotaUsage(self.usage), self._shared.copy()
+        return other
+
+    def _gpus(self, allocations: Iterable[AllocationView]) -> Iterable[tuple[int, str, int]]:
+        """Id, type and taken slots of each GPU that the pool knows."""
+        known = self.view.gpu_by_id
+        for share in allocations:
+            for gpu_id in share.gpu_ids:
+                gpu = known.get(gpu_id)
+                if gpu is not None:
+                    yield gpu_id, gpu.type, share.slots
