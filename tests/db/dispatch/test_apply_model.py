@@ -21,6 +21,8 @@ from muster.fleet.services import cordon_node, resume_node
 from muster.jobs.models import Job
 from muster.jobs.services import cancel_job, requeue_job
 from scheduler import model
+from scheduler.admission import ADMISSIONS, LockScope
+from scheduler.admission.quota import Quota
 from scheduler.engine.cycle import compose, decide
 from scheduler.model.invariants import awaits_preemption, check
 from scheduler.model.lifecycle import AttemptState, JobClass, Reason, RuntimeNeed
@@ -301,10 +303,22 @@ def normal(snapshot: model.Snapshot) -> model.Snapshot:
     )
 
 
-@pytest.mark.parametrize("seed", range(4))
+class Pooled(Quota):
+    """Quotas under the default lock."""
+
+    lock_scope = LockScope.POOL
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("admission", ["quota", "borrow", "pooled"])
 @pytest.mark.parametrize("skip_blocked", [True, False])
-def test_postgres_and_the_model_tell_the_same_story(seed: int, skip_blocked: bool) -> None:
-    world = make_world(nodes=2, gpus=4, quota=6, policy_params={"skip_blocked": skip_blocked})
+def test_postgres_and_the_model_tell_the_same_story(
+    seed: int, skip_blocked: bool, admission: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(ADMISSIONS.__dict__, "_classes", {**ADMISSIONS._classes, "pooled": Pooled})
+    world = make_world(
+        nodes=2, gpus=4, quota=6, policy_params={"skip_blocked": skip_blocked}, admission=admission, admission_params={}
+    )
     world.nodes.append(make_node(world.pool, gpus=3, gpu_type="V100", cpus=32))
     other = make_vc(world.tenant, world.pool, quotas={"A100": 3, "V100": 2})
     history = History(
