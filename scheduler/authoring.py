@@ -1,4 +1,4 @@
-"""The authors' page: everything that a policy imports. docs/policies/writing.md shows how to use it.
+"""The authors' page: everything that a policy or an admission imports. docs/policies/writing.md shows how to use it.
 
 A policy is a class with `params_schema`, a JSON Schema of its parameters, and one of these bases:
 
@@ -7,8 +7,10 @@ A policy is a class with `params_schema`, a JSON Schema of its parameters, and o
 - `AssignmentPolicy`: the policy chooses a configuration for each job;
 - `CyclePolicy`: the policy says itself what happens in a cycle.
 
-It decides through a `Cycle` and keeps nothing itself: the same function runs in production, in the simulator, in a dry
-run and in a replay. An error that it raises changes nothing; the pool falls back to simpler settings and names it.
+A policy decides through a `Cycle` and keeps nothing itself: the same function runs in production, in the simulator, in
+a dry run and a replay. An error that it raises changes nothing: the pool falls back to simpler settings and names it.
+
+An admission is an `Admission` whose `Ledger` answers what a virtual cluster may have.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, ClassVar, Literal
 
+from scheduler.admission import ANY_GPUS, Admission, Grant, Ledger, LockScope
 from scheduler.bases import assignment, rounds
 from scheduler.bases.ordered import OrderedPolicy
 from scheduler.bases.rounds import Shares
@@ -27,29 +30,39 @@ from scheduler.engine.context import Attempt, CycleContext, GivenDemands, backof
 from scheduler.engine.queue import Key
 from scheduler.engine.usage import gpus_by_type
 from scheduler.model import Job, Locality, PoolState, Rate, Running, View
+from scheduler.model.invariants import Violation
 from scheduler.model.lifecycle import HoldReason, JobClass
-from scheduler.model.plan import Denial
+from scheduler.model.plan import Denial, Plan
 from scheduler.model.request import Config
 from scheduler.registry import ConfigError
 
 __all__ = [
+    "ANY_GPUS",
+    "Admission",
     "AssignmentPolicy",
     "Attempt",
     "Config",
     "ConfigError",
     "Cycle",
     "CyclePolicy",
+    "Denial",
+    "Grant",
+    "HoldReason",
     "Job",
     "JobClass",
     "Key",
+    "Ledger",
     "Locality",
+    "LockScope",
     "OrderedPolicy",
+    "Plan",
     "PolicyError",
     "Rate",
     "RoundPolicy",
     "Running",
     "Shares",
     "View",
+    "Violation",
 ]
 
 MAX_STATE_BYTES = 1 << 20
