@@ -1,7 +1,9 @@
-"""The registry of plug-ins: each plug-in is a folder in the package of its kind and has the folder's name.
+"""The registry of plug-ins, by name.
 
-The `__init__` of the folder exports the class as `PLUGIN`. The class has a `params_schema`, a JSON Schema of an
-object, and takes the parameters as keyword arguments. Adding a plug-in edits no other file.
+Our own plug-ins are folders in the package of their kind: the folder's name is the plug-in's, and its `__init__`
+exports the class as `PLUGIN`. An installed distribution adds plug-ins by entry points of a group such
+as `muster.policies`; each names a class. The class has a `params_schema`, a JSON Schema of an object, and takes the
+parameters as keyword arguments. Adding a plug-in edits no other file.
 """
 
 from __future__ import annotations
@@ -10,7 +12,8 @@ import importlib
 import math
 import pkgutil
 from collections.abc import Callable, Mapping
-from functools import cached_property
+from functools import cached_property, partial
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Generic, Protocol, TypeVar, cast
 
 
@@ -31,10 +34,13 @@ P = TypeVar("P", bound=Plugin)
 
 
 class Registry(Generic[P]):
-    """The plug-ins in one package, by name."""
+    """The plug-ins of one kind: those in a package, and those of installed distributions.
 
-    def __init__(self, kind: str, package: str) -> None:
-        self.kind, self.package = kind, package
+    A class without one of the methods that `needs` names is no such plug-in. Without a `group`, none come from outside.
+    """
+
+    def __init__(self, kind: str, package: str, *, group: str = "", needs: tuple[str, ...] = ()) -> None:
+        self.kind, self.package, self.group, self.needs = kind, package, group, needs
         self._broken: dict[str, str] = {}  # plug-in name -> load error
 
     @property
@@ -52,10 +58,11 @@ class Registry(Generic[P]):
         return cast("Mapping[str, Any]", self._class(name).params_schema)
 
     def summary(self, name: str) -> str:
-        """A sentence about the plug-in: the first line of its package's docstring."""
-        self._class(name)
-        package = importlib.import_module(f"{self.package}.{name}")
-        return (package.__doc__ or "").strip().partition("\n")[0]
+        """A sentence about the plug-in: the first line of the docstring of its package or, from outside, its class."""
+        plugin = self._class(name)
+        inside = plugin.__module__.startswith(f"{self.package}.")
+        documented = importlib.import_module(f"{self.package}.{name}") if inside else plugin
+        return (documented.__doc__ or "").strip().partition("\n")[0]
 
     def make(self, name: str, params: Mapping[str, object]) -> P:
         """The plug-in with these parameters; missing ones take their defaults.
@@ -80,15 +87,44 @@ class Registry(Generic[P]):
     @cached_property
     def _classes(self) -> Mapping[str, Any]:
         # Load on first use: plug-ins import the package of their kind, which is complete by then.
-        folders = pkgutil.iter_modules(importlib.import_module(self.package).__path__)
-        found = {}
-        for folder in folders:
+        found: dict[str, Any] = {}
+        for folder in pkgutil.iter_modules(importlib.import_module(self.package).__path__):
             if folder.ispkg:
-                try:
-                    found[folder.name] = importlib.import_module(f"{self.package}.{folder.name}").PLUGIN
-                except Exception as error:  # noqa: BLE001 - one broken plug-in must not hide the others
-                    self._broken[folder.name] = f"{type(error).__name__}: {error}"
+                module = f"{self.package}.{folder.name}"
+                self._load(found, folder.name, module, partial(_plugin_in, module))
+        outside: dict[str, list[EntryPoint]] = {}
+        for point in entry_points(group=self.group) if self.group else ():
+            outside.setdefault(point.name, []).append(point)
+        for name, points in sorted(outside.items()):
+            sources = sorted(_source(point) for point in points)
+            if name in found or name in self._broken:  # ours stays in use: pools decide by it
+                self._broken[f"{name} of {', '.join(sources)}"] = f"{self.package}.{name} has this name"
+            elif len(points) > 1:
+                self._broken[name] = f"{' and '.join(sources)} both have this name"
+            else:
+                self._load(found, name, sources[0], points[0].load)
         return found
+
+    def _load(self, found: dict[str, Any], name: str, source: str, load: Callable[[], Any]) -> None:
+        try:
+            plugin = load()
+        except Exception as error:  # noqa: BLE001 - one broken plug-in must not hide the others
+            self._broken[name] = f"{source}: {type(error).__name__}: {error}"
+            return
+        missing = [needed for needed in ("params_schema", *self.needs) if not hasattr(plugin, needed)]
+        if missing:
+            self._broken[name] = f"{source} is no {self.kind}: it has no {', '.join(missing)}"
+        else:
+            found[name] = plugin
+
+
+def _plugin_in(module: str) -> Any:
+    return importlib.import_module(module).PLUGIN
+
+
+def _source(point: EntryPoint) -> str:
+    """The class and the distribution of an entry point, in words."""
+    return f"{point.value} of {point.dist.name if point.dist is not None else 'no distribution'}"
 
 
 # The part of JSON Schema that parameters need. A schema with another keyword raises an error: ignoring a rule that an

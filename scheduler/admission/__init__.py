@@ -54,4 +54,9 @@ class Admission:
         raise NotImplementedError
 
 
-ADMISSIONS: Registry[Admission] = Registry("admission", "scheduler.admission")
+ADMISSIONS: Registry[Admission] = Registry(
+    "admission",
+    "scheduler.admission",
+    group="muster.admissions",
+    needs=("ledger", "violations", "reclaimable_by", "lock_scope"),
+)

@@ -41,4 +41,9 @@ class PeriodicPolicy(Protocol):
         ...
 
 
-POLICIES: Registry[Policy] = Registry("policy", "scheduler.policies")
+POLICIES: Registry[Policy] = Registry(
+    "policy",
+    "scheduler.policies",
+    group="muster.policies",
+    needs=("serve", "order", "waiting_key", "next_change"),
+)

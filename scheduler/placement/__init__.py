@@ -41,4 +41,9 @@ class Placement(Plugin, Protocol):
         ...
 
 
-PLACEMENTS: Registry[Placement] = Registry("placement", "scheduler.placement")
+PLACEMENTS: Registry[Placement] = Registry(
+    "placement",
+    "scheduler.placement",
+    group="muster.placements",
+    needs=("relaxes", "fills", "within", "relaxes_at", "place"),
+)

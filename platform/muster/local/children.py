@@ -48,7 +48,10 @@ class Site:
             "MUSTER_HOME": str(self.home),
             "MUSTER_URL": self.public_url,
             "PORT": str(self.port),
-            "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "platform")]),
+            # What the caller's path adds, such as plug-ins of policies, stays on it.
+            "PYTHONPATH": os.pathsep.join(
+                [str(ROOT), str(ROOT / "platform"), *filter(None, [os.environ.get("PYTHONPATH")])]
+            ),
             "PYTHONUNBUFFERED": "1",
         }
 

@@ -1,6 +1,7 @@
 """Plug-ins are found by their folder's name, and their parameters are checked against their schema."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from scheduler.placement import PLACEMENTS
 from scheduler.placement.consolidate import Consolidate
 from scheduler.policies.fifo import Fifo
 from scheduler.registry import ConfigError, Registry, check_params
+from tests.plugins.installed import install
 
 REGISTRIES: list[Registry[Any]] = [POLICIES, PLACEMENTS, ADMISSIONS]
 
@@ -153,7 +155,12 @@ def test_no_plug_in_of_ours_is_broken(registry: Registry[Any]) -> None:
 
 
 def test_a_plug_in_that_cannot_be_loaded_takes_no_other_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, text in {"fine": "PLUGIN = object", "torn": "import no_such_module", "empty": ""}.items():
+    for name, text in {
+        "fine": "class PLUGIN:\n    params_schema = {}",
+        "torn": "import no_such_module",
+        "empty": "",
+        "bare": "PLUGIN = object",
+    }.items():
         folder = tmp_path / "some_plugins" / name
         folder.mkdir(parents=True)
         (folder / "__init__.py").write_text(text)
@@ -161,6 +168,77 @@ def test_a_plug_in_that_cannot_be_loaded_takes_no_other_away(tmp_path: Path, mon
     monkeypatch.syspath_prepend(str(tmp_path))
     registry: Registry[Any] = Registry("policy", "some_plugins")
     assert registry.names == ("fine",)
-    assert registry.broken.keys() == {"torn", "empty"}
-    with pytest.raises(ConfigError, match="policy torn cannot be loaded: ModuleNotFoundError: No module named"):
+    assert registry.broken.keys() == {"torn", "empty", "bare"}
+    assert registry.broken["bare"] == "some_plugins.bare is no policy: it has no params_schema"
+    with pytest.raises(
+        ConfigError, match=r"policy torn cannot be loaded: some_plugins\.torn: ModuleNotFoundError: No mod"
+    ):
         registry.make("torn", {})
+
+
+FIRST = """
+from scheduler.authoring import CyclePolicy
+
+class First(CyclePolicy):
+    \"""Starts the job with the smallest id.\"""
+
+    def decide(self, cycle):
+        for job in cycle.waiting()[:1]:
+            cycle.place(job)
+"""
+
+
+def policies() -> Registry[Any]:
+    return Registry(POLICIES.kind, POLICIES.package, group=POLICIES.group, needs=POLICIES.needs)
+
+
+def test_an_installed_distribution_adds_a_plug_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(tmp_path, "first-come", FIRST, {"muster.policies": "first_come = first_come:First"})
+    monkeypatch.syspath_prepend(str(tmp_path))
+    registry = policies()
+    assert {"first_come", "fifo"} <= set(registry.names)
+    assert registry.summary("first_come") == "Starts the job with the smallest id."
+    assert type(registry.make("first_come", {})).__name__ == "First"
+    assert registry.broken == {}
+
+
+BROKEN = {
+    "a module that it needs is missing": (
+        "import no_such_module",
+        "torn_one:First",
+        r"torn_one:First of torn-one: ModuleNotFoundError: No module named 'no_such_module'",
+    ),
+    "the class is missing": ("", "torn_one:First", r"torn_one:First of torn-one: AttributeError: .*First"),
+    "the class is no policy": (
+        "class First: params_schema = {}",
+        "torn_one:First",
+        r"torn_one:First of torn-one is no policy: it has no serve, order, waiting_key, next_change",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", BROKEN)
+def test_an_installed_plug_in_that_cannot_be_loaded_is_named_with_its_distribution(
+    what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module, point, words = BROKEN[what]
+    install(tmp_path, "torn-one", module, {"muster.policies": f"torn = {point}"})
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "torn_one", raising=False)
+    registry = policies()
+    assert "fifo" in registry.names
+    with pytest.raises(ConfigError, match=f"policy torn cannot be loaded: {words}"):
+        registry.make("torn", {})
+    monkeypatch.delitem(sys.modules, "torn_one", raising=False)
+
+
+def test_a_name_that_is_taken_names_both_and_ours_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, plugin in (("mine-a", "fifo"), ("mine-b", "twice"), ("mine-c", "twice")):
+        point = f"{plugin} = {name.replace('-', '_')}:First"
+        monkeypatch.syspath_prepend(str(install(tmp_path / name, name, FIRST, {"muster.policies": point})))
+    registry = policies()
+    assert isinstance(registry.make("fifo", {}), Fifo)
+    assert registry.broken == {
+        "fifo of mine_a:First of mine-a": "scheduler.policies.fifo has this name",
+        "twice": "mine_b:First of mine-b and mine_c:First of mine-c both have this name",
+    }

@@ -1,0 +1,76 @@
+"""Two plug-ins from outside on the real stack: an operator chooses them for a pool, and its jobs run."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from muster.local.services import start_services
+from tests.e2e.demo import ROOT, Demo, new_demo, running
+from tests.faults.cluster import until
+from tests.plugins.installed import install_both
+
+pytestmark = pytest.mark.timeout(300)
+
+_CHOOSE = """
+from muster.dispatch.settings import change_settings
+from muster.fleet.models import Node, Pool
+pool = Pool.objects.get(name="main")
+names = list(Node.objects.filter(pool=pool).order_by("-name").values_list("name", flat=True))
+owners = [{"vc": "vision", "nodes": names[:1]}, {"vc": "speech", "nodes": names[1:]}]
+change_settings(pool=pool, actor="ops", changes={
+    "policy": "maxmin", "policy_params": {"round_s": 5}, "admission": "owners", "admission_params": {"owners": owners},
+})
+print(names[0])
+"""
+_READ = """
+from muster.dispatch.cycles import replay
+from muster.dispatch.models import Cycle
+from muster.jobs.models import Allocation
+kept = Cycle.objects.filter(plan__isnull=False, placed__gt=0, config__policy="maxmin").order_by("pk").last()
+then, now = replay(kept)
+names = Allocation.objects.filter(attempt__job=JOB).values_list("node__name", flat=True)
+print(kept.config["admission"], then == now, *names)
+"""
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
+    """A demonstration with the plug-ins on its path."""
+    site = install_both(tmp_path_factory.mktemp("site"))
+    before = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = str(site)
+    try:
+        with new_demo() as demo, running(demo):
+            yield demo
+    finally:
+        del os.environ["PYTHONPATH"]
+        if before is not None:
+            os.environ["PYTHONPATH"] = before
+
+
+def shell(demo: Demo, script: str, path: str) -> list[str]:
+    """The words that a script prints in the platform's shell."""
+    with start_services(demo.home, environ={}) as services:
+        env = {**os.environ, **services.environment(), "MUSTER_HOME": str(demo.home), "PYTHONPATH": path}
+        words = [sys.executable, "manage.py", "shell", "--no-imports", "-c", script]
+        return subprocess.run(words, cwd=ROOT, env=env, check=True, capture_output=True, text=True).stdout.split()
+
+
+def test_jobs_run_by_both_plug_ins_and_their_cycle_replays(demo: Demo) -> None:
+    path = os.environ["PYTHONPATH"]
+    assert Path(path, "maxmin.py").is_file()
+    (owned,) = shell(demo, _CHOOSE, path)
+    with demo.client("ada") as client:
+        spec = {"command": "echo done", "gpus": 1, "vc": "vision"}
+        assert client.dry_run(spec)["feasible"]
+        job = client.submit(spec)
+        until(lambda: client.job(job["id"])["state"] == "succeeded", "the job has ended", 60)
+    admission, same, *nodes = shell(demo, _READ.replace("JOB", str(job["id"])), path)
+    assert (admission, same) == ("owners", "True")
+    assert nodes == [owned]
