@@ -118,14 +118,14 @@ def start_round(context: CycleContext, ledger: Ledger, round_s: float) -> None:
             left[config.gpu_type or ""] -= config.gpus
             chosen[job_id] = config
 
-    for _, job_id, gpu_type in sorted(_claims(ledger, round_s, candidates)):
+    for _, _, job_id, gpu_type in sorted(_claims(ledger, round_s, jobs)):
         offer(job_id, choices[job_id].get(gpu_type))
     for job_id, run in candidates.items():
         if run is not None:
             offer(job_id, config_of(context, run))
-    for job_id in sorted(candidates, key=lambda one: (-ledger.most_owed_s(one), one)):
-        for config in choices[job_id].values():
-            offer(job_id, config)
+    for job in _most_owed_first(ledger, jobs.values()):
+        for config in choices[job.id].values():
+            offer(job.id, config)
     wanted = {job_id: chosen.get(job_id) for job_id, run in candidates.items() if run is not None or job_id in chosen}
     assign(context, wanted, atomic=False)
     for job_id, run in candidates.items():
@@ -136,10 +136,9 @@ def start_round(context: CycleContext, ledger: Ledger, round_s: float) -> None:
 
 def fill(context: CycleContext, ledger: Ledger) -> None:
     """Start waiting jobs on free GPUs, the one that is owed the most first."""
-    waiting = [job_id for job_id, run in _candidates(context).items() if run is None and job_id not in context.places]
-    for job_id in sorted(waiting, key=lambda one: (-ledger.most_owed_s(one), one)):
-        job = _job(context, job_id)
-        shares = ledger.shares.get(job_id, {})
+    waiting = [_job(context, job_id) for job_id, run in _candidates(context).items() if run is None]
+    for job in _most_owed_first(ledger, waiting):
+        shares = ledger.shares.get(job.id, {})
         admitted, _ = context.admissible(job)
         context.place(job, sorted(admitted, key=lambda demand: -shares.get(demand.gpu_type or "", 0.0)))
 
@@ -168,9 +167,14 @@ def _by_type(configs: Sequence[Config]) -> Mapping[str, Config]:
     return found
 
 
-def _claims(ledger: Ledger, round_s: float, candidates: Iterable[int]) -> Iterable[tuple[float, int, str]]:
-    """The claims with a share to the next round, by the negated time that is owed."""
-    for job_id in candidates:
+def _claims(ledger: Ledger, round_s: float, jobs: Mapping[int, Job]) -> Iterable[tuple[float, float, int, str]]:
+    """The claims with a share to the next round: the negated time that is owed, the submission, the job, the type."""
+    for job_id, job in jobs.items():
         for gpu_type, share in ledger.shares.get(job_id, {}).items():
             if share > 0:
-                yield -(ledger.owed_s.get(job_id, {}).get(gpu_type, 0.0) + share * round_s), job_id, gpu_type
+                owed_s = ledger.owed_s.get(job_id, {}).get(gpu_type, 0.0) + share * round_s
+                yield -owed_s, job.submitted_at, job_id, gpu_type
+
+
+def _most_owed_first(ledger: Ledger, jobs: Iterable[Job]) -> Sequence[Job]:
+    return sorted(jobs, key=lambda job: (-ledger.most_owed_s(job.id), job.submitted_at, job.id))

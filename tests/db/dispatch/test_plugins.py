@@ -46,9 +46,6 @@ def test_both_decide_in_a_pool_in_its_dry_run_and_in_the_replay(world: World) ->
     )
     either = {"gpus": {"any_of": ["V100:1", "A100:1"]}}
     mine, theirs = submit(world, **either), submit(world, vc=other.name, **either)
-    answer = dry_run(user=world.user, data={"command": "true", "vc": other.name, **either})
-    assert answer.feasible
-    assert not answer.starts_now
     result = cycle(world)
     assert {job.pk: ranks(live_attempt(job))[0].node_id for job in (mine, theirs)} == {
         mine.pk: world.nodes[0].pk,
@@ -64,3 +61,6 @@ def test_both_decide_in_a_pool_in_its_dry_run_and_in_the_replay(world: World) ->
     assert state.wake_at is not None
     assert Job.objects.filter(state="active").count() == 2
     assert states(mine)[0] == "active"
+    answer = dry_run(user=world.user, data={"command": "true", "vc": other.name, **either})
+    assert answer.feasible
+    assert not answer.starts_now
