@@ -45,6 +45,9 @@ class Code(StrEnum):
     NOT_RUNNING = "not_running"
     NOT_PREEMPTIBLE = "not_preemptible"
     NEEDLESS_PREEMPTION = "needless_preemption"
+    GPU_CHANGED = "gpu_changed"
+    VICTIM_CHANGED = "victim_changed"
+    RACK_CHANGED = "rack_changed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +92,40 @@ def awaits_preemption(view: View, plan: Plan, admission: PlanValidator) -> froze
         if not found:
             return frozenset(waiting)
         waiting |= found
+
+
+def changed_since(seen: View, view: View, plan: Plan) -> tuple[Violation, ...]:
+    """What the plan relies on and `check` does not see: GPU types, racks and victims that differ from those `seen`.
+
+    A GPU of another type may still fit the job, and another attempt of a victim may be preemptible; but the policy
+    chose neither. A victim that holds less than it did may not be needed any more.
+    """
+    found: list[Violation] = []
+    for place in plan.places:
+        if len(_racks(seen, place)) == 1 < len(_racks(view, place)):
+            message = "the nodes that the plan chose are not in one rack any more"
+            found.append(Violation(Code.RACK_CHANGED, place.job_id, message))
+        for gpu_id in (gpu_id for share in place.allocations for gpu_id in share.gpu_ids):
+            was, gpu = seen.gpu_by_id.get(gpu_id), view.gpu_by_id.get(gpu_id)
+            if was is not None and gpu is not None and was.type != gpu.type:
+                node = view.node_by_id[gpu.node_id].name
+                message = f"GPU {gpu.index} of {node} has the type {gpu.type} now; the plan chose it as {was.type}"
+                found.append(Violation(Code.GPU_CHANGED, place.job_id, message))
+    for preempt in plan.preempts:
+        chosen, attempt = seen.running_by_job.get(preempt.job_id), view.running_by_job.get(preempt.job_id)
+        if chosen is None or attempt is None or attempt.stopping:
+            continue  # `check` refuses a victim that does not run
+        if attempt.attempt_id != chosen.attempt_id:
+            message = "another attempt of this job runs than the plan chose to preempt"
+            found.append(Violation(Code.VICTIM_CHANGED, preempt.job_id, message))
+        elif attempt.allocations != chosen.allocations:
+            message = "this job has released resources since the plan chose to preempt it"
+            found.append(Violation(Code.VICTIM_CHANGED, preempt.job_id, message))
+    return tuple(found)
+
+
+def _racks(view: View, place: Place) -> set[str]:
+    return {view.node_by_id[one.node_id].rack for one in place.allocations if one.node_id in view.node_by_id}
 
 
 @dataclass(slots=True)

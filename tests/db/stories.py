@@ -27,6 +27,7 @@ from muster.jobs.models import Allocation, Attempt, Job
 from muster.jobs.services import submit_job
 from muster.tenants.models import Tenant, VirtualCluster
 from scheduler.engine.cycle import decide
+from scheduler.model import Snapshot
 from scheduler.model.lifecycle import ATTEMPT_LIVE, AllocationState, Reason
 from scheduler.model.plan import Place
 from tests.factories import make_node, make_pool, make_tenant, make_user, make_vc
@@ -190,10 +191,10 @@ def silent(node: Node, seconds: float) -> None:
     NodeLease.objects.filter(pk=node.pk).update(seen_at=DatabaseNow() - timedelta(seconds=seconds))
 
 
-def planned_places(world: World) -> tuple[list[Place], dict[int, int]]:
-    """What a cycle would place now, and the node versions it saw: an applier may be late with them."""
+def planned_places(world: World) -> tuple[list[Place], Snapshot]:
+    """What a cycle would place now, and the snapshot that it saw: an applier may be late with them."""
     snapshot = pool_snapshot(world.pool, seed=1)
-    return list(decide(snapshot, config_of(world.pool)).places), {node.id: node.version for node in snapshot.nodes}
+    return list(decide(snapshot, config_of(world.pool)).places), snapshot
 
 
 class Other(threading.Thread, Generic[T]):

@@ -29,7 +29,7 @@ from muster.tenants.models import VirtualCluster
 from scheduler import model
 from scheduler.admission import LockScope
 from scheduler.engine.cycle import CycleConfig, compose
-from scheduler.model.invariants import PlanValidator, awaits_preemption, check
+from scheduler.model.invariants import PlanValidator, awaits_preemption, changed_since, check
 from scheduler.model.lifecycle import ATTEMPT_LIVE, AttemptState, Desired, JobState, Reason
 from scheduler.model.plan import RESERVATION_S, Place, Plan, Preempt
 from scheduler.model.request import Request
@@ -85,41 +85,32 @@ def apply_plan(pool: Pool, snapshot: model.Snapshot, plan: Plan, config: CycleCo
         forget_reservations([job_id])
     _write_notes(snapshot, plan)
     keep_pool_state(pool, snapshot.pool_state, plan)
-    versions = {node.id: node.version for node in snapshot.nodes}
     applied = Applied()
     for units in batches_of(snapshot, units_of(snapshot, plan, compose(config).admission)):
-        applied.add(apply_units(pool, units, config, versions, seen=snapshot.node_by_id))
+        applied.add(apply_units(pool, units, config, snapshot))
     for refusal in applied.refusals:
         log.info("place_refused job=%s reason=%s", refusal.job_id, refusal.reason)
     return applied
 
 
-def apply_unit(pool: Pool, unit: Unit, config: CycleConfig, versions: Mapping[int, int]) -> Applied:
+def apply_unit(pool: Pool, unit: Unit, config: CycleConfig, seen: model.Snapshot | None = None) -> Applied:
     """Apply the whole unit, or nothing of it and return why; see `apply_units`."""
-    return apply_units(pool, [unit], config, versions)
+    return apply_units(pool, [unit], config, seen)
 
 
-def apply_units(
-    pool: Pool,
-    units: Sequence[Unit],
-    config: CycleConfig,
-    versions: Mapping[int, int],
-    *,
-    seen: Mapping[int, model.Node] = NOTHING_SEEN,
-) -> Applied:
+def apply_units(pool: Pool, units: Sequence[Unit], config: CycleConfig, seen: model.Snapshot | None = None) -> Applied:
     """Apply the units in one transaction; each is applied as a whole or refused with a reason.
 
-    `versions` are the node versions of the plan's snapshot: a node that changed since then refuses the unit. Locks are
-    taken in the documented order: virtual clusters, jobs, attempts and nodes, each by id; the claims lock themselves
-    by their index. `seen` are the nodes of the snapshot, which save reading nodes again only to count by GPU type what
-    the virtual clusters hold elsewhere.
+    `seen` is the snapshot of the plan: a unit is refused if a GPU has another type now, or a victim is another attempt.
+    Any other change since then counts only if it breaks an invariant on the locked rows. Locks are taken in the
+    documented order: virtual clusters, jobs, attempts and nodes, each by id; the claims lock themselves by their index.
 
     A check that fails before anything is written refuses one unit. If the database refuses a statement, the unit at
     fault is unknown: the transaction is rolled back, and each unit runs in a transaction of its own.
     """
     try:
         with transaction.atomic(), recorded_together():
-            return _apply(pool, units, config, versions, seen)
+            return _apply(pool, units, config, seen)
     except NoPort as error:
         reason = str(error)
     except (IntegrityError, OperationalError) as error:
@@ -133,17 +124,11 @@ def apply_units(
         applied.refuse(units[0], reason)
         return applied
     for unit in units:
-        applied.add(apply_units(pool, [unit], config, versions, seen=seen))
+        applied.add(apply_units(pool, [unit], config, seen))
     return applied
 
 
-def _apply(
-    pool: Pool,
-    units: Sequence[Unit],
-    config: CycleConfig,
-    versions: Mapping[int, int],
-    seen: Mapping[int, model.Node],
-) -> Applied:
+def _apply(pool: Pool, units: Sequence[Unit], config: CycleConfig, seen: model.Snapshot | None) -> Applied:
     placed = [place.job_id for unit in units for place in unit.places]
     stopped = [preempt.job_id for unit in units for preempt in unit.preempts]
     admission = compose(config).admission
@@ -154,11 +139,13 @@ def _apply(
     applied = Applied()
     wanted = [unit for unit in units if applied.unless(unit, _withdrawn(pool, unit, jobs))]
     attempts = _locked_attempts([preempt.job_id for unit in wanted for preempt in unit.preempts])
-    nodes = _locked_nodes(wanted)
-    current = [unit for unit in wanted if applied.unless(unit, _out_of_date(unit, nodes, versions))]
-    if not current:
+    nodes = _locked_nodes(pool, wanted)
+    wanted = [unit for unit in wanted if applied.unless(unit, _without_node(unit, nodes))]
+    if not wanted:
         return applied
-    snapshot = locked_snapshot(pool, vcs, list(jobs.values()), list(nodes.values()), seen=seen, now=database_now())
+    known = NOTHING_SEEN if seen is None else seen.node_by_id
+    snapshot = locked_snapshot(pool, vcs, list(jobs.values()), list(nodes.values()), seen=known, now=database_now())
+    current = [unit for unit in wanted if applied.unless(unit, _outdated(unit, seen, snapshot))]
     valid = _valid(snapshot, current, admission, applied)
     given: dict[int, Request] = {}
     accepted = [unit for unit in valid if applied.unless(unit, _not_accepted(unit, jobs, snapshot, given))]
@@ -253,21 +240,23 @@ def _locked_attempts(job_ids: list[int]) -> dict[int, int]:
     return {job_id: pk for pk, job_id in rows.order_by("pk").values_list("pk", "job_id")}
 
 
-def _locked_nodes(units: Iterable[Unit]) -> dict[int, Node]:
+def _locked_nodes(pool: Pool, units: Iterable[Unit]) -> dict[int, Node]:
     """The nodes of the placements, locked."""
     node_ids = {share.node_id for unit in units for place in unit.places for share in place.allocations}
-    rows = Node.objects.select_for_update(no_key=True).filter(pk__in=node_ids).order_by("pk")
+    rows = Node.objects.select_for_update(no_key=True).filter(pool=pool, pk__in=node_ids).order_by("pk")
     return {node.pk: node for node in rows}
 
 
-def _out_of_date(unit: Unit, nodes: Mapping[int, Node], versions: Mapping[int, int]) -> str | None:
-    """Which nodes of the placements changed since the snapshot; None if none did."""
-    node_ids = sorted({share.node_id for place in unit.places for share in place.allocations})
-    found = [nodes[node_id] for node_id in node_ids if node_id in nodes]
-    stale = [node.name for node in found if node.version != versions.get(node.pk)]
-    if stale or len(found) != len(node_ids):
-        return f"changed since the snapshot: {', '.join(stale) or 'a node'}"
-    return None
+def _without_node(unit: Unit, nodes: Mapping[int, Node]) -> str | None:
+    """Says that the pool lacks a node of the unit; None if it has all of them."""
+    ids = sorted({share.node_id for place in unit.places for share in place.allocations} - nodes.keys())
+    return f"node {ids[0]} is not in this pool" if ids else None
+
+
+def _outdated(unit: Unit, seen: model.Snapshot | None, snapshot: model.Snapshot) -> str | None:
+    """What the unit relies on and has changed since the plan's snapshot; None if nothing has."""
+    violations = () if seen is None else changed_since(seen, snapshot, unit.plan)
+    return violations[0].message if violations else None
 
 
 def _preempt(preempt: Preempt, attempts: Mapping[int, int], jobs: Mapping[int, Job]) -> None:

@@ -182,7 +182,7 @@ def locked_snapshot(
 
     These are the live attempts of the jobs themselves, on these nodes, and of these virtual clusters. The caller has
     locked the virtual clusters, the jobs and the nodes. Queued jobs are waiting ones. Other nodes are as `seen` shortly
-    before.
+    before, unless their version has changed since.
     """
     node_ids = {node.pk for node in nodes}
     vc_ids, job_ids, moment = [vc.pk for vc in vcs], [job.pk for job in jobs], now.timestamp()
@@ -191,9 +191,9 @@ def locked_snapshot(
     if any(job.stage == Stage.SCREENING for job in jobs):
         who, params = _SCREENING_COUNTS, [*params, pool.pk]
     running = _running(who, params, now=moment)
-    # Their GPUs may be on other nodes. Quotas count GPUs by type, which never changes, so these nodes are included.
+    # Their GPUs may be on other nodes. Quotas count GPUs by type, so these nodes are included.
     others = {share.node_id for attempt in running for share in attempt.allocations} - node_ids
-    unseen = others - seen.keys()
+    unseen = others - _still_as_seen(others, seen)
     if unseen:
         nodes = [*nodes, *Node.objects.filter(pk__in=unseen)]
     elsewhere = [seen[node_id] for node_id in others - unseen]
@@ -210,6 +210,13 @@ def locked_snapshot(
         vcs=with_quotas,
     )
     return with_screening(pool, snapshot)
+
+
+def _still_as_seen(node_ids: Collection[int], seen: Mapping[int, model.Node]) -> set[int]:
+    """The nodes whose stored version is the seen one."""
+    known = [node_id for node_id in node_ids if node_id in seen]
+    stored = Node.objects.filter(pk__in=known).values_list("pk", "version") if known else ()
+    return {node_id for node_id, version in stored if seen[node_id].version == version}
 
 
 def job_view(job: Job, *, job_id: int, now: float) -> model.Job:

@@ -16,7 +16,7 @@ from muster.dispatch.apply import apply_unit
 from muster.dispatch.plan_units import Unit
 from muster.dispatch.settings import config_of
 from muster.events.services import audit, record, recorded_together, wake_pool
-from muster.fleet.models import Gpu, Node
+from muster.fleet.models import Gpu
 from muster.fleet.runtimes import ASKED_BY, forms_of
 from muster.jobs.models import Job
 from muster.jobs.services import submit_job
@@ -125,9 +125,7 @@ def accept_offer(
         shares = _shares(offer, jobs, wanted)
         Launch.objects.bulk_create([Launch(job=job, framework=offer.framework, offer=offer) for job in jobs])
         unit = Unit(tuple(Place(job.pk, (share,)) for job, share in zip(jobs, shares, strict=True)))
-        # Validation uses the node as it is now; a change since the offer is not by itself a reason to refuse.
-        versions = dict(Node.objects.filter(pk=offer.node_id).values_list("pk", "version"))
-        refusals = apply_unit(pool, unit, config_of(pool), versions).refusals
+        refusals = apply_unit(pool, unit, config_of(pool)).refusals
         if refusals:
             raise Conflict(f"offer {offer.pk}: {refusals[0].reason}")
         if {gpu_id for share in shares for gpu_id in share.gpu_ids} < set(offer.gpu_ids):

@@ -18,7 +18,7 @@ from muster.jobs.attempts import lose_allocations
 from muster.jobs.models import Attempt, GpuClaim, Job
 from muster.jobs.services import cancel_job
 from muster.tenants.models import Quota
-from scheduler.model import AllocationView
+from scheduler.model import AllocationView, Snapshot
 from scheduler.model.lifecycle import ATTEMPT_LIVE, Reason
 from scheduler.model.plan import Place
 from tests.db.stories import (
@@ -42,8 +42,8 @@ from tests.factories import make_vc
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("as_committed", "sound")]
 
 
-def carry_out(world: World, places: list[Place], versions: dict[int, int]) -> Applied:
-    return apply_units(world.pool, [Unit((one,)) for one in places], config_of(world.pool), versions)
+def carry_out(world: World, places: list[Place], seen: Snapshot | None = None) -> Applied:
+    return apply_units(world.pool, [Unit((one,)) for one in places], config_of(world.pool), seen)
 
 
 def refused(applied: Applied) -> dict[int, str]:
@@ -77,17 +77,15 @@ class TestARefusal:
     @staticmethod
     def _gpu_is_taken(world: World, job: Job, one: Place) -> None:
         rival = submit(world, vc=make_vc(world.tenant, world.pool).name)
-        versions = {node.pk: now_of(node).version for node in world.nodes}
-        assert carry_out(world, [on_node_of(world, one, rival)], versions).started == [rival.pk]
+        assert carry_out(world, [on_node_of(world, one, rival)]).started == [rival.pk]
 
     @staticmethod
     def _job_has_gone_to_another_cycle(world: World, job: Job, one: Place) -> None:
-        versions = {node.pk: now_of(node).version for node in world.nodes}
-        assert carry_out(world, [one], versions).started == [job.pk]
+        assert carry_out(world, [one]).started == [job.pk]
 
     CHANGES = {
         "the job is cancelled": (_is_cancelled, "the job is cancelled"),
-        "its node is cordoned": (_node_is_cordoned, "changed since the snapshot"),
+        "its node is cordoned": (_node_is_cordoned, "takes no jobs: cordoned"),
         "its GPU is taken": (_gpu_is_taken, "is held by a live attempt"),
         "it was placed already": (_job_has_gone_to_another_cycle, "the job is active"),
     }
@@ -96,11 +94,11 @@ class TestARefusal:
     def test_it_takes_no_other_unit_with_it(self, change: Callable[[World, Job, Place], None], why: str) -> None:
         world = make_world(nodes=3, gpus=1)
         jobs = [submit(world) for _ in range(3)]
-        places, versions = planned_places(world)
+        places, seen = planned_places(world)
         assert [one.job_id for one in places] == [job.pk for job in jobs]
         change(world, jobs[1], places[1])
         before = states(jobs[1])
-        applied = carry_out(world, places, versions)
+        applied = carry_out(world, places, seen)
         assert applied.started == [jobs[0].pk, jobs[2].pk]
         assert list(refused(applied)) == [jobs[1].pk]
         assert why in refused(applied)[jobs[1].pk]
@@ -110,9 +108,9 @@ class TestARefusal:
     def test_of_a_quota_that_was_lowered_the_first_ones_have_the_rest(self) -> None:
         world = make_world(gpus=4, quota=4)
         jobs = [submit(world, gpus=gpus) for gpus in (1, 2, 1)]
-        places, versions = planned_places(world)
+        places, seen = planned_places(world)
         Quota.objects.filter(vc=world.vc).update(gpus=2)
-        applied = carry_out(world, places, versions)
+        applied = carry_out(world, places, seen)
         # What is left for the third one is what the second one did not get.
         assert applied.started == [jobs[0].pk, jobs[2].pk]
         assert "quota" in refused(applied)[jobs[1].pk]
@@ -121,19 +119,19 @@ class TestARefusal:
     def test_a_gang_is_refused_whole_and_the_others_start(self) -> None:
         world = make_world(nodes=3, gpus=1)
         gang, small = submit(world, nodes=2), submit(world)
-        places, versions = planned_places(world)
+        places, seen = planned_places(world)
         node = next(node for node in world.nodes if node.pk == places[0].allocations[1].node_id)
         cordon_node(node=node, reason="fan", actor="op")
-        applied = carry_out(world, places, versions)
+        applied = carry_out(world, places, seen)
         assert (applied.started, list(refused(applied))) == ([small.pk], [gang.pk])
         assert nothing_was_written_for(gang)
 
     def test_all_of_them_may_be_refused(self) -> None:
         world = make_world(gpus=2)
         jobs = [submit(world), submit(world)]
-        places, versions = planned_places(world)
+        places, seen = planned_places(world)
         cordon_node(node=world.nodes[0], reason="fan", actor="op")
-        applied = carry_out(world, places, versions)
+        applied = carry_out(world, places, seen)
         assert (applied.started, list(refused(applied))) == ([], [job.pk for job in jobs])
         assert all(nothing_was_written_for(job) for job in jobs)
 
@@ -142,12 +140,12 @@ class TestARefusalOfTheDatabase:
     def test_a_race_that_the_law_does_not_see_is_lost_by_one_unit_only(self, monkeypatch: pytest.MonkeyPatch) -> None:
         world = make_world(nodes=3, gpus=1)
         jobs = [submit(world) for _ in range(3)]
-        places, versions = planned_places(world)
+        places, seen = planned_places(world)
         rival = submit(world)
-        assert carry_out(world, [on_node_of(world, places[1], rival)], versions).started == [rival.pk]
+        assert carry_out(world, [on_node_of(world, places[1], rival)], seen).started == [rival.pk]
         told = Event.objects.count()
         monkeypatch.setattr(apply, "check", lambda *_: ())
-        applied = carry_out(world, places, versions)
+        applied = carry_out(world, places, seen)
         assert applied.started == [jobs[0].pk, jobs[2].pk]
         assert refused(applied) == {jobs[1].pk: "lost a race: gpu_slot_once"}
         assert nothing_was_written_for(jobs[1])
@@ -159,10 +157,10 @@ class TestARefusalOfTheDatabase:
         world = make_world(gpus=3)
         taken = place(world).master_port
         jobs = [submit(world), submit(world)]
-        places, versions = planned_places(world)
+        places, seen = planned_places(world)
         monkeypatch.setattr(launch, "FIRST_PORT", taken)
         monkeypatch.setattr(launch, "LAST_PORT", taken + 1)
-        applied = carry_out(world, places, versions)
+        applied = carry_out(world, places, seen)
         assert applied.started == [jobs[0].pk]
         assert live_attempt(jobs[0]).master_port == taken + 1
         assert refused(applied) == {jobs[1].pk: f"every port of {world.nodes[0].address} is taken"}
@@ -180,10 +178,10 @@ class TestTwoAppliers:
     def test_the_same_units_in_another_order_are_carried_out_once(self) -> None:
         world = make_world(nodes=4, gpus=1)
         jobs = [submit(world) for _ in range(4)]
-        places, versions = planned_places(world)
+        places, seen = planned_places(world)
         with transaction.atomic():
-            assert carry_out(world, places, versions).refusals == []
-            other = Other(lambda: carry_out(world, places[::-1], versions)).until_it_waits()
+            assert carry_out(world, places, seen).refusals == []
+            other = Other(lambda: carry_out(world, places[::-1], seen)).until_it_waits()
         assert other.result().started == []
         assert {one.reason for one in other.result().refusals} == {"the job is active, and its owner wants it to run"}
         assert {states(job)[:2] for job in jobs} == {("active", "placed")}
@@ -193,10 +191,10 @@ class TestTwoAppliers:
         world = make_world(nodes=4, gpus=1)
         second = make_vc(world.tenant, world.pool)
         jobs = [submit(world), submit(world, vc=second.name), submit(world), submit(world, vc=second.name)]
-        places, versions = planned_places(world)
+        places, seen = planned_places(world)
         with transaction.atomic():
-            assert carry_out(world, [places[1], places[0]], versions).refusals == []
-            other = Other(lambda: carry_out(world, [places[2], places[3]], versions)).until_it_waits()
+            assert carry_out(world, [places[1], places[0]], seen).refusals == []
+            other = Other(lambda: carry_out(world, [places[2], places[3]], seen)).until_it_waits()
         assert other.result().refusals == []
         assert {states(job)[:2] for job in jobs} == {("active", "placed")}
 
@@ -204,9 +202,9 @@ class TestTwoAppliers:
     def test_a_cancellation_waits_and_stops_what_was_just_placed(self) -> None:
         world = make_world(gpus=4)
         jobs = [submit(world) for _ in range(3)]
-        places, versions = planned_places(world)
+        places, seen = planned_places(world)
         with transaction.atomic():
-            assert carry_out(world, places, versions).refusals == []
+            assert carry_out(world, places, seen).refusals == []
             cancelling = Other(lambda: cancel_job(user=world.user, job=jobs[1])).until_it_waits()
         cancelling.result()
         assert states(jobs[1]) == ("cancelled", "cancelled", ["released"])
@@ -230,9 +228,9 @@ class TestOneTransaction:
         def asked(count: int) -> int:
             world = make_world(nodes=4, gpus=3)
             jobs = [submit(world) for _ in range(count)]
-            places, versions = planned_places(world)
+            places, seen = planned_places(world)
             with CaptureQueriesContext(connection) as queries:
-                assert carry_out(world, places, versions).started == [job.pk for job in jobs]
+                assert carry_out(world, places, seen).started == [job.pk for job in jobs]
             return len(queries)
 
         assert asked(12) == asked(2)

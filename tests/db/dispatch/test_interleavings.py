@@ -30,6 +30,7 @@ from muster.jobs.services import cancel_job, edit_job, submit_job
 from muster.tenants.models import Quota, VirtualCluster
 from muster.tenants.services import set_quota
 from nodeagent.protocol import ClaimRequest
+from scheduler.model import Snapshot
 from scheduler.model.lifecycle import Reason
 from scheduler.model.plan import Place
 from tests.db.stories import (
@@ -63,8 +64,8 @@ def lose(attempt: Attempt) -> bool:
     )
 
 
-def apply(world: World, one: Place, versions: dict[int, int]) -> Refusal | None:
-    return next(iter(apply_unit(world.pool, Unit((one,)), config_of(world.pool), versions).refusals), None)
+def apply(world: World, one: Place, seen: Snapshot) -> Refusal | None:
+    return next(iter(apply_unit(world.pool, Unit((one,)), config_of(world.pool), seen).refusals), None)
 
 
 def reason_of(refusal: Refusal | None) -> str:
@@ -191,12 +192,12 @@ class TestTwoAppliers:
         world = make_world(gpus=1)
         other_vc = make_vc(world.tenant, world.pool)
         first = submit(world)
-        (first_place,), versions = planned_places(world)
+        (first_place,), seen = planned_places(world)
         second = submit(world, vc=other_vc.name)
         second_place = Place(second.pk, first_place.allocations)
         with transaction.atomic():
-            assert apply(world, first_place, versions) is None
-            other = Other(lambda: apply(world, second_place, versions)).until_it_waits()
+            assert apply(world, first_place, seen) is None
+            other = Other(lambda: apply(world, second_place, seen)).until_it_waits()
         assert "is held by a live attempt" in reason_of(other.result())
         assert states(first)[:2] == ("active", "placed")
         assert nothing_was_written_for(second)
@@ -205,22 +206,22 @@ class TestTwoAppliers:
         world = make_world(nodes=2, gpus=1, quota=1)
         jobs = [submit(world), submit(world)]
         Quota.objects.filter(vc=world.vc).update(gpus=2)
-        places, versions = planned_places(world)
+        places, seen = planned_places(world)
         assert {one.allocations[0].node_id for one in places} == {node.pk for node in world.nodes}
         Quota.objects.filter(vc=world.vc).update(gpus=1)
         with transaction.atomic():
-            assert apply(world, places[0], versions) is None
-            other = Other(lambda: apply(world, places[1], versions)).until_it_waits()
+            assert apply(world, places[0], seen) is None
+            other = Other(lambda: apply(world, places[1], seen)).until_it_waits()
         assert "quota" in reason_of(other.result())
         assert nothing_was_written_for(jobs[1])
 
     def test_one_job_is_placed_once(self) -> None:
         world = make_world(nodes=2)
         job = submit(world)
-        (one,), versions = planned_places(world)
+        (one,), seen = planned_places(world)
         with transaction.atomic():
-            assert apply(world, one, versions) is None
-            other = Other(lambda: apply(world, one, versions)).until_it_waits()
+            assert apply(world, one, seen) is None
+            other = Other(lambda: apply(world, one, seen)).until_it_waits()
         assert "the job is active" in reason_of(other.result())
         assert Attempt.objects.filter(job=job).count() == 1
 
@@ -244,27 +245,27 @@ class TestTheWorldChangesAfterTheSnapshot:
     def test_a_job_that_was_cancelled_meanwhile_is_refused(self) -> None:
         world = make_world()
         job = submit(world)
-        (one,), versions = planned_places(world)
+        (one,), seen = planned_places(world)
         cancel_job(user=world.user, job=job)
-        assert "the job is cancelled" in reason_of(apply(world, one, versions))
+        assert "the job is cancelled" in reason_of(apply(world, one, seen))
         assert nothing_was_written_for(job)
 
     def test_a_job_that_is_being_cancelled_waits_and_is_refused(self) -> None:
         world = make_world()
         job = submit(world)
-        (one,), versions = planned_places(world)
+        (one,), seen = planned_places(world)
         with transaction.atomic():
             cancel_job(user=world.user, job=job)
-            applying = Other(lambda: apply(world, one, versions)).until_it_waits()
+            applying = Other(lambda: apply(world, one, seen)).until_it_waits()
         assert "the job is cancelled" in reason_of(applying.result())
         assert nothing_was_written_for(job)
 
     def test_a_job_cancelled_while_it_is_placed_is_cancelled_with_its_attempt(self) -> None:
         world = make_world()
         job = submit(world)
-        (one,), versions = planned_places(world)
+        (one,), seen = planned_places(world)
         with transaction.atomic():
-            assert apply(world, one, versions) is None
+            assert apply(world, one, seen) is None
             cancelling = Other(lambda: cancel_job(user=world.user, job=job)).until_it_waits()
         cancelling.result()
         assert states(job) == ("cancelled", "cancelled", ["released"])
@@ -272,32 +273,32 @@ class TestTheWorldChangesAfterTheSnapshot:
     def test_a_node_that_was_cordoned_meanwhile_refuses_the_gang(self) -> None:
         world = make_world(nodes=2)
         job = submit(world, nodes=2)
-        (one,), versions = planned_places(world)
+        (one,), seen = planned_places(world)
         cordon_node(node=world.nodes[1], reason="fan", actor="op")
-        assert world.nodes[1].name in reason_of(apply(world, one, versions))
+        assert world.nodes[1].name in reason_of(apply(world, one, seen))
         assert nothing_was_written_for(job)
         assert now_of(job).state == "queued"
 
     def test_a_node_that_is_being_cordoned_waits_and_refuses(self) -> None:
         world = make_world()
         job = submit(world)
-        (one,), versions = planned_places(world)
+        (one,), seen = planned_places(world)
         with transaction.atomic():
             cordon_node(node=world.nodes[0], reason="fan", actor="op")
-            applying = Other(lambda: apply(world, one, versions)).until_it_waits()
-        assert "changed since the snapshot" in reason_of(applying.result())
+            applying = Other(lambda: apply(world, one, seen)).until_it_waits()
+        assert "takes no jobs: cordoned: fan" in reason_of(applying.result())
         assert nothing_was_written_for(job)
 
     def test_a_gang_of_which_one_gpu_was_taken_meanwhile_is_refused_whole(self) -> None:
         world = make_world(nodes=2, gpus=2)
         gang = submit(world, nodes=2, gpus=2)
-        (one,), versions = planned_places(world)
+        (one,), seen = planned_places(world)
         small = submit(world, priority="normal")
         first = world.nodes[1].gpus.order_by("pk").first()
         choice = small.request.first
         share = one.allocations[0].__class__(world.nodes[1].pk, 0, (first.pk,), choice.cpus, choice.memory_mib)
-        assert apply(world, Place(small.pk, (share,)), versions) is None
-        assert "is held by a live attempt" in reason_of(apply(world, one, versions))
+        assert apply(world, Place(small.pk, (share,)), seen) is None
+        assert "is held by a live attempt" in reason_of(apply(world, one, seen))
         assert nothing_was_written_for(gang)
 
     def test_a_refused_job_says_so_and_starts_in_the_next_cycle(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -323,9 +324,9 @@ class TestTheWorldChangesAfterTheSnapshot:
         world = make_world(gpus=2)
         running = start(world)
         job = submit(world)
-        (one,), versions = planned_places(world)
+        (one,), seen = planned_places(world)
         end(ranks(running)[0])
-        assert apply(world, one, versions) is None
+        assert apply(world, one, seen) is None
         assert live_attempt(job).number == 1
 
 

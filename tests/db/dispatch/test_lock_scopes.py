@@ -16,7 +16,7 @@ from muster.dispatch.plan_units import Unit
 from muster.dispatch.settings import config_of
 from muster.fleet.models import Pool
 from scheduler.admission import ADMISSIONS, ANY_GPUS, Admission, Grant, Ledger, LockScope
-from scheduler.model import Job, View
+from scheduler.model import Job, Snapshot, View
 from scheduler.model.invariants import Violation
 from scheduler.model.lifecycle import HoldReason
 from scheduler.model.plan import Denial, Place, Plan
@@ -68,33 +68,33 @@ def world() -> World:
     return make_world(nodes=2, gpus=1)
 
 
-def two_places(world: World) -> tuple[list[Place], dict[int, int]]:
+def two_places(world: World) -> tuple[list[Place], Snapshot]:
     """A place for a job of each of two virtual clusters, planned without the limit."""
     other = make_vc(world.tenant, world.pool)
     submit(world)
     submit(world, vc=other.name)
-    places, versions = planned_places(world)
+    places, seen = planned_places(world)
     assert len(places) == 2
-    return places, versions
+    return places, seen
 
 
-def carry_out(world: World, place: Place, versions: dict[int, int], admission: str) -> Applied:
+def carry_out(world: World, place: Place, seen: Snapshot, admission: str) -> Applied:
     config = replace(config_of(world.pool), admission=admission, admission_params={})
-    return apply_units(world.pool, [Unit((place,))], config, versions)
+    return apply_units(world.pool, [Unit((place,))], config, seen)
 
 
 def test_the_second_plan_waits_for_the_first_and_sees_what_it_took(world: World) -> None:
-    (first, second), versions = two_places(world)
+    (first, second), seen = two_places(world)
     with transaction.atomic():
-        assert carry_out(world, first, versions, "capped").started == [first.job_id]
-        other = Other(lambda: carry_out(world, second, versions, "capped")).until_it_waits()
+        assert carry_out(world, first, seen, "capped").started == [first.job_id]
+        other = Other(lambda: carry_out(world, second, seen, "capped")).until_it_waits()
     assert [one.reason for one in other.result().refusals] == ["the pool would hold 2 of 1 GPUs"]
 
 
 def test_rows_that_do_not_show_the_limit_let_both_pass(world: World) -> None:
-    (first, second), versions = two_places(world)
-    assert carry_out(world, first, versions, "blind").started == [first.job_id]
-    assert carry_out(world, second, versions, "blind").started == [second.job_id]  # hence the default
+    (first, second), seen = two_places(world)
+    assert carry_out(world, first, seen, "blind").started == [first.job_id]
+    assert carry_out(world, second, seen, "blind").started == [second.job_id]  # hence the default
 
 
 def test_a_cycle_decides_and_replays_by_such_an_admission(world: World) -> None:

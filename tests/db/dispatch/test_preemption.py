@@ -25,7 +25,7 @@ from muster.jobs.attempts import lose_allocations
 from muster.jobs.models import Attempt, Job, Reservation, ReservedGpu
 from muster.jobs.services import cancel_job, submit_job
 from scheduler.engine.cycle import compose, decide
-from scheduler.model import AllocationView
+from scheduler.model import AllocationView, Snapshot
 from scheduler.model.lifecycle import HoldReason, Reason
 from scheduler.model.plan import Place, Preempt
 from tests.db.stories import (
@@ -193,8 +193,7 @@ class TestWhatIsKept:
         gpu_ids = tuple(ReservedGpu.objects.order_by("pk").values_list("pk", flat=True))
         choice = rival.request.first
         share = AllocationView(world.nodes[0].pk, 0, gpu_ids, choice.cpus, choice.memory_mib)
-        versions = {world.nodes[0].pk: now_of(world.nodes[0]).version}
-        result = apply_unit(world.pool, Unit((Place(rival.pk, (share,)),)), config_of(world.pool), versions)
+        result = apply_unit(world.pool, Unit((Place(rival.pk, (share,)),)), config_of(world.pool))
         assert "reserved for another job" in result.refusals[0].reason
         with pytest.raises(IntegrityError, match="reservedgpu"), transaction.atomic():
             keep_for(job_id=rival.pk, allocations=[share], for_s=60)
@@ -267,8 +266,7 @@ class TestAMove:
             there.pk, 0, (there.gpus.get().pk,), job.request.first.cpus, job.request.first.memory_mib
         )
         unit = Unit((Place(job.pk, (share,)),), (Preempt(job.pk, job.pk, "it moves"),))
-        versions = {node.pk: now_of(node).version for node in world.nodes}
-        result = apply_unit(world.pool, unit, config_of(world.pool), versions)
+        result = apply_unit(world.pool, unit, config_of(world.pool))
         assert (result.reserved, result.preempted, result.refusals) == ([job.pk], [job.pk], [])
         assert now_of(attempt).reason_detail == "it moves"
         rival = submit(world)
@@ -287,24 +285,23 @@ class TestAMove:
             there.pk, 0, (there.gpus.get().pk,), attempt.job.request.first.cpus, attempt.job.request.first.memory_mib
         )
         unit = Unit((Place(attempt.job_id, (share,)),), (Preempt(attempt.job_id, attempt.job_id, "it moves"),))
-        versions = {node.pk: now_of(node).version for node in world.nodes}
-        apply_unit(world.pool, unit, config_of(world.pool), versions)
+        apply_unit(world.pool, unit, config_of(world.pool))
         cancel_job(user=world.user, job=attempt.job)
         assert not Reservation.objects.exists()
         stop_of(attempt)
         assert now_of(attempt.job).state == "cancelled"
 
 
-def planned(world: World) -> tuple[Unit, dict[int, int]]:
-    """The one unit that a cycle would carry out now, and the node versions that it saw."""
+def planned(world: World) -> tuple[Unit, Snapshot]:
+    """The one unit that a cycle would carry out now, and the snapshot that it was chosen by."""
     snapshot, config = pool_snapshot(world.pool, seed=1), config_of(world.pool)
     (unit,) = units_of(snapshot, decide(snapshot, config), compose(config).admission)
     assert unit.preempts
-    return unit, {node.id: node.version for node in snapshot.nodes}
+    return unit, snapshot
 
 
-def carry_out(world: World, unit: Unit, versions: dict[int, int]) -> Applied:
-    return apply_unit(world.pool, unit, config_of(world.pool), versions)
+def carry_out(world: World, unit: Unit, seen: Snapshot) -> Applied:
+    return apply_unit(world.pool, unit, config_of(world.pool), seen)
 
 
 def nothing_was_done(result: Applied) -> bool:
@@ -315,9 +312,9 @@ class TestTheWorldChangesAfterTheSnapshot:
     def test_a_victim_that_no_agent_can_ask_any_more_refuses_the_unit(self, world: World) -> None:
         attempt = victim_of(world)
         short_job(world)
-        unit, versions = planned(world)
+        unit, seen = planned(world)
         Attempt.objects.filter(pk=attempt.pk).update(unreachable_since=DatabaseNow())
-        result = carry_out(world, unit, versions)
+        result = carry_out(world, unit, seen)
         assert nothing_was_done(result)
         assert "may not be preempted" in result.refusals[0].reason
         assert states(attempt.job) == ("active", "starting", ["active"])
@@ -325,9 +322,9 @@ class TestTheWorldChangesAfterTheSnapshot:
     def test_a_victim_that_has_ended_meanwhile_is_not_needed_any_more(self, world: World) -> None:
         attempt = victim_of(world)
         job = short_job(world)
-        unit, versions = planned(world)
+        unit, seen = planned(world)
         stop_of(attempt)
-        result = carry_out(world, unit, versions)
+        result = carry_out(world, unit, seen)
         assert "no running attempt to preempt" in result.refusals[0].reason
         assert nothing_was_done(result)
         assert now_of(attempt.job).state == "succeeded"
@@ -338,10 +335,10 @@ class TestTheWorldChangesAfterTheSnapshot:
     def test_a_victim_that_is_ending_is_waited_for_and_not_stopped(self, world: World) -> None:
         attempt = victim_of(world)
         short_job(world)
-        unit, versions = planned(world)
+        unit, seen = planned(world)
         with transaction.atomic():
             stop_of(attempt)
-            applying = Other(lambda: carry_out(world, unit, versions)).until_it_waits()
+            applying = Other(lambda: carry_out(world, unit, seen)).until_it_waits()
         assert nothing_was_done(applying.result())
         assert now_of(attempt.job).state == "succeeded"
 
@@ -349,9 +346,9 @@ class TestTheWorldChangesAfterTheSnapshot:
     def test_an_end_that_comes_while_the_victim_is_stopped_is_the_end_of_a_preempted_job(self, world: World) -> None:
         attempt = victim_of(world)
         short_job(world)
-        unit, versions = planned(world)
+        unit, seen = planned(world)
         with transaction.atomic():
-            assert carry_out(world, unit, versions).preempted == [attempt.job_id]
+            assert carry_out(world, unit, seen).preempted == [attempt.job_id]
             ending = Other(lambda: stop_of(attempt)).until_it_waits()
         ending.result()
         assert states(attempt.job)[:2] == ("queued", "preempted")
@@ -359,9 +356,9 @@ class TestTheWorldChangesAfterTheSnapshot:
     def test_nobody_stops_for_a_job_that_was_cancelled_meanwhile(self, world: World) -> None:
         attempt = victim_of(world)
         job = short_job(world)
-        unit, versions = planned(world)
+        unit, seen = planned(world)
         cancel_job(user=world.user, job=job)
-        result = carry_out(world, unit, versions)
+        result = carry_out(world, unit, seen)
         assert "the job is cancelled" in result.refusals[0].reason
         assert nothing_was_done(result)
         assert now_of(attempt).state == "starting"
@@ -370,20 +367,20 @@ class TestTheWorldChangesAfterTheSnapshot:
     def test_nobody_stops_for_a_job_that_is_being_cancelled(self, world: World) -> None:
         attempt = victim_of(world)
         job = short_job(world)
-        unit, versions = planned(world)
+        unit, seen = planned(world)
         with transaction.atomic():
             cancel_job(user=world.user, job=job)
-            applying = Other(lambda: carry_out(world, unit, versions)).until_it_waits()
+            applying = Other(lambda: carry_out(world, unit, seen)).until_it_waits()
         assert nothing_was_done(applying.result())
         assert now_of(attempt).state == "starting"
 
     def test_nobody_stops_for_a_place_on_a_node_that_was_cordoned_meanwhile(self, world: World) -> None:
         attempt = victim_of(world)
         short_job(world)
-        unit, versions = planned(world)
+        unit, seen = planned(world)
         cordon_node(node=world.nodes[0], reason="fan", actor="op")
-        result = carry_out(world, unit, versions)
-        assert "changed since the snapshot" in result.refusals[0].reason
+        result = carry_out(world, unit, seen)
+        assert "takes no jobs: cordoned: fan" in result.refusals[0].reason
         assert nothing_was_done(result)
         assert now_of(attempt).state == "starting"
 
@@ -391,10 +388,10 @@ class TestTheWorldChangesAfterTheSnapshot:
     def test_a_victim_is_stopped_for_one_job_only(self, world: World) -> None:
         attempt = victim_of(world)
         short_job(world)
-        unit, versions = planned(world)
+        unit, seen = planned(world)
         with transaction.atomic():
-            assert carry_out(world, unit, versions).preempted == [attempt.job_id]
-            other = Other(lambda: carry_out(world, unit, versions)).until_it_waits()
+            assert carry_out(world, unit, seen).preempted == [attempt.job_id]
+            other = Other(lambda: carry_out(world, unit, seen)).until_it_waits()
         assert "no running attempt to preempt" in other.result().refusals[0].reason
 
     def test_a_victim_that_its_owner_cancels_on_its_way_out_does_not_come_back(self, world: World) -> None:
@@ -412,10 +409,10 @@ class TestWhoGoesTogether:
     def test_two_who_share_the_gpus_of_one_victim_start_together_or_not_at_all(self, world: World) -> None:
         attempt = victim_of(world)
         first, second = short_job(world), short_job(world)
-        unit, versions = planned(world)
+        unit, seen = planned(world)
         assert {one.job_id for one in unit.places} == {first.pk, second.pk}
         cancel_job(user=world.user, job=second)
-        result = carry_out(world, unit, versions)
+        result = carry_out(world, unit, seen)
         assert {refusal.job_id for refusal in result.refusals} == {first.pk, second.pk}
         assert nothing_was_done(result)
         cycle(world)

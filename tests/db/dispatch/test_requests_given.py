@@ -74,9 +74,8 @@ class TestAResizedRun:
         job, other = asks(submit(world, gpus=1), elastic=ElasticRange(1, 2)), submit(world, gpus=1)
         where = place_on(world.nodes[0], job, gpus=3, cpus=3, memory_mib=1024)
         besides = place_on(world.nodes[0], other, gpus=1, cpus=1, memory_mib=1024)
-        version = now_of(world.nodes[0]).version
         unit = Unit((besides, where))
-        result = apply_unit(world.pool, unit, config_of(world.pool), {world.nodes[0].pk: version})
+        result = apply_unit(world.pool, unit, config_of(world.pool))
         assert {refusal.job_id for refusal in result.refusals} == {job.pk, other.pk}
         self.is_as_before(job)
         self.is_as_before(other)

@@ -52,8 +52,7 @@ def unit_beside(world: World, job: Job) -> Unit:
 
 
 def carry_out(world: World, unit: Unit) -> Any:
-    versions = {node.pk: now_of(node).version for node in world.nodes}
-    return apply_unit(world.pool, unit, config_of(world.pool), versions)
+    return apply_unit(world.pool, unit, config_of(world.pool))
 
 
 class TestAPair:

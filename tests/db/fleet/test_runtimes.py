@@ -99,15 +99,15 @@ def test_the_applier_refuses_a_place_where_the_job_cannot_start(pool: Pool) -> N
     gpu = wrong.gpus.order_by("pk").first()
     assert gpu is not None
     share = AllocationView(wrong.pk, 0, (gpu.pk,), job.request.first.cpus, job.request.first.memory_mib)
-    applied = apply_unit(pool, Unit((Place(job.pk, (share,)),)), config_of(pool), {wrong.pk: wrong.version})
+    applied = apply_unit(pool, Unit((Place(job.pk, (share,)),)), config_of(pool))
     assert [refusal.reason for refusal in applied.refusals] == [
         f"{wrong.name} runs no containers, and this job names an image"
     ]
     assert places(job) == []
-    # And a node that was restarted with another runtime meanwhile is a node that has changed.
+    # A node that was restarted with a container runtime meanwhile takes it.
     Node.objects.filter(pk=wrong.pk).update(inventory={"runtimes": ["docker"]})
     unit = Unit((Place(job.pk, (share,)),))
-    assert apply_unit(pool, unit, config_of(pool), {wrong.pk: wrong.version}).started == [job.pk]
+    assert apply_unit(pool, unit, config_of(pool)).started == [job.pk]
 
 
 @pytest.mark.parametrize(

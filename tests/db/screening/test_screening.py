@@ -432,9 +432,9 @@ class TestWaiting:
         from muster.dispatch.settings import config_of
 
         job = pools.submit(nodes=1, gpus=2, screening="always")
-        places, versions = planned_places(pools.small)
+        places, seen = planned_places(pools.small)
         go_on_unscreened(job_id=job.pk, why="it was in a hurry")
-        applied = apply_unit(pools.small.pool, Unit(tuple(places)), config_of(pools.small.pool), versions)
+        applied = apply_unit(pools.small.pool, Unit(tuple(places)), config_of(pools.small.pool), seen)
         assert [refusal.reason for refusal in applied.refusals] == ["the job is in the queue of another pool now"]
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from scheduler.admission.quota import QUOTA_EXCEEDED, Quota
 from scheduler.model import HALF, AllocationView, Job, Node, Reservation, Running, Snapshot, VirtualCluster
-from scheduler.model.invariants import Code, check
+from scheduler.model.invariants import Code, changed_since, check
 from scheduler.model.lifecycle import AttemptState, RuntimeNeed
 from scheduler.model.plan import Place, Plan, Preempt, apply
 from tests.unit.scheduler.factories import (
@@ -322,8 +322,46 @@ def test_check_finds_the_violation(case: Case) -> None:
     assert case.message in " / ".join(violation.message for violation in found)
 
 
+VICTIM = make_running(make_share(1, (5,)), make_share(2, (11,), rank=1))
+STOPS = {"places": (), "preempts": (Preempt(1001, None, ""),)}
+# The world after the snapshot that the plan was made from. It differs from that of an empty case.
+CHANGES = {
+    "a GPU of another type": Case(
+        {Code.GPU_CHANGED},
+        "GPU 1 of node1 has the type V100 now; the plan chose it as A100",
+        nodes=(with_type(make_node(1), "A100", "V100", *["A100"] * 4), make_node(2)),
+    ),
+    "two racks instead of one": Case(
+        {Code.RACK_CHANGED}, "not in one rack any more", nodes=(make_node(1), replace(make_node(2), rack="far"))
+    ),
+    "both nodes in another rack": Case(
+        set(), "", nodes=tuple(replace(make_node(number), rack="far") for number in (1, 2))
+    ),
+    "another attempt of the victim": Case(
+        {Code.VICTIM_CHANGED}, "another attempt", **STOPS, running=(replace(VICTIM, attempt_id=9),)
+    ),
+    "a victim that holds less": Case(
+        {Code.VICTIM_CHANGED},
+        "has released resources",
+        **STOPS,
+        running=(replace(VICTIM, allocations=VICTIM.allocations[:1]),),
+    ),
+    "a victim that stops": Case(set(), "", **STOPS, running=(replace(VICTIM, state=AttemptState.STOPPING),)),
+    "a victim that has ended": Case(set(), "", **STOPS),
+}
+
+
+@pytest.mark.parametrize("case", CHANGES.values(), ids=CHANGES)
+def test_what_changed_since_the_plan_was_made_is_found(case: Case) -> None:
+    seen = Case(set(), "", running=(VICTIM,)).world()
+    found = changed_since(seen, case.world(), case.plan())
+    assert {violation.code for violation in found} == case.codes
+    assert case.message in " / ".join(violation.message for violation in found)
+
+
 def test_every_code_has_a_case() -> None:
-    assert set().union(*(case.codes for case in CASES.values())) == {*Code, QUOTA_EXCEEDED}
+    cases = [*CASES.values(), *CHANGES.values()]
+    assert set().union(*(case.codes for case in cases)) == {*Code, QUOTA_EXCEEDED}
 
 
 VALID_CASES: dict[str, dict[str, Any]] = {
