@@ -176,7 +176,7 @@ class _Reprieve:
         self._policy, self._context = policy, context
         # (key, position, job id, run, number of preemptions by then): no two entries share a job id.
         self._queue: list[tuple[Key, Key, int, Running, int]] = []
-        self._known = self._times = 0
+        self._known, self._times = len(context.preempts), 0
 
     def add_latest(self) -> None:
         """Add the latest preemptions."""

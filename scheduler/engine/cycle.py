@@ -15,6 +15,7 @@ from scheduler.engine.pending import holds
 from scheduler.engine.policy import POLICIES, Policy
 from scheduler.engine.reservations import bind_reservations
 from scheduler.engine.state import SchedulerState
+from scheduler.engine.target import Target, follow, with_holds_of
 from scheduler.engine.wake import next_wake
 from scheduler.model import Job, Snapshot
 from scheduler.model.codec import from_json, to_json
@@ -97,16 +98,28 @@ def decide(snapshot: Snapshot, config: CycleConfig) -> Plan:
     return replace(plan, wake_at=next_wake(snapshot, plan, parts.policy, parts.placement))
 
 
+def decide_by_target(snapshot: Snapshot, config: CycleConfig, target: Target) -> tuple[Plan, Mapping[int, str]]:
+    """The plan that carries out what is still possible of a target and fills the rest by the configuration.
+
+    Also the reasons for what is dropped of the target, by job.
+    """
+    state, parts = SchedulerState(snapshot), compose(config)
+    context = _context(state, parts, max_places=config.max_places, explain=True)
+    dropped = follow(context, target)
+    parts.policy.serve(context)
+    plan = replace(context.plan(), pool_state=target.plan.pool_state)
+    left = [job for job in parts.policy.order(state.view) if job.id not in context.places]
+    plan = replace(plan, holds=with_holds_of(target, holds(context, left)))
+    return replace(plan, wake_at=next_wake(snapshot, plan, parts.policy, parts.placement)), dropped
+
+
 def decide_on(state: SchedulerState, parts: Profile, *, max_places: int, explain: bool = True) -> Plan:
     """The plan for a state. The indexes of the state then show the pool after the plan.
 
     Without `explain` the plan has no holds; a simulation of millions of decisions does not need them. `wake_at` is only
     the wish of the policy.
     """
-    context = CycleContext(
-        state, parts.admission, parts.placement, max_places=max_places, explain=explain, policy_name=parts.policy_name
-    )
-    bind_reservations(context)
+    context = _context(state, parts, max_places=max_places, explain=explain)
     parts.policy.serve(context)
     plan = context.plan()
     if not explain:
@@ -115,11 +128,24 @@ def decide_on(state: SchedulerState, parts: Profile, *, max_places: int, explain
     return replace(plan, holds=holds(context, left))
 
 
-def forecast(snapshot: Snapshot, config: CycleConfig, job: Job) -> Forecast:
-    """The outlook of `job` if it waited too. It replaces a waiting job with the same id."""
+def _context(state: SchedulerState, parts: Profile, *, max_places: int, explain: bool) -> CycleContext:
+    """The context of a decision, with the reservations that can be met."""
+    context = CycleContext(
+        state, parts.admission, parts.placement, max_places=max_places, explain=explain, policy_name=parts.policy_name
+    )
+    bind_reservations(context)
+    return context
+
+
+def forecast(snapshot: Snapshot, config: CycleConfig, job: Job, target: Target | None = None) -> Forecast:
+    """The outlook of `job` if it waited too. It replaces a waiting job with the same id.
+
+    With a target, nothing is solved: the job gets what the target and the configuration leave.
+    """
     others = [other for other in snapshot.waiting if other.id != job.id]
     world = replace(snapshot, waiting=tuple(sorted([*others, job], key=lambda waiting: waiting.id)))
-    hold = next((hold for hold in decide(world, config).holds if hold.job_id == job.id), None)
+    plan = decide(world, config) if target is None else decide_by_target(world, config, target)[0]
+    hold = next((hold for hold in plan.holds if hold.job_id == job.id), None)
     parts, state = compose(config), SchedulerState(world)
     context = CycleContext(state, parts.admission, parts.placement, max_places=config.max_places, explain=False)
     demands = context.demands(job)

@@ -11,11 +11,10 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 
 from muster.dispatch.forms import PoolForm, field_names, pool_form
-from muster.dispatch.models import Cycle
-from muster.dispatch.plugins import KINDS
-from muster.dispatch.settings import fallback_of, forget_fallback
+from muster.dispatch.models import Cycle, Lane, Target
+from muster.dispatch.plugins import KINDS, objections
+from muster.dispatch.settings import decide_again, fallback_of, forget_fallback
 from muster.events.admin_base import AuditedMixin, ModelAdmin, ReadOnlyMixin, actor
-from muster.events.services import wake_pool
 from muster.fleet.models import Pool
 from scheduler.engine.cycle import config_from_dict
 
@@ -100,7 +99,7 @@ class PoolAdmin(AuditedMixin, ModelAdmin[Pool]):
     def save_model(self, request: HttpRequest, obj: Pool, form: forms.ModelForm[Pool], change: bool) -> None:
         """Store the pool, and run its next cycle by the new settings."""
         super().save_model(request, obj, form, change)
-        wake_pool(obj.pk)
+        decide_again(obj)
 
     @admin.display(description="Decides by")
     def decides_by(self, pool: Pool) -> str:
@@ -111,7 +110,7 @@ class PoolAdmin(AuditedMixin, ModelAdmin[Pool]):
         config = config_from_dict(fallback["config"])
         return (
             f"{config.policy}, {config.placement}, {config.admission} since {fallback['since']}, because its own "
-            f"settings failed in cycle {fallback['cycle']}: {fallback['why']}"
+            f"settings failed in {_source_of(fallback)}: {fallback['why']}"
         )
 
     @admin.action(description="Try the pool's own settings again")
@@ -124,6 +123,56 @@ class PoolAdmin(AuditedMixin, ModelAdmin[Pool]):
             with transaction.atomic():
                 forget_fallback(pool, actor=actor(request))
             self.message_user(request, f"{pool.name}: the next cycle tries its settings again.", messages.WARNING)
+
+
+def _source_of(fallback: dict[str, Any]) -> str:
+    return "its lane" if fallback["cycle"] is None else f"cycle {fallback['cycle']}"
+
+
+class LaneForm(forms.ModelForm):  # type: ignore[type-arg]
+    """A lane, with a policy that exists."""
+
+    class Meta:
+        model = Lane
+        fields = ["pool", "mode", "limit_s", "fill_policy", "fill_params"]
+
+    def clean(self) -> dict[str, Any]:
+        """Refuse a policy that cannot fill what targets leave."""
+        data = super().clean() or {}
+        if not self.errors:
+            for setting, message in objections("policy", data["fill_policy"], data["fill_params"]):
+                self.add_error("fill_policy" if setting == "policy" else "fill_params", message)
+        return data
+
+
+@admin.register(Lane)
+class LaneAdmin(AuditedMixin, ModelAdmin[Lane]):
+    """The pools whose policy solves outside the lock."""
+
+    form = LaneForm
+    list_display = ["pool", "mode", "limit_s", "fill_policy"]
+    list_select_related = ["pool"]
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
+        """A lane keeps its pool."""
+        return [] if obj is None else ["pool"]
+
+
+@admin.register(Target)
+class TargetAdmin(ReadOnlyMixin, ModelAdmin[Target]):
+    """What lanes solved."""
+
+    list_display = ["id", "pool", "made_at", "solve_ms", "state", "places", "preempts", "agreement", "reason"]
+    list_filter = ["pool", "state"]
+    list_select_related = ["pool"]
+    ordering = ["-id"]
+    list_per_page = 50
+    show_full_result_count = False
+    exclude = ["snapshot", "plan"]
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Target]:
+        """The rows without the columns for replay."""
+        return super().get_queryset(request).defer("snapshot", "plan")
 
 
 @admin.register(Cycle)

@@ -5,35 +5,35 @@ from __future__ import annotations
 import gc
 import logging
 import time
-import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
-import orjson
 from django.db import OperationalError, connection
 from django.db.backends.utils import CursorWrapper
 from django.db.models import F
 from psycopg2.errors import LockNotAvailable
 
+from muster.dispatch import targets
 from muster.dispatch.apply import Applied, Refusal, apply_plan
 from muster.dispatch.hooks import end_cycle
-from muster.dispatch.models import Cycle
+from muster.dispatch.models import Cycle, Lane, Target
 from muster.dispatch.pending import pending_reserved, pending_while_paused, write_pending_reasons
 from muster.dispatch.policy_state import set_timer, timers_s
+from muster.dispatch.records import packed, plan_of, snapshot_of
 from muster.dispatch.reservations import delete_expired_reservations
 from muster.dispatch.restore_pause import placement_pause
-from muster.dispatch.settings import config_of, fall_back, simpler_config
+from muster.dispatch.settings import fall_back, simpler_config
 from muster.dispatch.snapshot import pool_snapshot
 from muster.events.services import forget_hint, wake_pool
 from muster.fleet.models import Pool
 from muster.jobs.models import Job
-from scheduler.engine.cycle import CycleConfig, compose, config_from_dict, config_to_dict, decide
-from scheduler.model import Snapshot, snapshot_from_dict
+from scheduler.engine.cycle import CycleConfig, compose, config_from_dict, config_to_dict, decide, decide_by_target
+from scheduler.model import Snapshot
 from scheduler.model.invariants import Violation, check
 from scheduler.model.lifecycle import JobState
-from scheduler.model.plan import Plan, plan_from_dict
+from scheduler.model.plan import Plan
 
 log = logging.getLogger(__name__)
 
@@ -92,12 +92,19 @@ def _cycle(pool: Pool, trigger: str) -> tuple[CycleResult, bool]:
         write_pending_reasons(pool.pk, pending_while_paused(pool.pk, pause), {})
         return CycleResult(None, Plan(places=(), holds=()), Applied()), False
     waits = Job.objects.filter(pool=pool, state=JobState.QUEUED).exists()
-    if not waits and not _is_due(pool, trigger):
+    lane = targets.lane_of(pool)
+    standing = targets.standing(lane)
+    if not waits and standing is None and not _is_due(pool, trigger):
         return CycleResult(None, Plan(places=(), holds=()), Applied()), False
-    decided = _decide(pool, trigger)
+    carried = standing if lane is not None and lane.mode == Lane.Mode.ON else None
+    decided = _decide(pool, trigger, carried)
     started = time.perf_counter()
     plan, snapshot = decided.plan, decided.snapshot
     applied = apply_plan(pool, snapshot, plan, decided.config)
+    if decided.target is not None:
+        targets.applied(decided.target, decided.dropped)
+    elif standing is not None and carried is None:
+        targets.compare(standing, snapshot)
     changed = write_pending_reasons(
         pool.pk,
         [*plan.holds, *pending_reserved(plan, applied.reserved)],
@@ -124,33 +131,43 @@ class _Decided:
     snapshot: Snapshot
     plan: Plan
     timings: dict[str, float]
+    target: Target | None = None
+    dropped: Mapping[int, str] = field(default_factory=dict)
 
 
-def _decide(pool: Pool, trigger: str) -> _Decided:
-    """A valid plan by the settings of the pool, or by simpler ones if these fail."""
+def _decide(pool: Pool, trigger: str, target: Target | None) -> _Decided:
+    """A valid plan by the target and the settings of the pool, or by simpler ones if these fail."""
     while True:
-        config = config_of(pool)
+        config = targets.filling_config(pool, targets.carrying(pool))
         started = time.perf_counter()
         snapshot = pool_snapshot(pool, seed=pool.pk)
         taken = time.perf_counter()
         plan: Plan | None = None
+        dropped: Mapping[int, str] = {}
         violations: tuple[Violation, ...] = ()
         error = ""
         try:
-            plan = decide(snapshot, config)
+            if target is None:
+                plan = decide(snapshot, config)
+            else:
+                plan, dropped = decide_by_target(snapshot, config, targets.stored(target))
             violations = check(snapshot, plan, compose(config).admission)
         # A plug-in may fail in any way. The failure is recorded, and the pool falls back.
         except Exception as failure:
-            if simpler_config(config) is None:
+            if target is None and simpler_config(config) is None:
                 raise
             log.exception("policy_failed pool=%s policy=%s", pool.name, config.policy)
             error = f"{type(failure).__name__}: {failure}"
         timings = {"snapshot_ms": (taken - started) * 1000, "decide_ms": (time.perf_counter() - taken) * 1000}
         if plan is not None and not violations and not error:
-            return _Decided(config, snapshot, plan, timings)
+            return _Decided(config, snapshot, plan, timings, target, dropped)
         if violations:
             error = f"the plan violates an invariant: {violations[0].message}"
             log.error("plan_invalid pool=%s policy=%s first=%s", pool.name, config.policy, violations[0].message)
+        if target is not None:  # without it, the same configuration may do
+            targets.discard(target, error)
+            target = None
+            continue
         to = simpler_config(config)
         if to is None:
             raise InvalidPlan(error)
@@ -160,9 +177,9 @@ def _decide(pool: Pool, trigger: str) -> _Decided:
             waiting=len(snapshot.waiting),
             error=error[:2000],
             violations=[asdict(violation) for violation in violations[:50]],
-            snapshot=_packed(snapshot),
+            snapshot=packed(snapshot),
             config=config_to_dict(config),
-            plan=_packed(plan) if plan is not None else None,
+            plan=packed(plan) if plan is not None else None,
             **timings,
         )
         fall_back(pool, failed=config, to=to, why=error[:500], cycle_id=cycle.pk)
@@ -176,12 +193,15 @@ def replay(cycle: Cycle) -> tuple[Plan, Plan]:
     """The stored plan of a cycle, and the plan that the present code makes from its stored snapshot."""
     if cycle.snapshot is None or cycle.plan is None:
         raise ValueError(f"cycle {cycle.pk} failed, or changed nothing, so there is no plan to compare with")
-    return plan_from_dict(_unpacked(cycle.plan)), decide(stored_snapshot(cycle), config_from_dict(cycle.config))
+    snapshot, config = stored_snapshot(cycle), config_from_dict(cycle.config)
+    stored = None if cycle.target is None else targets.stored(cycle.target)
+    again = decide(snapshot, config) if stored is None else decide_by_target(snapshot, config, stored)[0]
+    return plan_of(cycle.plan), again
 
 
 def stored_snapshot(cycle: Cycle) -> Snapshot:
     """The stored snapshot of a cycle."""
-    return snapshot_from_dict(_unpacked(cycle.snapshot or b""))
+    return snapshot_of(cycle.snapshot or b"")
 
 
 def _record(pool: Pool, trigger: str, decided: _Decided, applied: Applied, changed: int) -> CycleResult:
@@ -190,9 +210,10 @@ def _record(pool: Pool, trigger: str, decided: _Decided, applied: Applied, chang
     remembers = plan.pool_state is not None and plan.pool_state != snapshot.pool_state
     if plan.places or plan.preempts or plan.drops or plan.notes or remembers or changed:
         kept = {
-            "snapshot": _packed(snapshot),
+            "snapshot": packed(snapshot),
             "config": config_to_dict(decided.config),
-            "plan": _packed(plan),
+            "plan": packed(plan),
+            "target": decided.target,
         }
     else:
         # A cycle that changed something keeps its configuration when its snapshot is dropped.
@@ -215,19 +236,6 @@ def _record(pool: Pool, trigger: str, decided: _Decided, applied: Applied, chang
         **kept,
     )
     return CycleResult(cycle.pk, plan, applied)
-
-
-def _packed(record: Snapshot | Plan) -> bytes:
-    """The JSON that `snapshot_from_dict` and `plan_from_dict` read, written without intermediate dicts.
-
-    The cached indexes of a snapshot are not fields and are left out.
-    """
-    whole = {each.name: getattr(record, each.name) for each in fields(record)}
-    return zlib.compress(orjson.dumps(whole), level=1)
-
-
-def _unpacked(data: bytes | memoryview) -> Any:
-    return orjson.loads(zlib.decompress(data))
 
 
 @contextmanager

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 from muster.accounts.models import User
 from muster.common.clock import database_now
-from muster.dispatch.settings import config_of, simpler_config
+from muster.dispatch import targets
+from muster.dispatch.settings import simpler_config
 from muster.dispatch.snapshot import job_view, pool_snapshot
 from muster.fleet.models import Pool
 from muster.jobs.estimates import estimate_jobs
@@ -18,6 +19,7 @@ from muster.jobs.services import draft_job
 from muster.screening.outlook import Outlook, outlook_of
 from scheduler import model
 from scheduler.engine.cycle import CycleConfig, Forecast, forecast
+from scheduler.engine.target import Target
 from scheduler.model.lifecycle import Stage
 from scheduler.model.plan import Hold
 
@@ -74,13 +76,18 @@ def _forecast_of(job: Job, pool: Pool, *, screening_of: Collection[int] = ()) ->
     snapshot = pool_snapshot(pool, seed=pool.pk, screening_of=screening_of)
     # Larger than any id: among equals the youngest job is last.
     newest = max((waiting.id for waiting in snapshot.waiting), default=0)
-    return _forecast(snapshot, config_of(pool), job_view(job, job_id=newest + 1, now=snapshot.now))
+    lane = targets.carrying(pool)
+    latest = targets.latest(lane)
+    target = None if latest is None else targets.stored(latest)
+    return _forecast(
+        snapshot, targets.filling_config(pool, lane), job_view(job, job_id=newest + 1, now=snapshot.now), target
+    )
 
 
-def _forecast(snapshot: model.Snapshot, config: CycleConfig, job: model.Job) -> Forecast:
-    """The decision of a cycle; if the pool's plug-ins fail, that of its fallback."""
+def _forecast(snapshot: model.Snapshot, config: CycleConfig, job: model.Job, target: Target | None = None) -> Forecast:
+    """The decision of a cycle, which solves nothing that a lane solves; if plug-ins fail, that of the fallback."""
     try:
-        return forecast(snapshot, config, job)
+        return forecast(snapshot, config, job, target)
     # A plug-in may fail in any way. The next cycle notifies the operators, so here the failure is only logged.
     except Exception:
         to = simpler_config(config)

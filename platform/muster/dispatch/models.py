@@ -1,7 +1,8 @@
-"""The record of each scheduling cycle, and what policies remember."""
+"""The records of scheduling cycles and of solves outside them, and what policies remember."""
 
 from __future__ import annotations
 
+from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 
 from muster.common.models import DatabaseNow
@@ -35,6 +36,7 @@ class Cycle(models.Model):
     snapshot = models.BinaryField(null=True, help_text="Compressed JSON.")
     config = models.JSONField(null=True)
     plan = models.BinaryField(null=True, help_text="Compressed JSON.")
+    target = models.ForeignKey("Target", null=True, on_delete=models.SET_NULL, related_name="+")
 
     class Meta:
         indexes = [models.Index(fields=["pool", "-id"], name="cycle_of_pool")]
@@ -59,3 +61,61 @@ class PolicyState(models.Model):
 
     def __str__(self) -> str:
         return f"state of {self.policy or 'no policy'} in pool {self.pool_id}"
+
+
+class Lane(models.Model):
+    """A pool whose policy solves outside the lock, in a process of its own. Its cycles carry out what it stores."""
+
+    class Mode(models.TextChoices):
+        """What becomes of a target."""
+
+        OFF = "off", "Off: cycles decide by the policy"
+        SHADOW = "shadow", "Shadow: targets are stored and compared"
+        ON = "on", "On: cycles carry out targets"
+
+    pool = models.OneToOneField(Pool, on_delete=models.CASCADE, primary_key=True, related_name="lane")
+    mode = models.CharField(max_length=6, choices=Mode, default=Mode.SHADOW)
+    limit_s = models.PositiveIntegerField(
+        default=30, validators=[MinValueValidator(1), MaxValueValidator(3600)], help_text="A longer solve is discarded."
+    )
+    fill_policy = models.CharField(
+        max_length=100, default="fifo", help_text="The policy by which cycles fill what a target leaves."
+    )
+    fill_params = models.JSONField(default=dict, blank=True)
+
+    def __str__(self) -> str:
+        return f"lane of pool {self.pool_id}"
+
+
+class Target(models.Model):
+    """One solve of a lane: its snapshot, configuration and plan, and what became of it."""
+
+    class State(models.TextChoices):
+        """What became of a target."""
+
+        STORED = "stored", "Stored"
+        COMPARED = "compared", "Compared"
+        APPLIED = "applied", "Applied"
+        SUPERSEDED = "superseded", "Superseded"
+        DISCARDED = "discarded", "Discarded"
+
+    id = models.BigAutoField(primary_key=True)
+    pool = models.ForeignKey(Pool, on_delete=models.CASCADE, related_name="targets")
+    made_at = models.DateTimeField(db_default=DatabaseNow())
+    solve_ms = models.FloatField(default=0)
+    state = models.CharField(max_length=10, choices=State, default=State.STORED)
+    reason = models.TextField(default="", blank=True, help_text="Why it was discarded.")
+    places = models.PositiveIntegerField(default=0)
+    preempts = models.PositiveIntegerField(default=0)
+    dropped = models.JSONField(default=dict, blank=True, help_text="Why parts of it were not carried out, by job.")
+    agreement = models.JSONField(default=dict, blank=True, help_text="In shadow: where the cycles placed its jobs.")
+    wake_at = models.DateTimeField(null=True, help_text="When its policy wants to decide again without an event.")
+    config = models.JSONField()
+    snapshot = models.BinaryField(null=True, help_text="Compressed JSON.")
+    plan = models.BinaryField(null=True, help_text="Compressed JSON.")
+
+    class Meta:
+        indexes = [models.Index(fields=["pool", "-id"], name="target_of_pool")]
+
+    def __str__(self) -> str:
+        return f"target {self.pk}"

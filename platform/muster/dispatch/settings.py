@@ -52,8 +52,11 @@ def simpler_config(config: CycleConfig) -> CycleConfig | None:
     return None if config == default else default
 
 
-def fall_back(pool: Pool, *, failed: CycleConfig, to: CycleConfig, why: str, cycle_id: int) -> None:
-    """Let the pool decide by simpler settings until its own are edited, and notify its operators."""
+def fall_back(pool: Pool, *, failed: CycleConfig, to: CycleConfig, why: str, cycle_id: int | None) -> None:
+    """Let the pool decide by simpler settings until its own are edited, and notify its operators.
+
+    `cycle_id` is the cycle that failed; None: a solve of the pool's lane.
+    """
     data = {
         "pool": pool.name,
         "policy": failed.policy,
@@ -69,12 +72,13 @@ def fall_back(pool: Pool, *, failed: CycleConfig, to: CycleConfig, why: str, cyc
         "why": why,
         "cycle": cycle_id,
     }
+    failure = "A solve" if cycle_id is None else f"Cycle {cycle_id}"
     with transaction.atomic():
         Pool.objects.filter(pk=pool.pk).update(fallback=pool.fallback)
         record("pool.fell_back", actor="scheduler", data=data | {"to": to.policy})
         mail_operators(
             subject=f"Pool {pool.name} has fallen back to {to.policy}",
-            body=f"Cycle {cycle_id} of pool {pool.name} failed under {failed.policy}: {why}\n\n"
+            body=f"{failure} of pool {pool.name} failed under {failed.policy}: {why}\n\n"
             f"It decides by {to.policy} until its settings are edited. What runs is not touched.",
         )
 
@@ -90,7 +94,7 @@ def forget_fallback(pool: Pool, *, actor: str) -> None:
         after={"fallback": None},
     )
     Pool.objects.filter(pk=pool.pk).update(fallback=None)
-    _decide_again(pool)
+    decide_again(pool)
 
 
 def change_settings(*, pool: Pool, changes: Mapping[str, Any], actor: str) -> Pool:
@@ -127,12 +131,12 @@ def change_settings(*, pool: Pool, changes: Mapping[str, Any], actor: str) -> Po
                 before={name: before[name] for name in edited},
                 after={name: after[name] for name in edited},
             )
-        _decide_again(pool)
+        decide_again(pool)
     pool.refresh_from_db()
     return pool
 
 
-def _decide_again(pool: Pool) -> None:
+def decide_again(pool: Pool) -> None:
     """Let the new settings decide at once, about running jobs too."""
     set_timer(pool, database_now().timestamp())
     wake_pool(pool.pk)

@@ -16,7 +16,8 @@ from django.db.models.functions import Length
 from django.utils import timezone
 
 from muster.dispatch.cycles import run_cycle as run_one_cycle
-from muster.dispatch.models import Cycle
+from muster.dispatch.lane_processes import LaneProcesses
+from muster.dispatch.models import Cycle, Target
 from muster.dispatch.policy_state import timers_s
 from muster.dispatch.reaper import reap as reap_pool
 from muster.fleet.leases import tick
@@ -57,7 +58,7 @@ def reap() -> None:
 
 @shared_task(name="dispatch.forget_old_cycles")
 def forget_old_cycles() -> None:
-    """Delete snapshots past a day or a gibibyte, old cycles, and old idempotency keys."""
+    """Delete snapshots past a day or a gibibyte, targets past a day, old cycles, and old idempotency keys."""
     now = timezone.now()
     snapshots = Cycle.objects.filter(snapshot__isnull=False)
     snapshots.filter(started_at__lt=now - SNAPSHOTS_KEPT_FOR).update(snapshot=None, plan=None)
@@ -65,6 +66,7 @@ def forget_old_cycles() -> None:
         oldest = list(snapshots.order_by("pk").values_list("pk", flat=True)[:200])
         Cycle.objects.filter(pk__in=oldest).update(snapshot=None, plan=None)
     Cycle.objects.filter(started_at__lt=now - CYCLES_KEPT_FOR).delete()
+    Target.objects.filter(made_at__lt=now - SNAPSHOTS_KEPT_FOR).delete()
     IdempotencyKey.objects.filter(created_at__lt=now - KEYS_KEPT_FOR).delete()
 
 
@@ -121,21 +123,21 @@ def _for_each_pool(pools: QuerySet[Pool], act: Callable[[Pool], object]) -> None
             log.exception("pool_failed pool=%s", pool.name)
 
 
-_timers: list[SweepTimer] = []
+_threads: list[SweepTimer | LaneProcesses] = []
 
 
 @worker_ready.connect
-def _start_timer(sender: object = None, **_: object) -> None:
+def _start_threads(sender: object = None, **_: object) -> None:
     if _consumes_schedule(sender):
-        timer = SweepTimer()
-        _timers.append(timer)
-        timer.start()
+        for thread in (SweepTimer(), LaneProcesses()):
+            _threads.append(thread)
+            thread.start()
 
 
 @worker_shutting_down.connect
-def _stop_timers(**_: object) -> None:
-    for timer in _timers:
-        timer.stop()
+def _stop_threads(**_: object) -> None:
+    for thread in _threads:
+        thread.stop()
 
 
 def _consumes_schedule(consumer: object) -> bool:

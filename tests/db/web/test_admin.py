@@ -16,7 +16,7 @@ from django.utils import timezone
 from muster.accounts.models import ApiToken, User
 from muster.accounts.services import user_of_token
 from muster.common.secrets import digest
-from muster.dispatch.models import Cycle
+from muster.dispatch.models import Cycle, Lane, Target
 from muster.events.models import AuditEntry, Event, Outbox, Restore
 from muster.failures.models import RuleBook
 from muster.fleet.models import Gpu, HealthReport, Maintenance, Node, Strike
@@ -89,6 +89,8 @@ def one_of_each() -> None:
     job = make_job(vc, name="<script>alert(1)</script>")
     attempt = make_attempt(job, [node])
     make_token(job.owner)
+    Lane.objects.create(pool=pool)
+    Target.objects.create(pool=pool, config={}, reason="<script>alert(1)</script>")
     at = timezone.now()
     Restore.objects.create(backup_at=at, nodes_known=True, last_job=0, last_uid=0, resumed_at=at)
     Shell.objects.create(

@@ -31,7 +31,9 @@ class Fallback(Shape):
     admission = Text(help_text="The quota admission in use.")
     since = Moment(help_text="When the pool's own settings failed.")
     why = Text(help_text="How the pool's own settings failed.")
-    cycle = Integer(help_text="The id of the scheduling cycle that failed.")
+    cycle = Integer(
+        allow_null=True, help_text="The id of the scheduling cycle that failed; null for a solve of the pool's lane."
+    )
 
 
 class PoolPolicy(Shape):
