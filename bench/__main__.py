@@ -27,6 +27,7 @@ from bench.figures import (
     INGEST,
     ITEMS,
     JOB_LIST,
+    LANES,
     LOG_PAGE,
     POSTGRES,
     SIMULATE,
@@ -132,12 +133,14 @@ def _measure_muster(plan: Plan, console: Console) -> System:
     return System(MUSTER, series, peaks, others_share, "as `manage.py up` starts it, with two agents")
 
 
-def _measure_live(home: Path, plan: Plan, console: Console) -> tuple[Series, Mapping[str, Usage]]:
+def _measure_live(  # noqa: PLR0912 - one branch for each item
+    home: Path, plan: Plan, console: Console
+) -> tuple[Series, Mapping[str, Usage]]:
     """What needs the whole platform, and then what needs its database."""
     # These need Django's settings, which need the home.
     from django.core.management import call_command  # noqa: PLC0415
 
-    from bench.live import agents, containers, ingest, jobs, listing, pages  # noqa: PLC0415
+    from bench.live import agents, containers, ingest, jobs, lanes, listing, pages  # noqa: PLC0415
     from bench.live import cycle as live_cycle  # noqa: PLC0415
     from bench.live import usage as live_usage  # noqa: PLC0415
     from bench.live.stack import process_groups, running_platform  # noqa: PLC0415
@@ -145,6 +148,8 @@ def _measure_live(home: Path, plan: Plan, console: Console) -> tuple[Series, Map
 
     series: Series = {}
     peaks: Mapping[str, Usage] = {}
+    if LANES in plan.items:
+        lanes.install_policy(home)
     if plan.needs_platform:
         with running_platform(home, console) as stack, PeakMemory(process_groups) as memory:
             series |= jobs.measure(stack, plan)
@@ -160,6 +165,8 @@ def _measure_live(home: Path, plan: Plan, console: Console) -> tuple[Series, Map
                     console.print(f"The page of logs is not measured: {error}", highlight=False)
             if AGENTS in plan.items:
                 series |= agents.measure_fleet(stack, plan)
+            if LANES in plan.items:
+                series |= lanes.measure(stack, plan)
             if CONTAINERS in plan.items:
                 try:
                     series |= containers.measure(stack, plan)

@@ -19,6 +19,7 @@ AGENTS, INGEST, CONTAINERS, IDLE = "agents", "ingest", "docker", "idle"
 LOG_PAGE = "log-page"
 FAILURES = "failures"
 USAGE = "usage"
+LANES = "lanes"
 ITEMS: Mapping[str, str] = {
     FIRST_LINE: "from submitting a job to its first line at the client",
     SUBMIT: "how long the call that submits a job takes",
@@ -37,6 +38,7 @@ ITEMS: Mapping[str, str] = {
     POSTGRES: "one production cycle over as much, all but 64 GPUs taken: snapshot, decision and applier",
     SIMULATE: "Philly's 82,247 jobs in the simulator, on 2,490 and on 640 GPUs",
     USAGE: "reports of usage over a year of 100,000 attempts, from claims alone and from the sums by days",
+    LANES: "first lines of one pool while the policy of another solves for 10 s, in a lane and under the lock",
     FAILURES: "the class of a failure from 64 KiB of a log, and from a MiB that is made to hinder it",
 }
 
@@ -108,6 +110,9 @@ FIGURES: tuple[Figure, ...] = (
     Figure("docker.over-p50", "first line over `docker run`, p50", "ms", "docker_over_ms", median, 1500),
     *_times(CONTAINERS, "docker_job_ms", "submit to first line, container", (None, None)),
     Figure("docker.engine-p50", "`docker run` to first line, p50", "ms", "docker_engine_ms", median),
+    *_times("lanes.alone", "lanes_alone_ms", "first line, the other pool at rest", (None, None)),
+    *_times("lanes.beside", "lanes_beside_ms", "first line while its lane solves for 10 s", (500, 1000)),
+    *_times("lanes.locked", "lanes_locked_ms", "the same without a lane", (None, None)),
     *_times("agents.report", "agents_report_ms", "report of an agent among many", (None, None)),
     Figure("agents.report-p99", "report of an agent among many, p99", "ms", "agents_report_ms", p99, 1000),
     Figure("agents.beat-p99", "beat of an agent among many, p99", "ms", "agents_beat_ms", p99),

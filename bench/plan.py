@@ -16,6 +16,7 @@ from bench.figures import (
     INGEST,
     ITEMS,
     JOB_LIST,
+    LANES,
     LOG_PAGE,
     POSTGRES,
     SIMULATE,
@@ -29,7 +30,7 @@ LINE_COMMAND = 'LC_ALL=C; for _ in $(seq "$1"); do echo "at $EPOCHREALTIME"; sle
 # What needs nothing but this process.
 _ALONE = frozenset({CYCLE, CYCLE_GROWTH, CYCLE_SCREENING, EACH_POLICY, FAILURES, SIMULATE})
 # What no peer has a counterpart of.
-_OURS = frozenset({AGENTS, CONTAINERS, IDLE, INGEST, JOB_LIST, LOG_PAGE, POSTGRES, USAGE})
+_OURS = frozenset({AGENTS, CONTAINERS, IDLE, INGEST, JOB_LIST, LANES, LOG_PAGE, POSTGRES, USAGE})
 # What needs the platform's database, and none of its processes.
 STORED = frozenset({POSTGRES, USAGE})
 
@@ -55,6 +56,7 @@ class Plan:
     agents_s: float = 60.0
     ingest_s: float = 15.0
     containers: int = 15
+    solves: int = 3
     idle_s: float = 30.0
     usage_attempts: int = 100_000
     reports: int = 5
@@ -87,6 +89,7 @@ def quick(items: tuple[str, ...]) -> Plan:
         agents_s=20.0,
         ingest_s=5.0,
         containers=5,
+        solves=1,
         idle_s=10.0,
         usage_attempts=20_000,
         reports=2,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from muster.local import processes
 from muster.local.services import start_services
 from tests.e2e.demo import ROOT, Demo, new_demo, running
 from tests.faults.cluster import until
@@ -74,3 +76,46 @@ def test_jobs_run_by_both_plug_ins_and_their_cycle_replays(demo: Demo) -> None:
     admission, same, *nodes = shell(demo, _READ.replace("JOB", str(job["id"])), path)
     assert (admission, same) == ("owners", "True")
     assert nodes == [owned]
+
+
+_LANE = """
+from muster.dispatch.models import Lane
+from muster.fleet.models import Pool
+Lane.objects.update_or_create(pool=Pool.objects.get(name="main"), defaults={"mode": "on"})
+"""
+_CARRIED = """
+from muster.dispatch.cycles import replay
+from muster.dispatch.models import Cycle
+kept = Cycle.objects.filter(target__isnull=False, plan__isnull=False).order_by("-pk").first()
+then, now = replay(kept)
+print(kept.config["policy"], kept.target.config["policy"], then == now)
+"""
+
+
+def lane_pid() -> int | None:
+    """The process of the demonstration's only lane."""
+    for pid in processes.descendants(os.getpid()):
+        words = processes.command_line(pid)
+        if "lane" in words and "django" in words:
+            return pid
+    return None
+
+
+def test_a_lane_solves_in_a_process_of_its_own_which_is_started_again_when_it_is_killed(demo: Demo) -> None:
+    path = os.environ["PYTHONPATH"]
+    shell(demo, _CHOOSE, path)
+    shell(demo, _LANE, path)
+    first = until(lane_pid, "the lane has a process", 30)
+    with demo.client("ada") as client:
+
+        def ends() -> None:
+            job = client.submit({"command": "sleep 2", "gpus": 1, "vc": "vision"})
+            until(lambda: client.job(job["id"])["state"] == "succeeded", "the job has ended", 60)
+
+        ends()
+        os.kill(first, signal.SIGKILL)
+        ends()  # by what fills the pool meanwhile
+        second = until(lambda: (lane_pid() or first) != first and lane_pid(), "the lane has another process", 30)
+        assert second != first
+        ends()
+    assert shell(demo, _CARRIED, path) == ["fifo", "maxmin", "True"]

@@ -96,6 +96,12 @@ ORDER BY attempt.id, allocation.rank
 _WAITING = """
 SELECT {job_fields} FROM jobs_job job WHERE job.pool_id = %s AND job.state = %s AND job.desired = %s ORDER BY job.id
 """
+# A few jobs report their progress; most have no row.
+_RATES = """
+SELECT alone.job_id, alone.gpu_type, alone.gpus, alone.per_s
+FROM samples_speedalone alone JOIN jobs_job job ON job.id = alone.job_id
+WHERE job.pool_id = %s AND job.state = ANY(%s) ORDER BY alone.job_id, alone.gpu_type, alone.gpus
+"""
 _SELECTED = ", ".join(f"job.{name}" for name in _JOB_FIELDS)
 _IN_POOL = "job.pool_id = %s"
 # Screening runs use no quota of a virtual cluster; they count only where other screening runs are placed.
@@ -144,7 +150,7 @@ def pool_snapshot(pool: Pool, *, seed: int, screening_of: Collection[int] = ()) 
             vcs=vcs,
             pool_state=pool_state_of(pool),
         )
-        return with_screening(pool, snapshot, also_of=screening_of)
+        return with_screening(pool, _with_rates(pool, snapshot), also_of=screening_of)
 
 
 def hardware_snapshot(pool: Pool) -> model.Snapshot:
@@ -408,6 +414,29 @@ def _running(which: str, params: list[Any], *, now: float) -> tuple[model.Runnin
             )
         )
     return _measured(running, speeds) if speeds else tuple(running)
+
+
+def _with_rates(pool: Pool, snapshot: model.Snapshot) -> model.Snapshot:
+    """The snapshot with the measured rates of jobs that have been alone on their GPUs."""
+    with connection.cursor() as cursor:
+        cursor.execute(_RATES, [pool.pk, [JobState.QUEUED.value, JobState.ACTIVE.value]])
+        rates = {
+            job_id: tuple(
+                model.KnownRate(gpu_type, gpus, model.Rate(per_s, None, "measured"))
+                for _, gpu_type, gpus, per_s in rows
+            )
+            for job_id, rows in groupby(cursor.fetchall(), key=itemgetter(0))
+        }
+    if not rates:
+        return snapshot
+    return replace(
+        snapshot,
+        waiting=tuple(replace(job, rates=rates[job.id]) if job.id in rates else job for job in snapshot.waiting),
+        running=tuple(
+            replace(run, job=replace(run.job, rates=rates[run.job.id])) if run.job.id in rates else run
+            for run in snapshot.running
+        ),
+    )
 
 
 def _measured(

@@ -294,4 +294,4 @@ def test_the_admin_refuses_a_fill_policy_that_does_not_exist(world: World) -> No
     assert "there is no policy 'fiifo'" in form.errors["fill_policy"][0]
     assert LaneForm(data | {"fill_policy": "fifo"}).is_valid()
     wrong = LaneForm(data | {"fill_policy": "fifo", "fill_params": '{"speed": 1}', "limit_s": 0})
-    assert set(wrong.errors) == {"limit_s"}
+    assert set(wrong.errors) == {"limit_s", "fill_params"}

@@ -263,6 +263,17 @@ class TestAPair:
         # And they are never put together again.
         assert cycle(world).applied.started == []
 
+    def test_a_decision_knows_the_rates_that_were_measured_alone_also_while_the_job_waits(self, world: World) -> None:
+        attempt = start(world, **PACKS)
+        work(attempt, 2.0)
+        (known,) = seen(world, attempt).job.rates
+        assert (known.gpu_type, known.gpus, known.rate.source) == ("A100", 1, "measured")
+        assert known.rate.mean == pytest.approx(2.0, rel=0.05)
+        requeue_job(user=world.user, job=attempt.job)
+        end(ranks(attempt)[0], Reason.KILLED_BY_SIGNAL, exit_code=143)
+        (waiting,) = pool_snapshot(world.pool, seed=0).waiting
+        assert waiting.rates == (known,)
+
     def test_running_jobs_are_looked_at_when_the_timer_is_due_although_no_job_waits(
         self, world: World, pair: tuple[Attempt, Attempt]
     ) -> None:
