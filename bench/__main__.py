@@ -13,7 +13,7 @@ from types import FrameType
 
 from rich.console import Console
 
-from bench import cycle, failures, limits, policies, report, simulations
+from bench import cycle, failures, limits, planners, policies, report, simulations
 from bench.figures import (
     AGENTS,
     CONTAINERS,
@@ -29,6 +29,7 @@ from bench.figures import (
     JOB_LIST,
     LANES,
     LOG_PAGE,
+    PLANNERS,
     POSTGRES,
     SIMULATE,
     USAGE,
@@ -120,6 +121,8 @@ def _measure_muster(plan: Plan, console: Console) -> System:
         series |= policies.measure(samples=plan.cycles)
     if FAILURES in plan.items:
         series |= failures.measure(samples=plan.cycles * 10)
+    if PLANNERS in plan.items:
+        series |= planners.measure(hours=plan.planner_hours)
     if SIMULATE in plan.items:
         try:
             series |= simulations.measure(data_folder())

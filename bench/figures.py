@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import mean
 
 from bench.samples import median, p95, p99
 
@@ -19,7 +20,7 @@ AGENTS, INGEST, CONTAINERS, IDLE = "agents", "ingest", "docker", "idle"
 LOG_PAGE = "log-page"
 FAILURES = "failures"
 USAGE = "usage"
-LANES = "lanes"
+LANES, PLANNERS = "lanes", "planners"
 ITEMS: Mapping[str, str] = {
     FIRST_LINE: "from submitting a job to its first line at the client",
     SUBMIT: "how long the call that submits a job takes",
@@ -39,6 +40,7 @@ ITEMS: Mapping[str, str] = {
     SIMULATE: "Philly's 82,247 jobs in the simulator, on 2,490 and on 640 GPUs",
     USAGE: "reports of usage over a year of 100,000 attempts, from claims alone and from the sums by days",
     LANES: "first lines of one pool while the policy of another solves for 10 s, in a lane and under the lock",
+    PLANNERS: "two planners on one pool in simulated time: conflicts, useful work and wait",
     FAILURES: "the class of a failure from 64 KiB of a log, and from a MiB that is made to hinder it",
 }
 
@@ -48,6 +50,10 @@ POLICIES = (
     *("backfill", "capacity", "conservative", "drf", "fair", "fifo", "gandiva", "las", "optimus", "philly"),
     *("priority", "qssf", "sjf", "srsf", "srtf", "tetris", "tiresias"),
 )
+
+
+# For two planners on one pool: the share of the pool that the jobs need, and how long a decision takes, s.
+PLANNER_LOADS, PLANNER_DECISIONS_S = (0.5, 0.7, 0.9), (1, 10, 60)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +119,19 @@ FIGURES: tuple[Figure, ...] = (
     *_times("lanes.alone", "lanes_alone_ms", "first line, the other pool at rest", (None, None)),
     *_times("lanes.beside", "lanes_beside_ms", "first line while its lane solves for 10 s", (500, 1000)),
     *_times("lanes.locked", "lanes_locked_ms", "the same without a lane", (None, None)),
+    *(
+        Figure(f"planners.{way}-{load}-{decision_s}-{key}", f"{title}: {name}", unit, f"{stem}_{key}", statistic)
+        for way, title in (("incremental", "place by place"), ("whole", "all or nothing"))
+        for load in PLANNER_LOADS
+        for decision_s in PLANNER_DECISIONS_S
+        for stem in (f"planners_{way}_{load}_{decision_s}",)
+        for key, what, unit, statistic in (
+            ("conflicts", "refused", "%", median),
+            ("useful", "useful work", "%", median),
+            ("wait", "mean wait", "s", mean),
+        )
+        for name in (f"{what}, load {load}, {decision_s} s",)
+    ),
     *_times("agents.report", "agents_report_ms", "report of an agent among many", (None, None)),
     Figure("agents.report-p99", "report of an agent among many, p99", "ms", "agents_report_ms", p99, 1000),
     Figure("agents.beat-p99", "beat of an agent among many, p99", "ms", "agents_beat_ms", p99),

@@ -18,6 +18,7 @@ from bench.figures import (
     JOB_LIST,
     LANES,
     LOG_PAGE,
+    PLANNERS,
     POSTGRES,
     SIMULATE,
     USAGE,
@@ -28,7 +29,7 @@ NODES, GPUS_PER_NODE = 2, 8
 LINE_COMMAND = 'LC_ALL=C; for _ in $(seq "$1"); do echo "at $EPOCHREALTIME"; sleep 0.05; done'
 
 # What needs nothing but this process.
-_ALONE = frozenset({CYCLE, CYCLE_GROWTH, CYCLE_SCREENING, EACH_POLICY, FAILURES, SIMULATE})
+_ALONE = frozenset({CYCLE, CYCLE_GROWTH, CYCLE_SCREENING, EACH_POLICY, FAILURES, PLANNERS, SIMULATE})
 # What no peer has a counterpart of.
 _OURS = frozenset({AGENTS, CONTAINERS, IDLE, INGEST, JOB_LIST, LANES, LOG_PAGE, POSTGRES, USAGE})
 # What needs the platform's database, and none of its processes.
@@ -57,6 +58,7 @@ class Plan:
     ingest_s: float = 15.0
     containers: int = 15
     solves: int = 3
+    planner_hours: float = 4.0
     idle_s: float = 30.0
     usage_attempts: int = 100_000
     reports: int = 5
@@ -90,6 +92,7 @@ def quick(items: tuple[str, ...]) -> Plan:
         ingest_s=5.0,
         containers=5,
         solves=1,
+        planner_hours=1.0,
         idle_s=10.0,
         usage_attempts=20_000,
         reports=2,
