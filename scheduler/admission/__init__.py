@@ -49,6 +49,10 @@ class Admission:
         """
         return False
 
+    def may_evict(self, running: Job, waiting: Job) -> bool:
+        """Whether the waiting job, once admitted, may preempt a job on which another planner decides."""
+        return self.chooses_gpus or self.reclaimable_by(running, waiting)
+
     def violations(self, view: View, plan: Plan) -> Iterable[Violation]:
         """The rules of the admission that the plan would break; it is asked again under lock."""
         raise NotImplementedError

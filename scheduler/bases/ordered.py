@@ -162,7 +162,7 @@ class OrderedPolicy:
         for job_id in sorted(due):
             run = view.running_by_job.get(job_id)
             job = run.job if run is not None else view.waiting_by_id.get(job_id)
-            if job is None or (run is None and backoff_reason(job, context.now)):
+            if job is None or (run is not None and run.foreign) or (run is None and backoff_reason(job, context.now)):
                 continue
             policy_state = self.review(job, run, context.now)
             if policy_state is not None:

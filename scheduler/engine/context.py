@@ -325,7 +325,7 @@ class CycleContext:
             may_go = (
                 run
                 for run in self.view.running
-                if run.job.preemptible and not run.stopping and any(in_service(one.node_id) for one in run.allocations)
+                if run.evictable and not run.stopping and any(in_service(one.node_id) for one in run.allocations)
             )
             self._newest = sorted(may_go, key=lambda run: (-run.placed_at, -run.job.id))
         return [run for run in self._newest if self.stays(run) and self.admission.reclaimable_by(run.job, job)]
@@ -455,7 +455,7 @@ class CycleContext:
     def _released(self, job: Job, grant: Grant) -> Sequence[Running]:
         """The running jobs that the grant evicts, released."""
         runs = [self.view.running_by_job.get(job_id) for job_id in grant.evicts]
-        may_stop = [run for run in runs if run is not None and run.job.preemptible and self.stays(run)]
+        may_stop = [run for run in runs if run is not None and run.evictable and self.stays(run)]
         if len(may_stop) < len(runs):
             raise AdmissionError(f"the admission evicts jobs {grant.evicts} for job {job.id}; not all run and may stop")
         for run in may_stop:

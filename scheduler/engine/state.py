@@ -136,7 +136,7 @@ class SchedulerState:
 
     def _reserve(self, reservation: Reservation) -> None:
         is_of_a_job = reservation.job_id in self.view.waiting_by_id or reservation.job_id in self.view.running_by_job
-        if not is_of_a_job and not reservation.offered:
+        if not (is_of_a_job or reservation.offered or reservation.foreign):
             return
         for share in reservation.allocations:
             node = self.free.node(share.node_id)

@@ -37,5 +37,5 @@ def _by_jobs(
         yield job_wake(policy, placement, job, None, now)
         yield job.eligible_at
     for run in running:
-        if not run.stopping:
+        if not (run.stopping or run.foreign):
             yield job_wake(policy, placement, run.job, run, now)

@@ -46,6 +46,7 @@ class Code(StrEnum):
     NOT_PREEMPTIBLE = "not_preemptible"
     NEEDLESS_PREEMPTION = "needless_preemption"
     GPU_CHANGED = "gpu_changed"
+    FOREIGN_VICTIM = "foreign_victim"
     VICTIM_CHANGED = "victim_changed"
     RACK_CHANGED = "rack_changed"
 
@@ -66,11 +67,15 @@ class PlanValidator(Protocol):
         """The violations of the quota rules in the plan."""
         ...
 
+    def may_evict(self, running: Job, waiting: Job) -> bool:
+        """Whether the waiting job, once admitted, may preempt a job on which another planner decides."""
+        ...
+
 
 def check(view: View, plan: Plan, admission: PlanValidator) -> tuple[Violation, ...]:
     """All violations in the plan: its preemptions, its places, then its quotas. Empty: the plan is valid."""
     claims = _Claims(drops=frozenset(plan.drops))
-    found = [*_against_preemptions(view, plan, claims)]
+    found = [*_against_preemptions(view, plan, claims, admission)]
     for place in plan.places:
         found += _violations(view, place, claims)
     return (*found, *admission.violations(view, plan))
@@ -141,16 +146,19 @@ class _Claims:
     drops: frozenset[int] = frozenset()
 
 
-def _against_preemptions(view: View, plan: Plan, claims: _Claims) -> Iterator[Violation]:
+def _against_preemptions(view: View, plan: Plan, claims: _Claims, admission: PlanValidator) -> Iterator[Violation]:
     placed = {place.job_id for place in plan.places}
     for preempt in plan.preempts:
         attempt = view.running_by_job.get(preempt.job_id)
         if attempt is None or attempt.stopping or preempt.job_id in claims.preempted:
             yield Violation(Code.NOT_RUNNING, preempt.job_id, "this job has no running attempt to preempt")
             continue
-        if not attempt.job.preemptible:
-            yield Violation(Code.NOT_PREEMPTIBLE, preempt.job_id, "this job may not be preempted")
         beneficiary = preempt.for_job_id
+        if not attempt.evictable:
+            yield Violation(Code.NOT_PREEMPTIBLE, preempt.job_id, "this job may not be preempted")
+        elif attempt.foreign and not _may_evict(view, attempt, beneficiary, admission):
+            message = "another planner decides on this job, and the admission does not let its GPUs be reclaimed"
+            yield Violation(Code.FOREIGN_VICTIM, preempt.job_id, message)
         if beneficiary is not None and beneficiary not in placed and not _beside(view, attempt, beneficiary):
             message = f"preempted for job {beneficiary}, which the plan does not place and which shares no GPU with it"
             yield Violation(Code.NEEDLESS_PREEMPTION, preempt.job_id, message)
@@ -158,6 +166,11 @@ def _against_preemptions(view: View, plan: Plan, claims: _Claims) -> Iterator[Vi
         for share in attempt.allocations:
             cpus, memory_mib = claims.freed.get(share.node_id, (0, 0))
             claims.freed[share.node_id] = (cpus + share.cpus, memory_mib + share.memory_mib)
+
+
+def _may_evict(view: View, attempt: Running, job_id: int | None, admission: PlanValidator) -> bool:
+    job = None if job_id is None else view.waiting_by_id.get(job_id)
+    return job is not None and admission.may_evict(attempt.job, job)
 
 
 def _beside(view: View, attempt: Running, job_id: int) -> bool:

@@ -113,6 +113,8 @@ class Running:
     - `speed` is the measured speed on the present GPUs, shared or not, in the job's own unit per second. None: unknown.
     - `rate` is `speed` divided by the speed of the same job alone on the same GPUs. None: unknown.
     - `progress` is the predicted work per second, in seconds of the job's `remaining_s`. None: use the job's `speeds`.
+    - Another planner decides on a `foreign` job. Its `preemptible` is false here; if it is `reclaimable`, jobs that may
+      reclaim its GPUs may preempt it.
     """
 
     attempt_id: int
@@ -123,6 +125,13 @@ class Running:
     rate: float | None = None
     speed: float | None = None
     progress: float | None = None
+    foreign: bool = False
+    reclaimable: bool = False
+
+    @property
+    def evictable(self) -> bool:
+        """Whether a job that may reclaim its GPUs may preempt it."""
+        return self.job.preemptible or self.reclaimable
 
     @property
     def job_id(self) -> int:
@@ -170,12 +179,14 @@ class Running:
 class Reservation:
     """Allocations that only one job may take before `until`, while other jobs on them stop.
 
-    A standing offer to an outside scheduler is a reservation too. Its `job_id` is the negated id of the offer.
+    A standing offer to an outside scheduler is a reservation too. Its `job_id` is the negated id of the offer. A
+    `foreign` reservation is that of a job on which another planner decides.
     """
 
     job_id: int
     allocations: tuple[AllocationView, ...]
     until: float
+    foreign: bool = False
 
     @property
     def offered(self) -> bool:

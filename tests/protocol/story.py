@@ -12,7 +12,9 @@ from pathlib import Path
 
 from muster.common.clock import database_now
 from muster.common.errors import Conflict, MusterError
-from muster.dispatch.cycles import run_cycle
+from muster.dispatch.cycles import Decided, carry_out, decide_for, run_cycle
+from muster.dispatch.models import Planner
+from muster.dispatch.planners import save_planner
 from muster.dispatch.reaper import reap
 from muster.fleet.gone import declare_gone
 from muster.fleet.leases import tick
@@ -31,7 +33,7 @@ from scheduler.model.lifecycle import (
     Reason,
 )
 from tests.db.stories import World, make_world, unsound
-from tests.factories import make_node
+from tests.factories import make_node, make_vc
 from tests.protocol.agents import Run
 from tests.protocol.kernel import Kernel
 from tests.protocol.machine import Folder, Ledger, Machine, Processes
@@ -55,8 +57,11 @@ _NO_WORD = {"", Reason.NODE_LOST, Reason.NODE_REBOOTED, Reason.UNKNOWN, Reason.N
 
 
 def make_protocol_world(nodes: int = 3) -> World:
-    """A pool with short timers, and nodes that no agent has spoken for yet."""
+    """A pool with short timers and two planners, and nodes that no agent has spoken for yet."""
     world = make_world(nodes=0, gpus=0, quota=100)
+    second = make_vc(world.tenant, world.pool, quotas={"A100": 100})
+    planner = Planner(pool=world.pool, name="second", policy="srtf")
+    save_planner(planner=planner, virtual_clusters=[second], actor="op")
     Pool.objects.filter(pk=world.pool.pk).update(**TIMERS)
     for number in range(nodes):
         credential = f"credential-that-is-long-enough-{world.pool.pk}-{number}"
@@ -89,6 +94,10 @@ class Story:
         self.ledger = Ledger(self.kernel, may_be_two=self._may_be_two)
         self.servers: list[Server] = []
         self.jobs: list[int] = []
+        planner = Planner.objects.get(pool=world.pool)
+        self.planners: tuple[Planner | None, ...] = (None, planner)
+        self.vcs = (world.vc.name, planner.clusters.get().vc.name)
+        self.decided: dict[Planner | None, Decided] = {}
         self.ended: dict[int, tuple[str, str]] = {}
         for number, node in enumerate(world.nodes):
             credential = f"credential-that-is-long-enough-{world.pool.pk}-{number}"
@@ -124,7 +133,23 @@ class Story:
     def cycle(self) -> None:
         if self.platform.is_up:
             self.platform.set_clock()
-            run_cycle(self.world.pool.pk, trigger="command")
+            for planner in self.planners:
+                run_cycle(self.world.pool.pk, trigger="command", planner_id=planner.pk if planner else None)
+            self.platform.changed = True
+
+    def decide(self, which: int) -> None:
+        """A planner takes its snapshot and decides."""
+        if self.platform.is_up:
+            self.platform.set_clock()
+            planner = self.planners[which]
+            self.decided[planner] = decide_for(self.world.pool, planner, "command")
+
+    def carry_out(self, which: int) -> None:
+        """A planner applies what it has decided, however long ago."""
+        decided = self.decided.pop(self.planners[which], None)
+        if self.platform.is_up and decided is not None:
+            self.platform.set_clock()
+            carry_out(self.world.pool, self.planners[which], "command", decided)
             self.platform.changed = True
 
     def cancel(self, job_id: int) -> None:

@@ -53,6 +53,7 @@ def silence() -> Iterator[None]:
 servers = st.integers(0, 2)
 rates = st.sampled_from([1.0, 0.99, 1.01])
 some = st.integers(0, 5)
+planners = st.integers(0, 1)
 KINDS = ("beat", "sync", "claim", "end", "hello", "register", "log:finish")
 
 
@@ -94,6 +95,28 @@ class Machine(RuleBasedStateMachine):
     @rule()
     def cycle(self) -> None:
         self.story.cycle()
+
+    @rule(which=planners, gpus=st.sampled_from([1, 1, 2]), nodes=st.sampled_from([1, 1, 2]))
+    def submit_to_a_planner(self, which: int, gpus: int, nodes: int) -> None:
+        self.story.submit(vc=self.story.vcs[which], gpus=gpus, nodes=nodes)
+
+    @rule(which=planners)
+    def a_planner_decides(self, which: int) -> None:
+        self.story.decide(which)
+
+    @rule(which=planners)
+    def a_planner_carries_out(self, which: int) -> None:
+        self.story.carry_out(which)
+
+    @rule(gpus=st.sampled_from([1, 2]), order=st.permutations([0, 1]))
+    def both_planners_decide_and_then_carry_out(self, gpus: int, order: list[int]) -> None:
+        """Several happenings in one: both want the same GPUs."""
+        for which in order:
+            self.story.submit(vc=self.story.vcs[which], gpus=gpus)
+        for which in (0, 1):
+            self.story.decide(which)
+        for which in order:
+            self.story.carry_out(which)
 
     @rule(seconds=st.sampled_from([0.02, 0.06, 0.12, 0.3, 1.0, 4.0]))
     def a_moment_passes(self, seconds: float) -> None:

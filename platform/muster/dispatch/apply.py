@@ -16,6 +16,7 @@ from psycopg2.errors import DeadlockDetected, ExclusionViolation, UniqueViolatio
 from muster.common.clock import database_now
 from muster.common.errors import Invalid
 from muster.dispatch.launch import NoPort, launch, request_at
+from muster.dispatch.models import Planner
 from muster.dispatch.plan_units import Unit, batches_of, units_of
 from muster.dispatch.policy_state import keep_pool_state
 from muster.dispatch.reservations import keep_for
@@ -74,23 +75,73 @@ class Applied:
         return reason is None
 
 
-def apply_plan(pool: Pool, snapshot: model.Snapshot, plan: Plan, config: CycleConfig) -> Applied:
+def apply_plan(
+    pool: Pool, snapshot: model.Snapshot, plan: Plan, config: CycleConfig, planner: Planner | None = None
+) -> Applied:
     """Apply the plan unit by unit and return the result.
 
     1. Drop reservations that can no longer be met, and write what the policy remembers of jobs and pool.
     2. Start the jobs whose resources are free, several units in one transaction.
     3. For each remaining job, stop its victims and reserve their resources.
+
+    If the planner wants all or nothing, steps 2 and 3 are one transaction, and one refusal refuses all units.
     """
     for job_id in plan.drops:
         forget_reservations([job_id])
     _write_notes(snapshot, plan)
-    keep_pool_state(pool, snapshot.pool_state, plan)
-    applied = Applied()
-    for units in batches_of(snapshot, units_of(snapshot, plan, compose(config).admission)):
-        applied.add(apply_units(pool, units, config, snapshot))
+    keep_pool_state(pool, planner, snapshot.pool_state, plan)
+    applied, units = Applied(), units_of(snapshot, plan, compose(config).admission)
+    if planner is not None and planner.all_or_nothing:
+        applied = apply_together(pool, units, config, snapshot)
+    else:
+        for batch in batches_of(snapshot, units):
+            applied.add(apply_units(pool, batch, config, snapshot))
     for refusal in applied.refusals:
         log.info("place_refused job=%s reason=%s", refusal.job_id, refusal.reason)
     return applied
+
+
+class _Conflict(Exception):
+    """Some units of a plan that is applied whole were refused."""
+
+    def __init__(self, refusals: Sequence[Refusal]) -> None:
+        super().__init__(refusals[0].reason)
+        self.refusals = refusals
+
+
+def apply_together(
+    pool: Pool, units: Sequence[Unit], config: CycleConfig, seen: model.Snapshot | None = None
+) -> Applied:
+    """Apply all units in one transaction, or none of them if one is refused."""
+    applied = Applied()
+    if not units:
+        return applied
+    try:
+        with transaction.atomic(), recorded_together():
+            applied = _apply(pool, units, config, seen)
+            if applied.refusals:
+                raise _Conflict(applied.refusals)
+            return applied
+    except _Conflict as conflict:
+        told = {refusal.job_id: refusal.reason for refusal in conflict.refusals}
+        rest = f"the plan is applied whole, and job {conflict.refusals[0].job_id} was refused: {conflict}"
+    except (NoPort, IntegrityError, OperationalError) as error:
+        told, rest = {}, _reason_of(error)
+    applied = Applied()
+    for unit in units:
+        for one in unit.places or unit.preempts:
+            applied.refusals.append(Refusal(one.job_id, told.get(one.job_id, rest)))
+    return applied
+
+
+def _reason_of(error: NoPort | IntegrityError | OperationalError) -> str:
+    """Why the database refused a transaction, if that was because another one was faster; otherwise raises."""
+    if isinstance(error, NoPort):
+        return str(error)
+    if not isinstance(error.__cause__, ExclusionViolation | UniqueViolation | DeadlockDetected):
+        raise error
+    # Another cycle was faster: the index refused the second claim of a slot, attempt, port or reservation.
+    return f"lost a race: {getattr(error.__cause__.diag, 'constraint_name', None) or 'deadlock'}"
 
 
 def apply_unit(pool: Pool, unit: Unit, config: CycleConfig, seen: model.Snapshot | None = None) -> Applied:
@@ -111,14 +162,8 @@ def apply_units(pool: Pool, units: Sequence[Unit], config: CycleConfig, seen: mo
     try:
         with transaction.atomic(), recorded_together():
             return _apply(pool, units, config, seen)
-    except NoPort as error:
-        reason = str(error)
-    except (IntegrityError, OperationalError) as error:
-        # Another cycle was faster: the index refused the second claim of a slot, attempt, port or reservation.
-        if not isinstance(error.__cause__, ExclusionViolation | UniqueViolation | DeadlockDetected):
-            raise
-        constraint = getattr(error.__cause__.diag, "constraint_name", None) or "deadlock"
-        reason = f"lost a race: {constraint}"
+    except (NoPort, IntegrityError, OperationalError) as error:
+        reason = _reason_of(error)
     applied = Applied()
     if len(units) == 1:
         applied.refuse(units[0], reason)

@@ -12,20 +12,21 @@ from typing import Any
 
 from django.db import OperationalError, connection
 from django.db.backends.utils import CursorWrapper
-from django.db.models import F
+from django.db.models import F, QuerySet
 from psycopg2.errors import LockNotAvailable
 
 from muster.dispatch import targets
 from muster.dispatch.apply import Applied, Refusal, apply_plan
 from muster.dispatch.hooks import end_cycle
-from muster.dispatch.models import Cycle, Lane, Target
+from muster.dispatch.models import Cycle, Lane, Planner, Target
 from muster.dispatch.pending import pending_reserved, pending_while_paused, write_pending_reasons
+from muster.dispatch.planners import name_of
 from muster.dispatch.policy_state import set_timer, timers_s
 from muster.dispatch.records import packed, plan_of, snapshot_of
 from muster.dispatch.reservations import delete_expired_reservations
 from muster.dispatch.restore_pause import placement_pause
-from muster.dispatch.settings import fall_back, simpler_config
-from muster.dispatch.snapshot import pool_snapshot
+from muster.dispatch.settings import config_of, fall_back, simpler_config
+from muster.dispatch.snapshot import planner_snapshot
 from muster.events.services import forget_hint, wake_pool
 from muster.fleet.models import Pool
 from muster.jobs.models import Job
@@ -34,13 +35,14 @@ from scheduler.model import Snapshot
 from scheduler.model.invariants import Violation, check
 from scheduler.model.lifecycle import JobState
 from scheduler.model.plan import Plan
+from scheduler.model.planners import own_part
 
 log = logging.getLogger(__name__)
 
 CYCLE_TIMEOUT_S = 30
-# The first half of the key of the advisory locks; the second half is the pool's id.
-_LOCK_SPACE = 0x6D757374
-# Each half has 32 bits, and ids after a restore may have more. Pools with the same key share a lock.
+# The first half of the key of the advisory locks; the second half is the id of the pool or of the planner.
+_POOL_SPACE, _PLANNER_SPACE = 0x6D757374, 0x6D757375
+# Each half has 32 bits, and ids after a restore may have more. Planners with the same key share a lock.
 _LOCK_KEYS = 1 << 31
 
 
@@ -58,10 +60,11 @@ class CycleResult:
         return self.applied.refusals
 
 
-def run_cycle(pool_id: int, *, trigger: str) -> CycleResult:
-    """Run one cycle of the pool.
+def run_cycle(pool_id: int, *, trigger: str, planner_id: int | None = None) -> CycleResult:
+    """Run one cycle of a planner of the pool, by default of its default planner.
 
-    1. Wait for the pool's lock. The lock only reduces refusals; correctness does not depend on it.
+    1. Wait for the planner's lock. The lock only reduces refusals; correctness does not depend on it. Planners of one
+       pool run at the same time.
     2. Delete the hint before taking the snapshot, so that later changes send a new hint.
     3. Make a plan. If that fails, or the plan violates an invariant, record the failure and fall back to simpler
        settings. Nothing of such a plan is applied.
@@ -74,57 +77,80 @@ def run_cycle(pool_id: int, *, trigger: str) -> CycleResult:
     A pool without waiting jobs is left as it is, unless its timer is due. Each plan sets the timer anew. Afterwards
     other apps act on the result: see `dispatch.hooks`.
     """
-    with _pool_lock(pool_id), _gc_paused():
+    key = (_POOL_SPACE, pool_id % _LOCK_KEYS) if planner_id is None else (_PLANNER_SPACE, planner_id % _LOCK_KEYS)
+    with _cycle_lock(key), _gc_paused():
         pool = Pool.objects.get(pk=pool_id)
-        forget_hint(pool_id)
+        planner = None if planner_id is None else Planner.objects.filter(pk=planner_id, pool=pool).first()
+        if planner_id is not None and planner is None:  # deleted, so its jobs are the default planner's
+            return _nothing()
+        if planner is None:
+            forget_hint(pool_id)
         delete_expired_reservations(pool)
-        result, again = _cycle(pool, trigger)
-        end_cycle(pool)
+        result, again = _cycle(pool, planner, trigger)
+        if planner is None:
+            end_cycle(pool)
     if again:
         wake_pool(pool_id)
     return result
 
 
-def _cycle(pool: Pool, trigger: str) -> tuple[CycleResult, bool]:
+def _nothing() -> CycleResult:
+    return CycleResult(None, Plan(places=(), holds=()), Applied())
+
+
+def _cycle(pool: Pool, planner: Planner | None, trigger: str) -> tuple[CycleResult, bool]:
     """The result of the cycle, and whether another cycle would find more to do."""
     pause = placement_pause()
     if pause:
         write_pending_reasons(pool.pk, pending_while_paused(pool.pk, pause), {})
-        return CycleResult(None, Plan(places=(), holds=()), Applied()), False
-    waits = Job.objects.filter(pool=pool, state=JobState.QUEUED).exists()
-    lane = targets.lane_of(pool)
+        return _nothing(), False
+    lane = targets.lane_of(pool) if planner is None else None
     standing = targets.standing(lane)
-    if not waits and standing is None and not _is_due(pool, trigger):
-        return CycleResult(None, Plan(places=(), holds=()), Applied()), False
+    if standing is None and not _waiting_jobs(pool, planner).exists() and not _is_due(pool, planner, trigger):
+        return _nothing(), False
     carried = standing if lane is not None and lane.mode == Lane.Mode.ON else None
-    decided = _decide(pool, trigger, carried)
+    decided = decide_for(pool, planner, trigger, carried)
+    result = carry_out(pool, planner, trigger, decided)
+    if standing is not None and carried is None:
+        targets.compare(standing, decided.snapshot)
+    return result
+
+
+def carry_out(pool: Pool, planner: Planner | None, trigger: str, decided: Decided) -> tuple[CycleResult, bool]:
+    """Apply a plan and record the cycle; see `_cycle`. The pool may have changed since the plan was made."""
     started = time.perf_counter()
     plan, snapshot = decided.plan, decided.snapshot
-    applied = apply_plan(pool, snapshot, plan, decided.config)
+    applied = apply_plan(pool, snapshot, plan, decided.config, planner)
     if decided.target is not None:
         targets.applied(decided.target, decided.dropped)
-    elif standing is not None and carried is None:
-        targets.compare(standing, snapshot)
     changed = write_pending_reasons(
         pool.pk,
         [*plan.holds, *pending_reserved(plan, applied.reserved)],
         {refusal.job_id: refusal.reason for refusal in applied.refusals},
     )
-    set_timer(pool, plan.wake_at)
+    set_timer(pool, planner, plan.wake_at)
     decided.timings["apply_ms"] = (time.perf_counter() - started) * 1000
-    result = _record(pool, trigger, decided, applied, changed)
+    result = _record(pool, planner, trigger, decided, applied, changed)
     again = len(plan.places) >= decided.config.max_places or 0 < len(applied.refusals) < len(plan.places)
     return result, again
 
 
-def _is_due(pool: Pool, trigger: str) -> bool:
-    """Whether the timer of the pool is due; a command does not wait for it."""
-    left_s = timers_s().get(pool.pk)
+def _waiting_jobs(pool: Pool, planner: Planner | None) -> QuerySet[Job]:
+    """The waiting jobs on which the planner decides."""
+    jobs = Job.objects.filter(pool=pool, state=JobState.QUEUED)
+    if planner is not None:
+        return jobs.filter(vc__planned_by__planner=planner)
+    return jobs.exclude(vc__planned_by__planner__pool=pool)
+
+
+def _is_due(pool: Pool, planner: Planner | None, trigger: str) -> bool:
+    """Whether the timer of the planner is due; a command does not wait for it."""
+    left_s = timers_s().get((pool.pk, None if planner is None else planner.pk))
     return left_s is not None and (left_s <= 0 or trigger == "command")
 
 
 @dataclass(frozen=True, slots=True)
-class _Decided:
+class Decided:
     """A valid plan and its inputs."""
 
     config: CycleConfig
@@ -135,12 +161,12 @@ class _Decided:
     dropped: Mapping[int, str] = field(default_factory=dict)
 
 
-def _decide(pool: Pool, trigger: str, target: Target | None) -> _Decided:
-    """A valid plan by the target and the settings of the pool, or by simpler ones if these fail."""
+def decide_for(pool: Pool, planner: Planner | None, trigger: str, target: Target | None = None) -> Decided:
+    """A valid plan by the target and the settings of the planner, or by simpler ones if these fail."""
     while True:
-        config = targets.filling_config(pool, targets.carrying(pool))
+        config = targets.filling_config(pool, targets.carrying(pool)) if planner is None else config_of(pool, planner)
         started = time.perf_counter()
-        snapshot = pool_snapshot(pool, seed=pool.pk)
+        snapshot = planner_snapshot(pool, planner, seed=pool.pk)
         taken = time.perf_counter()
         plan: Plan | None = None
         dropped: Mapping[int, str] = {}
@@ -151,6 +177,7 @@ def _decide(pool: Pool, trigger: str, target: Target | None) -> _Decided:
                 plan = decide(snapshot, config)
             else:
                 plan, dropped = decide_by_target(snapshot, config, targets.stored(target))
+            plan = own_part(snapshot, plan)
             violations = check(snapshot, plan, compose(config).admission)
         # A plug-in may fail in any way. The failure is recorded, and the pool falls back.
         except Exception as failure:
@@ -160,7 +187,7 @@ def _decide(pool: Pool, trigger: str, target: Target | None) -> _Decided:
             error = f"{type(failure).__name__}: {failure}"
         timings = {"snapshot_ms": (taken - started) * 1000, "decide_ms": (time.perf_counter() - taken) * 1000}
         if plan is not None and not violations and not error:
-            return _Decided(config, snapshot, plan, timings, target, dropped)
+            return Decided(config, snapshot, plan, timings, target, dropped)
         if violations:
             error = f"the plan violates an invariant: {violations[0].message}"
             log.error("plan_invalid pool=%s policy=%s first=%s", pool.name, config.policy, violations[0].message)
@@ -173,6 +200,7 @@ def _decide(pool: Pool, trigger: str, target: Target | None) -> _Decided:
             raise InvalidPlan(error)
         cycle = Cycle.objects.create(
             pool=pool,
+            planner=name_of(planner),
             trigger=trigger,
             waiting=len(snapshot.waiting),
             error=error[:2000],
@@ -182,7 +210,7 @@ def _decide(pool: Pool, trigger: str, target: Target | None) -> _Decided:
             plan=packed(plan) if plan is not None else None,
             **timings,
         )
-        fall_back(pool, failed=config, to=to, why=error[:500], cycle_id=cycle.pk)
+        fall_back(pool, planner, failed=config, to=to, why=error[:500], cycle_id=cycle.pk)
 
 
 class InvalidPlan(Exception):
@@ -196,7 +224,7 @@ def replay(cycle: Cycle) -> tuple[Plan, Plan]:
     snapshot, config = stored_snapshot(cycle), config_from_dict(cycle.config)
     stored = None if cycle.target is None else targets.stored(cycle.target)
     again = decide(snapshot, config) if stored is None else decide_by_target(snapshot, config, stored)[0]
-    return plan_of(cycle.plan), again
+    return plan_of(cycle.plan), own_part(snapshot, again)
 
 
 def stored_snapshot(cycle: Cycle) -> Snapshot:
@@ -204,7 +232,9 @@ def stored_snapshot(cycle: Cycle) -> Snapshot:
     return snapshot_of(cycle.snapshot or b"")
 
 
-def _record(pool: Pool, trigger: str, decided: _Decided, applied: Applied, changed: int) -> CycleResult:
+def _record(  # noqa: PLR0917 (called once)
+    pool: Pool, planner: Planner | None, trigger: str, decided: Decided, applied: Applied, changed: int
+) -> CycleResult:
     plan, snapshot, timings = decided.plan, decided.snapshot, decided.timings
     kept: dict[str, Any] = {}
     remembers = plan.pool_state is not None and plan.pool_state != snapshot.pool_state
@@ -217,13 +247,19 @@ def _record(pool: Pool, trigger: str, decided: _Decided, applied: Applied, chang
         }
     else:
         # A cycle that changed something keeps its configuration when its snapshot is dropped.
-        last = Cycle.objects.filter(pool=pool).order_by("-pk").values("pk", "held", "config").first()
+        last = (
+            Cycle.objects.filter(pool=pool, planner=name_of(planner))
+            .order_by("-pk")
+            .values("pk", "held", "config")
+            .first()
+        )
         if last and last["config"] is None and last["held"] == len(plan.holds):
             # One row counts all consecutive cycles that changed nothing.
             Cycle.objects.filter(pk=last["pk"]).update(repeats=F("repeats") + 1, **timings)
             return CycleResult(last["pk"], plan, applied)
     cycle = Cycle.objects.create(
         pool=pool,
+        planner=name_of(planner),
         trigger=trigger,
         waiting=len(snapshot.waiting),
         placed=len(applied.started),
@@ -255,19 +291,19 @@ def _gc_paused() -> Iterator[None]:
 
 
 @contextmanager
-def _pool_lock(pool_id: int) -> Iterator[None]:
-    """Wait for the pool's lock. If one holder keeps it for the whole wait, it hangs, and its backend is terminated.
+def _cycle_lock(key: tuple[int, int]) -> Iterator[None]:
+    """Wait for the planner's lock. If one holder keeps it for the whole wait, it hangs, and its backend is terminated.
 
     The lock belongs to the database connection, so a worker that dies releases it.
     """
     with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_try_advisory_lock(%s, %s)", [_LOCK_SPACE, pool_id % _LOCK_KEYS])
+        cursor.execute("SELECT pg_try_advisory_lock(%s, %s)", list(key))
         locked: bool = cursor.fetchone()[0]
         while not locked:
-            holder = _holder(cursor, pool_id)
-            locked = _lock(cursor, pool_id)
-            if not locked and holder is not None and _holder(cursor, pool_id) == holder:
-                log.error("cycle_hangs pool=%s backend=%s: ended", pool_id, holder)
+            holder = _holder(cursor, key)
+            locked = _lock(cursor, key)
+            if not locked and holder is not None and _holder(cursor, key) == holder:
+                log.error("cycle_hangs key=%s backend=%s: ended", key, holder)
                 cursor.execute("SELECT pg_terminate_backend(%s)", [holder])
     try:
         yield
@@ -275,14 +311,14 @@ def _pool_lock(pool_id: int) -> Iterator[None]:
         # A broken connection has already lost its locks.
         if connection.is_usable():
             with connection.cursor() as cursor:
-                cursor.execute("SELECT pg_advisory_unlock(%s, %s)", [_LOCK_SPACE, pool_id % _LOCK_KEYS])
+                cursor.execute("SELECT pg_advisory_unlock(%s, %s)", list(key))
 
 
-def _lock(cursor: CursorWrapper, pool_id: int) -> bool:
+def _lock(cursor: CursorWrapper, key: tuple[int, int]) -> bool:
     """Whether the lock was acquired within the cycle's timeout."""
     cursor.execute("SET lock_timeout = %s", [f"{CYCLE_TIMEOUT_S}s"])
     try:
-        cursor.execute("SELECT pg_advisory_lock(%s, %s)", [_LOCK_SPACE, pool_id % _LOCK_KEYS])
+        cursor.execute("SELECT pg_advisory_lock(%s, %s)", list(key))
     except OperationalError as error:
         if isinstance(error.__cause__, LockNotAvailable):
             return False
@@ -292,12 +328,12 @@ def _lock(cursor: CursorWrapper, pool_id: int) -> bool:
     return True
 
 
-def _holder(cursor: CursorWrapper, pool_id: int) -> int | None:
-    """The database backend that holds the pool's lock."""
+def _holder(cursor: CursorWrapper, key: tuple[int, int]) -> int | None:
+    """The database backend that holds the lock."""
     cursor.execute(
         "SELECT pid FROM pg_locks JOIN pg_database ON pg_database.oid = database AND datname = current_database()"
         " WHERE locktype = 'advisory' AND classid = %s AND objid = %s AND granted",
-        [_LOCK_SPACE, pool_id % _LOCK_KEYS],
+        list(key),
     )
     row = cursor.fetchone()
     return row[0] if row else None

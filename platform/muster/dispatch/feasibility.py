@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any
@@ -37,7 +38,8 @@ MAX_AGE_S = 60.0
 class _Known:
     version: tuple[Any, ...]
     read_at: float
-    feasibility: Feasibility
+    feasibility: Feasibility  # of the default planner
+    of_vc: Mapping[int, Feasibility]  # of the virtual clusters with another planner
 
 
 _known: dict[int, _Known] = {}
@@ -61,13 +63,17 @@ def _judge(job: Job, *, each_choice: bool) -> Invalid | None:
     if known is None or time.monotonic() - known.read_at > MAX_AGE_S:
         known = _read(pool)
     view = _view(job)
-    refusals = _refusals(job, view, known.feasibility, each_choice=each_choice)
+    refusals = _refusals(job, view, _feasibility(known, job), each_choice=each_choice)
     if refusals and known.version != _version(pool):
         known = _read(pool)
-        refusals = _refusals(job, view, known.feasibility, each_choice=each_choice)
+        refusals = _refusals(job, view, _feasibility(known, job), each_choice=each_choice)
     if not refusals:
         return None
     return Invalid("; ".join(f"{one.field}: {one.message}" for one in refusals), errors=refusals)
+
+
+def _feasibility(known: _Known, job: Job) -> Feasibility:
+    return known.of_vc.get(job.vc_id, known.feasibility)
 
 
 def _refusals(job: Job, view: model.Job, feasibility: Feasibility, *, each_choice: bool) -> tuple[FieldError, ...]:
@@ -89,15 +95,23 @@ def _refusals(job: Job, view: model.Job, feasibility: Feasibility, *, each_choic
 def _read(pool: Pool) -> _Known:
     # Read the version first, so that the next refusal notices a change between the two reads.
     version, read_at = _version(pool), time.monotonic()
-    found = _known[pool.pk] = _Known(version, read_at, Feasibility(hardware_snapshot(pool), config_of(pool)))
+    hardware, of_vc = hardware_snapshot(pool), dict[int, Feasibility]()
+    for planner in pool.planners.order_by("pk"):
+        feasibility = Feasibility(hardware, config_of(pool, planner))
+        of_vc |= dict.fromkeys(planner.clusters.values_list("vc_id", flat=True), feasibility)
+    found = _known[pool.pk] = _Known(version, read_at, Feasibility(hardware, config_of(pool)), of_vc)
     return found
 
 
 def _version(pool: Pool) -> tuple[Any, ...]:
-    """A value that changes with the nodes, the quotas and the settings of the pool."""
+    """A value that changes with the nodes, the quotas, the planners and the settings of the pool."""
     nodes = Node.objects.filter(pool=pool).aggregate(count=Count("pk"), newest=Max("pk"), versions=Sum("version"))
     quotas = Quota.objects.filter(vc__pool=pool).order_by("pk").values_list("vc_id", "gpu_type", "gpus")
-    return (*nodes.values(), *quotas, str(config_to_dict(config_of(pool))))
+    planners = [
+        (*planner.clusters.order_by("pk").values_list("pk", flat=True), str(config_to_dict(config_of(pool, planner))))
+        for planner in pool.planners.order_by("pk")
+    ]
+    return (*nodes.values(), *quotas, *planners, str(config_to_dict(config_of(pool))))
 
 
 def _view(job: Job) -> model.Job:

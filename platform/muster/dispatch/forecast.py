@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from muster.accounts.models import User
 from muster.common.clock import database_now
 from muster.dispatch import targets
-from muster.dispatch.settings import simpler_config
-from muster.dispatch.snapshot import job_view, pool_snapshot
+from muster.dispatch.planners import planner_of
+from muster.dispatch.settings import config_of, simpler_config
+from muster.dispatch.snapshot import job_view, planner_snapshot
 from muster.fleet.models import Pool
 from muster.jobs.estimates import estimate_jobs
 from muster.jobs.models import Job
@@ -73,15 +74,17 @@ def _forecast_of_screening(job: Job, outlook: Outlook) -> Forecast | None:
 
 
 def _forecast_of(job: Job, pool: Pool, *, screening_of: Collection[int] = ()) -> Forecast:
-    snapshot = pool_snapshot(pool, seed=pool.pk, screening_of=screening_of)
+    planner = planner_of(pool.pk, job.vc_id)
+    snapshot = planner_snapshot(pool, planner, seed=pool.pk, screening_of=screening_of)
     # Larger than any id: among equals the youngest job is last.
     newest = max((waiting.id for waiting in snapshot.waiting), default=0)
+    view = job_view(job, job_id=newest + 1, now=snapshot.now)
+    if planner is not None:
+        return _forecast(snapshot, config_of(pool, planner), view)
     lane = targets.carrying(pool)
     latest = targets.latest(lane)
     target = None if latest is None else targets.stored(latest)
-    return _forecast(
-        snapshot, targets.filling_config(pool, lane), job_view(job, job_id=newest + 1, now=snapshot.now), target
-    )
+    return _forecast(snapshot, targets.filling_config(pool, lane), view, target)
 
 
 def _forecast(snapshot: model.Snapshot, config: CycleConfig, job: model.Job, target: Target | None = None) -> Forecast:

@@ -12,9 +12,10 @@ from muster.common.clock import database_now
 from muster.dispatch import targets
 from muster.dispatch.models import Lane, Target
 from muster.dispatch.settings import config_of, fall_back, simpler_config
-from muster.dispatch.snapshot import pool_snapshot
+from muster.dispatch.snapshot import planner_snapshot
 from muster.dispatch.solver import SolveError, Solver
 from scheduler.model.lifecycle import JobState
+from scheduler.model.planners import own_part
 
 log = logging.getLogger(__name__)
 
@@ -80,9 +81,9 @@ class PoolLane:
     def _solve(self, lane: Lane) -> Target:
         """Solve and store a target; a solve that fails is recorded, and the pool falls back."""
         pool, config, started = lane.pool, config_of(lane.pool), time.perf_counter()
-        snapshot = pool_snapshot(pool, seed=pool.pk)
+        snapshot = planner_snapshot(pool, None, seed=pool.pk)
         try:
-            plan = self._solver.solve(snapshot, config, limit_s=lane.limit_s)
+            plan = own_part(snapshot, self._solver.solve(snapshot, config, limit_s=lane.limit_s))
         except SolveError as error:
             solve_ms = (time.perf_counter() - started) * 1000
             if self._stopped.is_set():

@@ -1,4 +1,4 @@
-"""The records of scheduling cycles and of solves outside them, and what policies remember."""
+"""The records of cycles and of solves outside them, the planners of pools, and what policies remember."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 
 from muster.common.models import DatabaseNow
-from muster.fleet.models import Pool
+from muster.fleet.models import SLUG, Pool
+from muster.tenants.models import VirtualCluster
 
 
 class Cycle(models.Model):
@@ -19,6 +20,7 @@ class Cycle(models.Model):
     id = models.BigAutoField(primary_key=True)
     pool = models.ForeignKey(Pool, on_delete=models.CASCADE, related_name="cycles")
     started_at = models.DateTimeField(db_default=DatabaseNow())
+    planner = models.CharField(max_length=63, default="", blank=True, help_text="Empty: the pool's default planner.")
     trigger = models.CharField(max_length=10, help_text="hint, sweep, timer or command")
     snapshot_ms = models.FloatField(default=0)
     decide_ms = models.FloatField(default=0)
@@ -50,17 +52,70 @@ class Cycle(models.Model):
         return self.snapshot_ms + self.decide_ms + self.apply_ms
 
 
-class PolicyState(models.Model):
-    """What the policy of a pool remembers, and when it wants to decide again without an event."""
+class Planner(models.Model):
+    """Decides on the jobs of some virtual clusters of a pool; its default planner has the others, and its settings.
 
-    pool = models.OneToOneField(Pool, on_delete=models.CASCADE, primary_key=True, related_name="policy_state")
+    Quota admission is the pool's: it bounds what all its planners give together.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    pool = models.ForeignKey(Pool, on_delete=models.CASCADE, related_name="planners")
+    name = models.CharField(max_length=63, validators=[SLUG])
+    policy = models.CharField(max_length=40, default="fifo")
+    policy_params = models.JSONField(default=dict, blank=True)
+    placement = models.CharField(max_length=40, default="consolidate")
+    placement_params = models.JSONField(default=dict, blank=True)
+    all_or_nothing = models.BooleanField(
+        default=False,
+        help_text="If another planner was faster for one place of a plan, nothing of the plan is applied.",
+    )
+    fallback = models.JSONField(null=True, blank=True, editable=False)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["pool", "name"], name="planner_name_once_a_pool")]
+
+    def __str__(self) -> str:
+        return f"{self.name} of pool {self.pool.name}"
+
+
+class PlannedCluster(models.Model):
+    """A virtual cluster that has a planner other than the default one of its pool."""
+
+    vc = models.OneToOneField(VirtualCluster, on_delete=models.CASCADE, primary_key=True, related_name="planned_by")
+    planner = models.ForeignKey(Planner, on_delete=models.CASCADE, related_name="clusters")
+
+    def __str__(self) -> str:
+        return f"virtual cluster {self.vc_id} of planner {self.planner_id}"
+
+
+class Remembered(models.Model):
+    """What a policy remembers, and when it wants to decide again without an event."""
+
     policy = models.CharField(max_length=100, default="", blank=True)
     version = models.PositiveIntegerField(default=0, help_text="The version in which the policy wrote its data.")
     data = models.JSONField(default=dict)
     wake_at = models.DateTimeField(null=True, db_index=True)
 
+    class Meta:
+        abstract = True
+
+
+class PolicyState(Remembered):
+    """What the policy of a pool's default planner remembers."""
+
+    pool = models.OneToOneField(Pool, on_delete=models.CASCADE, primary_key=True, related_name="policy_state")
+
     def __str__(self) -> str:
         return f"state of {self.policy or 'no policy'} in pool {self.pool_id}"
+
+
+class PlannerState(Remembered):
+    """What the policy of another planner remembers."""
+
+    planner = models.OneToOneField(Planner, on_delete=models.CASCADE, primary_key=True, related_name="policy_state")
+
+    def __str__(self) -> str:
+        return f"state of {self.policy or 'no policy'} of planner {self.planner_id}"
 
 
 class Lane(models.Model):

@@ -9,6 +9,7 @@ from django.db.models import Count
 
 from muster.common.clock import database_now
 from muster.dispatch.models import Cycle
+from muster.dispatch.planners import name_of, planner_of
 from muster.jobs.estimates import current_estimate
 from muster.jobs.models import Attempt, GpuClaim, Job
 from muster.jobs.runs import ScreeningRun, screening_run_of
@@ -21,7 +22,9 @@ MAX_HOLDERS = 3
 
 def why(job: Job) -> dict[str, Any]:
     """The dominant pending reason, its evidence, the helps and the queue position; or why the job is where it is."""
-    cycle = Cycle.objects.filter(pool_id=job.pool_id).order_by("-pk").values("pk", "started_at").first()
+    planner = name_of(planner_of(job.pool_id, job.vc_id))
+    cycles = Cycle.objects.filter(pool_id=job.pool_id, planner=planner).order_by("-pk")
+    cycle = cycles.values("pk", "started_at").first()
     answer: dict[str, Any] = {
         "state": job.state,
         "reason": job.reason or None,

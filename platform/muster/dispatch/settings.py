@@ -9,6 +9,7 @@ from django.db import transaction
 
 from muster.common.clock import database_now, utc_now
 from muster.common.errors import FieldError, Invalid
+from muster.dispatch.models import Planner
 from muster.dispatch.plugins import KINDS, objections
 from muster.dispatch.policy_state import set_timer
 from muster.events.services import audit, mail_operators, record, wake_pool
@@ -19,22 +20,24 @@ MAX_PLACES = 256
 SETTINGS = tuple(name for kind in KINDS for name in (kind, f"{kind}_params"))
 
 
-def config_of(pool: Pool) -> CycleConfig:
-    """The configuration of the pool: its settings, unless it has fallen back from exactly these."""
-    fallback = fallback_of(pool)
-    return config_from_dict(fallback["config"]) if fallback else _settings_of(pool)
+def config_of(pool: Pool, planner: Planner | None = None) -> CycleConfig:
+    """The configuration of a planner of the pool: its settings, unless it has fallen back from exactly these.
 
-
-def fallback_of(pool: Pool) -> dict[str, Any] | None:
-    """The pool's fallback: the failed settings (`instead_of`), the ones in use (`config`), `since` when and `why`.
-
-    None while the pool decides by its settings; edited settings are tried again.
+    Every planner has the admission of its pool.
     """
-    if pool.fallback and config_from_dict(pool.fallback["instead_of"] | {"max_places": MAX_PLACES}) == _settings_of(
-        pool
-    ):
-        fallback: dict[str, Any] = pool.fallback
-        return fallback
+    fallback = fallback_of(pool, planner)
+    return config_from_dict(fallback["config"]) if fallback else _settings_of(pool, planner)
+
+
+def fallback_of(pool: Pool, planner: Planner | None = None) -> dict[str, Any] | None:
+    """A planner's fallback: the failed settings (`instead_of`), the ones in use (`config`), `since` when and `why`.
+
+    None while it decides by its settings; edited settings are tried again.
+    """
+    fallback: dict[str, Any] | None = (pool if planner is None else planner).fallback
+    if fallback:
+        failed = config_from_dict(fallback["instead_of"] | {"max_places": MAX_PLACES})
+        return fallback if failed == _settings_of(pool, planner) else None
     return None
 
 
@@ -52,21 +55,26 @@ def simpler_config(config: CycleConfig) -> CycleConfig | None:
     return None if config == default else default
 
 
-def fall_back(pool: Pool, *, failed: CycleConfig, to: CycleConfig, why: str, cycle_id: int | None) -> None:
-    """Let the pool decide by simpler settings until its own are edited, and notify its operators.
+def fall_back(
+    pool: Pool, planner: Planner | None = None, *, failed: CycleConfig, to: CycleConfig, why: str, cycle_id: int | None
+) -> None:
+    """Let the planner decide by simpler settings until its own are edited, and notify its operators.
 
     `cycle_id` is the cycle that failed; None: a solve of the pool's lane.
     """
+    holder = pool if planner is None else planner
+    which = f"Pool {pool.name}" if planner is None else f"Planner {planner}"
     data = {
         "pool": pool.name,
+        **({} if planner is None else {"planner": planner.name}),
         "policy": failed.policy,
         "placement": failed.placement,
         "admission": failed.admission,
         "why": why,
         "cycle": cycle_id,
     }
-    pool.fallback = {
-        "instead_of": _as_data(_settings_of(pool)),
+    holder.fallback = {
+        "instead_of": _as_data(_settings_of(pool, planner)),
         "config": config_to_dict(to),
         "since": utc_now().isoformat(timespec="seconds"),
         "why": why,
@@ -74,10 +82,10 @@ def fall_back(pool: Pool, *, failed: CycleConfig, to: CycleConfig, why: str, cyc
     }
     failure = "A solve" if cycle_id is None else f"Cycle {cycle_id}"
     with transaction.atomic():
-        Pool.objects.filter(pk=pool.pk).update(fallback=pool.fallback)
+        type(holder)._default_manager.filter(pk=holder.pk).update(fallback=holder.fallback)
         record("pool.fell_back", actor="scheduler", data=data | {"to": to.policy})
         mail_operators(
-            subject=f"Pool {pool.name} has fallen back to {to.policy}",
+            subject=f"{which} has fallen back to {to.policy}",
             body=f"{failure} of pool {pool.name} failed under {failed.policy}: {why}\n\n"
             f"It decides by {to.policy} until its settings are edited. What runs is not touched.",
         )
@@ -136,18 +144,19 @@ def change_settings(*, pool: Pool, changes: Mapping[str, Any], actor: str) -> Po
     return pool
 
 
-def decide_again(pool: Pool) -> None:
+def decide_again(pool: Pool, planner: Planner | None = None) -> None:
     """Let the new settings decide at once, about running jobs too."""
-    set_timer(pool, database_now().timestamp())
+    set_timer(pool, planner, database_now().timestamp())
     wake_pool(pool.pk)
 
 
-def _settings_of(pool: Pool) -> CycleConfig:
+def _settings_of(pool: Pool, planner: Planner | None) -> CycleConfig:
+    holder = pool if planner is None else planner
     return CycleConfig(
-        policy=pool.policy,
-        policy_params=pool.policy_params,
-        placement=pool.placement,
-        placement_params=pool.placement_params,
+        policy=holder.policy,
+        policy_params=holder.policy_params,
+        placement=holder.placement,
+        placement_params=holder.placement_params,
         admission=pool.admission,
         admission_params=pool.admission_params,
         max_places=MAX_PLACES,

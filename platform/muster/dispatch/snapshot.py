@@ -18,6 +18,8 @@ from django.db.models import Case, F, Q, QuerySet, When
 
 from muster.common.clock import database_now
 from muster.dispatch.hooks import reservations_of_other_apps
+from muster.dispatch.models import Planner
+from muster.dispatch.planners import scope_of
 from muster.dispatch.policy_state import pool_state_of
 from muster.dispatch.reservations import reservations_of
 from muster.dispatch.restore_pause import placement_pause
@@ -45,6 +47,7 @@ from scheduler.model.lifecycle import (
     NodeHealth,
     Stage,
 )
+from scheduler.model.planners import seen_by
 from scheduler.predict.estimate import doubled
 
 _JOB_FIELDS = (
@@ -128,8 +131,20 @@ def one_moment() -> Iterator[None]:
         yield
 
 
-def pool_snapshot(pool: Pool, *, seed: int, screening_of: Collection[int] = ()) -> model.Snapshot:
-    """The pool as it is now: every node, every waiting job, every live attempt.
+def planner_snapshot(
+    pool: Pool, planner: Planner | None, *, seed: int, screening_of: Collection[int] = ()
+) -> model.Snapshot:
+    """The pool as one of its planners sees it now: see `scheduler.model.planners`."""
+    with one_moment():
+        scope = scope_of(pool, planner)
+        snapshot = pool_snapshot(pool, seed=seed, screening_of=screening_of, planner=planner)
+        return snapshot if scope is None else seen_by(snapshot, scope)
+
+
+def pool_snapshot(
+    pool: Pool, *, seed: int, screening_of: Collection[int] = (), planner: Planner | None = None
+) -> model.Snapshot:
+    """The pool as it is now: every node, every waiting job, every live attempt, and what this planner remembers.
 
     It includes the virtual clusters that bound the screening runs of these tenants, even without any in the pool.
     """
@@ -148,7 +163,7 @@ def pool_snapshot(pool: Pool, *, seed: int, screening_of: Collection[int] = ()) 
             reservations=(*reservations_of_other_apps(pool), *reservations_of(pool)),
             tenants=tenants,
             vcs=vcs,
-            pool_state=pool_state_of(pool),
+            pool_state=pool_state_of(pool, planner),
         )
         return with_screening(pool, _with_rates(pool, snapshot), also_of=screening_of)
 

@@ -17,9 +17,11 @@ from django.utils import timezone
 
 from muster.dispatch.cycles import run_cycle as run_one_cycle
 from muster.dispatch.lane_processes import LaneProcesses
-from muster.dispatch.models import Cycle, Target
+from muster.dispatch.models import Cycle, Planner, Target
+from muster.dispatch.planners import planner_ids
 from muster.dispatch.policy_state import timers_s
 from muster.dispatch.reaper import reap as reap_pool
+from muster.events.services import ask_for_cycle, forget_hint
 from muster.fleet.leases import tick
 from muster.fleet.models import Pool
 from muster.jobs.models import IdempotencyKey
@@ -35,20 +37,34 @@ KEYS_KEPT_FOR = timedelta(days=7)
 
 
 @shared_task(name="dispatch.run_cycle")
-def run_cycle(pool_id: int) -> None:
-    """Run a requested cycle."""
-    run_one_cycle(pool_id, trigger="hint")
+def run_cycle(pool_id: int, planner_id: int | None = None) -> None:
+    """Run a requested cycle. A request for a pool is one for each of its planners."""
+    if planner_id is None:
+        forget_hint(pool_id)
+        for each in planner_ids(pool_id):
+            ask_for_cycle(pool_id, each)
+    run_one_cycle(pool_id, trigger="hint", planner_id=planner_id)
 
 
 def sweep() -> None:
-    """Run a cycle of every pool, in case a request for one was lost."""
+    """Run a cycle of every planner of every pool, in case a request for one was lost."""
     _for_each_pool(Pool.objects.all(), lambda pool: run_one_cycle(pool.pk, trigger="sweep"))
+    for planner_id, pool_id in Planner.objects.order_by("pk").values_list("pk", "pool_id"):
+        _run_planner(pool_id, planner_id, trigger="sweep")
 
 
 def run_due_timers() -> None:
-    """Run a cycle of each pool whose timer is due. A timer that the last cycle left due is the sweep's."""
-    due = [pool_id for pool_id, left_s in timers_s().items() if -SWEEP_EVERY_S < left_s <= 0]
-    _for_each_pool(Pool.objects.filter(pk__in=due), lambda pool: run_one_cycle(pool.pk, trigger="timer"))
+    """Run a cycle of each planner whose timer is due. A timer that the last cycle left due is the sweep's."""
+    for (pool_id, planner_id), left_s in timers_s().items():
+        if -SWEEP_EVERY_S < left_s <= 0:
+            _run_planner(pool_id, planner_id, trigger="timer")
+
+
+def _run_planner(pool_id: int, planner_id: int | None, *, trigger: str) -> None:
+    """Run a cycle; an error such as bad settings is logged, and stops no other planner."""
+    _for_each_pool(
+        Pool.objects.filter(pk=pool_id), lambda pool: run_one_cycle(pool.pk, trigger=trigger, planner_id=planner_id)
+    )
 
 
 def reap() -> None:

@@ -140,12 +140,24 @@ def mail_operators(*, subject: str, body: str) -> None:
         Outbox.objects.create(topic="mail", payload={"to": settings.OPERATORS_MAIL, "subject": subject, "body": body})
 
 
+def ask_for_cycle(*args: int) -> None:
+    """Ask for a cycle of a pool, or of one of its planners; a request that is lost costs one sweep."""
+    try:
+        _send_cycle(*args)
+    except (redis.RedisError, OSError, KombuError) as error:
+        log.warning("cycle_not_asked pool=%s error=%s", args[0], error)
+
+
+def _send_cycle(*args: int) -> None:
+    current_app.send_task(
+        "dispatch.run_cycle", args=[*args], queue="schedule", retry=False, expires=HINT_LIFETIME_S * 2
+    )
+
+
 def _send_hint(pool_id: int) -> None:
     try:
         if client().set(_hint_key(pool_id), "1", nx=True, ex=HINT_LIFETIME_S):
-            current_app.send_task(
-                "dispatch.run_cycle", args=[pool_id], queue="schedule", retry=False, expires=HINT_LIFETIME_S * 2
-            )
+            _send_cycle(pool_id)
     except (redis.RedisError, OSError, KombuError) as error:
         # The sweep of the schedule worker finds the change by itself; only the delay grows.
         log.warning("hint_not_sent pool=%s error=%s", pool_id, error)

@@ -8,25 +8,29 @@ is kept for whoever it was, and given to it once they have let go.
 from __future__ import annotations
 
 import random
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
 
-from muster.dispatch.cycles import stored_snapshot
-from muster.dispatch.models import Cycle
+from muster.dispatch.cycles import Decided, carry_out, decide_for, stored_snapshot
+from muster.dispatch.models import Cycle, Planner
+from muster.dispatch.plan_units import Unit, batches_of, units_of
+from muster.dispatch.planners import save_planner, scope_of
 from muster.dispatch.settings import config_of
 from muster.dispatch.snapshot import pool_snapshot
 from muster.fleet.services import cordon_node, resume_node
-from muster.jobs.models import Job
+from muster.jobs.models import Attempt, Job
 from muster.jobs.services import cancel_job, requeue_job
 from scheduler import model
-from scheduler.admission import ADMISSIONS, LockScope
+from scheduler.admission import ADMISSIONS, Admission, LockScope
 from scheduler.admission.quota import Quota
 from scheduler.engine.cycle import compose, decide
-from scheduler.model.invariants import awaits_preemption, check
-from scheduler.model.lifecycle import AttemptState, JobClass, Reason, RuntimeNeed
-from scheduler.model.plan import apply, requeued
+from scheduler.model.invariants import awaits_preemption, changed_since, check
+from scheduler.model.lifecycle import ATTEMPT_LIVE, AttemptState, JobClass, Reason, RuntimeNeed
+from scheduler.model.plan import Plan, apply, requeued
+from scheduler.model.planners import own_part, seen_by
 from scheduler.model.request import Choice, Request
 from tests.db.stories import WAIT_S, World, claim, cycle, end, held, live_attempt, make_world, run, submit, unsound
 from tests.factories import make_node, make_vc
@@ -44,6 +48,8 @@ class History:
     world: World
     vcs: list[str]
     told: model.Snapshot
+    gangs: tuple[int, ...] = (1, 1, 1, 1, 2, 3)
+    cpus: tuple[int, ...] = (1, 4, 25)
     # What the model must know of an attempt beside its snapshot: the ranks that are claimed, and those that have run.
     claimed: dict[int, set[int]] = field(default_factory=dict)
     ran: dict[int, set[int]] = field(default_factory=dict)
@@ -64,11 +70,11 @@ class History:
 
     def submit(self) -> None:
         gpu_type = self.random.choice(["", "A100:", "V100:"])
-        gpus, nodes = self.random.choice([0, 1, 1, 2, 2, 3]), self.random.choice([1, 1, 1, 1, 2, 3])
+        gpus, nodes = self.random.choice([0, 1, 1, 2, 2, 3]), self.random.choice(self.gangs)
         spec: dict[str, Any] = {
             "gpus": f"{gpu_type}{gpus}",
             "nodes": nodes,
-            "cpus": self.random.choice([1, 4, 25]),
+            "cpus": self.random.choice(self.cpus),
             "memory": "1GiB",
             "vc": self.random.choice(self.vcs),
             "priority": self.random.choice(["low", "normal"]),
@@ -124,6 +130,10 @@ class History:
         self.told = replace(self.told, now=stored_snapshot(row).now if row.snapshot else before.now)
         plan = decide(self.told, config)
         assert replace(plan, holds=()) == replace(result.plan, holds=()), "\n".join(self.lines)
+        self.carry_out(plan, admission)
+
+    def carry_out(self, plan: Plan, admission: Admission) -> None:
+        """A valid plan in the model, with what Postgres alone can tell of it."""
         self.told = apply(self.told, plan, awaiting=awaits_preemption(self.told, plan, admission))
         for one in self.told.running:  # the database's clock is its own
             if one.attempt_id < 0:
@@ -303,6 +313,114 @@ def normal(snapshot: model.Snapshot) -> model.Snapshot:
     )
 
 
+@dataclass
+class TwoPlanners(History):
+    """A history in which each of two planners decides on the jobs of one of the virtual clusters.
+
+    What a planner has decided may be old when it is carried out: the other one, and all else, may come in between.
+    """
+
+    planners: tuple[Planner | None, ...] = ()
+    plans: dict[Planner | None, Decided] = field(default_factory=dict)
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def step(self) -> None:
+        if self.random.random() < 0.4:
+            self.submit()
+            self.random.choice([self.plan, self.carry_out_late, self.both])()
+            assert normal(pool_snapshot(self.world.pool, seed=0)) == normal(self.told), "\n".join(self.lines)
+            assert unsound() == [], "\n".join(self.lines)
+        super().step()
+
+    def cycle(self) -> None:
+        planner = self.random.choice(self.planners)
+        self.plan_of(planner)
+        assert self.carry_out_of(planner) == []
+
+    def plan(self) -> None:
+        self.plan_of(self.random.choice(self.planners))
+
+    def carry_out_late(self) -> None:
+        self.carry_out_of(self.random.choice(self.planners))
+
+    def both(self) -> None:
+        """Both take their snapshots, and then both apply their plans."""
+        for planner in self.planners:
+            self.plan_of(planner)
+        for planner in self.random.sample(self.planners, len(self.planners)):
+            self.carry_out_of(planner)
+
+    def plan_of(self, planner: Planner | None) -> None:
+        decided = decide_for(self.world.pool, planner, "command")
+        self.lines.append(f"plan of {planner}: {decided.plan.places} {decided.plan.preempts}")
+        scope = scope_of(self.world.pool, planner)
+        assert scope is not None
+        told = replace(self.told, now=decided.snapshot.now)
+        seen = seen_by(told, scope)
+        assert normal(seen) == normal(decided.snapshot), "\n".join(self.lines)
+        assert {job.vc_id for job in seen.waiting} <= {vc.id for vc in self.told.vcs if scope.has(vc.id)}
+        plan = own_part(seen, decide(seen, decided.config))
+        assert replace(plan, holds=()) == replace(decided.plan, holds=()), "\n".join(self.lines)
+        self.plans[planner] = decided
+
+    def carry_out_of(self, planner: Planner | None) -> list[int]:
+        """Carries out what the planner decided last, in both tellings; returns the ids of the refused jobs."""
+        if planner not in self.plans:
+            return []
+        decided = self.plans.pop(planner)
+        before = pool_snapshot(self.world.pool, seed=0).now
+        ids = dict(Attempt.objects.filter(state__in=ATTEMPT_LIVE).values_list("job_id", "pk"))
+        result, _ = carry_out(self.world.pool, planner, "command", decided)
+        self.lines.append(f"cycle of {planner}: {result.applied}")
+        self.told = replace(self.told, now=before)
+        applied, refused = self.tell(planner, decided, ids)
+        assert (applied, refused) == (
+            {*result.applied.started, *result.applied.reserved},
+            {refusal.job_id for refusal in result.refusals},
+        ), "\n".join(self.lines)
+        self.counts.update(overtaken=sum("held by a live attempt" in refusal.reason for refusal in result.refusals))
+        self.counts.update(applied=len(applied), refused=len(refused), preempted=len(result.applied.preempted))
+        return sorted(refused)
+
+    def tell(self, planner: Planner | None, decided: Decided, ids: dict[int, int]) -> tuple[set[int], set[int]]:
+        """The jobs that start or get a reservation by the law, told in the model, and those that are refused."""
+        plan, admission = decided.plan, compose(decided.config).admission
+        self.told = apply(self.told, Plan((), (), notes=plan.notes, drops=plan.drops))
+        units = units_of(decided.snapshot, plan, admission)
+        batches = list(batches_of(decided.snapshot, units))
+        start, applied, refused = self.told, set[int](), set[int]()
+        done: list[Plan] = []
+        for unit in (unit for batch in batches for unit in batch):
+            jobs = {one.job_id for one in unit.places or unit.preempts}
+            if self.is_refused(unit, decided, ids, admission):
+                refused |= jobs
+                continue
+            applied |= {place.job_id for place in unit.places}
+            done.append(unit.plan)
+            self.told = apply(self.told, unit.plan, awaiting=awaits_preemption(self.told, unit.plan, admission))
+        self.told = start
+        if planner is not None and planner.all_or_nothing and refused:
+            return set(), {one.job_id for unit in units for one in unit.places or unit.preempts}
+        for part in done:
+            self.carry_out(part, admission)
+        return applied, refused
+
+    def is_refused(self, unit: Unit, decided: Decided, ids: dict[int, int], admission: Admission) -> bool:
+        """Whether the law refuses the unit as the pool is now, or a job of it is not to run any more."""
+        placed = {place.job_id for place in unit.places}
+        moving = placed & {preempt.job_id for preempt in unit.preempts}
+        if (placed - moving) - self.told.waiting_by_id.keys():
+            return True
+        return bool(changed_since(decided.snapshot, self.as_stored(ids), unit.plan)) or bool(
+            check(self.told, unit.plan, admission)
+        )
+
+    def as_stored(self, ids: dict[int, int]) -> model.Snapshot:
+        """The model with the ids of attempts that Postgres has, by job."""
+        running = (replace(one, attempt_id=ids.get(one.job_id, one.attempt_id)) for one in self.told.running)
+        return replace(self.told, running=tuple(running))
+
+
 class Pooled(Quota):
     """Quotas under the default lock."""
 
@@ -350,6 +468,50 @@ def test_postgres_and_the_model_tell_the_same_story_of_preemptions(policy: str, 
         lines += history.lines
     assert any("Preempt(" in line for line in lines)
     assert Cycle.objects.filter(reserved__gt=0).exists()
+    assert not Cycle.objects.exclude(error="").exists()
+
+
+def two_planners(seed: int, *, all_or_nothing: bool, policies: tuple[str, str], admission: str) -> TwoPlanners:
+    """A pool with a planner for each of two virtual clusters, which both may have nearly all of it."""
+    world = make_world(nodes=1, gpus=4, quota=4, policy=policies[0], admission=admission)
+    world.nodes.append(make_node(world.pool, gpus=2, gpu_type="V100", cpus=32))
+    other = make_vc(world.tenant, world.pool, quotas={"A100": 4, "V100": 2})
+    second = save_planner(
+        planner=Planner(pool=world.pool, name="second", policy=policies[1], all_or_nothing=all_or_nothing),
+        virtual_clusters=[other],
+        actor="op",
+    )
+    return TwoPlanners(
+        random=random.Random(seed),
+        world=world,
+        vcs=[world.vc.name, other.name],
+        told=pool_snapshot(world.pool, seed=0),
+        gangs=(1,),
+        cpus=(1,),
+        planners=(None, second),
+    )
+
+
+@pytest.mark.parametrize("all_or_nothing", [False, True])
+@pytest.mark.parametrize(
+    ("policies", "admission"),
+    [(("fifo", "fifo"), "quota"), (("srtf", "fifo"), "pooled"), (("srtf", "tiresias"), "borrow")],
+)
+def test_postgres_and_the_model_tell_the_same_story_of_two_planners(
+    policies: tuple[str, str], admission: str, all_or_nothing: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(ADMISSIONS.__dict__, "_classes", {**ADMISSIONS._classes, "pooled": Pooled})
+    counts = Counter[str]()
+    for seed in range(3):
+        history = two_planners(seed, all_or_nothing=all_or_nothing, policies=policies, admission=admission)
+        for _ in range(STEPS):
+            history.step()
+        counts += history.counts
+        planners = Cycle.objects.filter(pool=history.world.pool).values_list("planner", flat=True)
+        assert set(planners) == {"", "second"}
+    assert counts["applied"] > counts["refused"] >= counts["overtaken"] > 0
+    if "srtf" in policies:
+        assert counts["preempted"] > 0
     assert not Cycle.objects.exclude(error="").exists()
 
 

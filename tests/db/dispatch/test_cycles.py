@@ -263,11 +263,11 @@ class TestTheLock:
     @staticmethod
     def _hold(world: World, until: threading.Event, held: threading.Event) -> str:
         with connection.cursor() as cursor:
-            cursor.execute("SELECT pg_advisory_lock(%s, %s)", [cycles._LOCK_SPACE, world.pool.pk])
+            cursor.execute("SELECT pg_advisory_lock(%s, %s)", [cycles._POOL_SPACE, world.pool.pk])
             held.set()
             assert until.wait(WAIT_S)
             try:
-                cursor.execute("SELECT pg_advisory_unlock(%s, %s)", [cycles._LOCK_SPACE, world.pool.pk])
+                cursor.execute("SELECT pg_advisory_unlock(%s, %s)", [cycles._POOL_SPACE, world.pool.pk])
             except Error:
                 return "its backend was ended"
         return "it let go"
@@ -337,7 +337,7 @@ class TestHints:
         self, world: World, messages: list[Any], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         first = submit(world)
-        snapshot = cycles.pool_snapshot
+        snapshot = cycles.planner_snapshot
 
         def submit_and_take_it(*args: Any, **kwargs: Any) -> Any:
             taken = snapshot(*args, **kwargs)
@@ -345,7 +345,7 @@ class TestHints:
             submit(world)
             return taken
 
-        monkeypatch.setattr(cycles, "pool_snapshot", submit_and_take_it)
+        monkeypatch.setattr(cycles, "planner_snapshot", submit_and_take_it)
         messages.clear()
         result = cycle(world)
         assert [one.job_id for one in result.plan.places] == [first.pk]

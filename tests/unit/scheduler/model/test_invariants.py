@@ -287,6 +287,12 @@ CASES = {
         preempts=(Preempt(1001, 1, ""),),
         running=(make_running(make_share(1, (5,)), preemptible=False),),
     ),
+    "a preemption of a job of another planner": Case(
+        {Code.FOREIGN_VICTIM},
+        "another planner decides on this job",
+        preempts=(Preempt(1001, 1, ""),),
+        running=(replace(make_running(make_share(1, (5,)), preemptible=False), foreign=True, reclaimable=True),),
+    ),
     "a preemption for a job that is not placed": Case(
         {Code.NEEDLESS_PREEMPTION},
         "preempted for job 8, which the plan does not place",
