@@ -57,7 +57,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """A size for a job: `gpus` of one type on all its nodes together, no further apart than `locality`.
+    """A configuration of a job: `gpus` of one type on all its nodes together, no further apart than `locality`.
 
     `gpu_type` is None only for a job without GPUs. `locality` None is the job's own.
     """

@@ -31,7 +31,7 @@ _Unplaced = dict[Hashable, tuple[Job, Sequence[Demand]]]
 
 
 class ShareLedger:
-    """What each group holds during one decision; a policy's `key` orders the groups."""
+    """The share ledger: what each group holds during one decision. A policy's `key` orders the groups."""
 
     def __init__(self, view: View, capacity: Capacity, usage: ResourceUsage, group_of: Grouper) -> None:
         self.view, self.group_of = view, group_of

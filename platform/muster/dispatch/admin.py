@@ -10,8 +10,9 @@ from django.db import transaction
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 
+from muster.dispatch.admin_planners import PlannerAdmin
 from muster.dispatch.forms import PoolForm, field_names, pool_form
-from muster.dispatch.models import Cycle, Lane, Target
+from muster.dispatch.models import Cycle, Lane, Planner, Target
 from muster.dispatch.plugins import KINDS, objections
 from muster.dispatch.settings import decide_again, fallback_of, forget_fallback
 from muster.events.admin_base import AuditedMixin, ModelAdmin, ReadOnlyMixin, actor
@@ -41,6 +42,9 @@ _AGENTS = [
     "black_hole_s",
 ]
 _CHECKS = ["check_gpus", "check_every_s", "check_s_per_day", "check_release"]
+
+
+admin.site.register(Planner, PlannerAdmin)
 
 
 @admin.register(Pool)
@@ -182,6 +186,7 @@ class CycleAdmin(ReadOnlyMixin, ModelAdmin[Cycle]):
     list_display = [
         "id",
         "pool",
+        "planner",
         "started_at",
         "trigger",
         "waiting",
@@ -193,7 +198,7 @@ class CycleAdmin(ReadOnlyMixin, ModelAdmin[Cycle]):
         "milliseconds",
         "error",
     ]
-    list_filter = ["pool", "trigger", ("error", admin.EmptyFieldListFilter)]
+    list_filter = ["pool", "planner", "trigger", ("error", admin.EmptyFieldListFilter)]
     list_select_related = ["pool"]
     ordering = ["-id"]
     list_per_page = 50

@@ -47,13 +47,8 @@ def scope_of(pool: Pool, planner: Planner | None) -> Scope | None:
     return Scope(given, rest=True) if given else None
 
 
-def save_planner(*, planner: Planner, virtual_clusters: Collection[VirtualCluster], actor: str) -> Planner:
-    """Store a new or edited planner and give it these virtual clusters; the others that it had go to the default one.
-
-    Raises:
-        Invalid: a setting is wrong, the name is taken, or a virtual cluster is in another pool; the error names it.
-    """
-    pool = planner.pool
+def planner_errors(planner: Planner, virtual_clusters: Collection[VirtualCluster]) -> list[FieldError]:
+    """What is wrong with the settings of a planner and its virtual clusters."""
     wrong = [
         FieldError(field, message)
         for kind in KINDS
@@ -61,11 +56,23 @@ def save_planner(*, planner: Planner, virtual_clusters: Collection[VirtualCluste
     ]
     if not planner.name:
         wrong.append(FieldError("name", "write a name"))
+    pool = planner.pool
     wrong += [
         FieldError("virtual_clusters", f"{vc.name} is in pool {vc.pool.name}; planner {planner.name} is of {pool.name}")
         for vc in virtual_clusters
         if vc.pool_id != pool.pk
     ]
+    return wrong
+
+
+def save_planner(*, planner: Planner, virtual_clusters: Collection[VirtualCluster], actor: str) -> Planner:
+    """Store a new or edited planner and give it these virtual clusters; the others that it had go to the default one.
+
+    Raises:
+        Invalid: a setting is wrong, the name is taken, or a virtual cluster is in another pool; the error names it.
+    """
+    pool = planner.pool
+    wrong = planner_errors(planner, virtual_clusters)
     if wrong:
         raise Invalid("; ".join(f"{one.field}: {one.message}" for one in wrong)[:2000], errors=tuple(wrong))
     with transaction.atomic():

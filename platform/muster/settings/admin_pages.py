@@ -140,6 +140,7 @@ UNFOLD: dict[str, Any] = {
                     _item("Rules for logs", "receipt_long", "logrules_logrulebook"),
                     _item("Shells", "terminal", "shells_shell"),
                     _item("Scheduling cycles", "cycle", "dispatch_cycle"),
+                    _item("Planners", "call_split", "dispatch_planner"),
                     _item("Lanes", "alt_route", "dispatch_lane"),
                     _item("Targets", "flag", "dispatch_target"),
                     _item("Roles", "handshake", "offers_role"),

@@ -16,7 +16,7 @@ from django.utils import timezone
 from muster.accounts.models import ApiToken, User
 from muster.accounts.services import user_of_token
 from muster.common.secrets import digest
-from muster.dispatch.models import Cycle, Lane, Target
+from muster.dispatch.models import Cycle, Lane, Planner, Target
 from muster.events.models import AuditEntry, Event, Outbox, Restore
 from muster.failures.models import RuleBook
 from muster.fleet.models import Gpu, HealthReport, Maintenance, Node, Strike
@@ -90,6 +90,8 @@ def one_of_each() -> None:
     attempt = make_attempt(job, [node])
     make_token(job.owner)
     Lane.objects.create(pool=pool)
+    planner = Planner.objects.create(pool=pool, name="second")
+    planner.clusters.create(vc=make_vc(pool=pool))
     Target.objects.create(pool=pool, config={}, reason="<script>alert(1)</script>")
     at = timezone.now()
     Restore.objects.create(backup_at=at, nodes_known=True, last_job=0, last_uid=0, resumed_at=at)
@@ -271,6 +273,50 @@ def test_a_role_is_stored_audited_and_keeps_its_name(browser: Client) -> None:
     role.refresh_from_db()
     assert (role.name, role.weight, role.revocable) == ("research", 3, False)
     assert last_audit("role").before == {"weight": 2, "revocable": True}
+
+
+def test_a_planner_is_added_edited_and_deleted_and_what_is_wrong_is_named(browser: Client) -> None:
+    pool, elsewhere = make_pool(), make_vc(pool=make_pool("elsewhere"))
+    vc = make_vc(pool=pool)
+    data = {
+        "pool": pool.pk,
+        "name": "research",
+        "policy": "las",
+        "policy_params": "{}",
+        "placement": "best_fit",
+        "placement_params": "{}",
+        "virtual_clusters": [vc.pk],
+    }
+    url = reverse("admin:dispatch_planner_add")
+    wrong = [
+        ({"virtual_clusters": [elsewhere.pk]}, f"{elsewhere.name} is in pool elsewhere; planner research is of"),
+        ({"policy": "fiifo"}, "Select a valid choice"),
+        ({"policy_params": '{"speed": 1}'}, "speed"),
+        ({"name": ""}, "This field is required"),
+    ]
+    for change, message in wrong:
+        assert message in browser.post(url, data | change).content.decode()
+    assert not Planner.objects.exists()
+    assert browser.post(url, data | {"all_or_nothing": "on"}).status_code == 302
+    planner = Planner.objects.get()
+    assert (planner.policy, planner.all_or_nothing, planner.clusters.get().vc) == ("las", True, vc)
+    assert "already exists" in browser.post(url, data).content.decode()
+    Planner.objects.update(fallback={"instead_of": {}, "config": {}})
+    page = reverse("admin:dispatch_planner_change", args=[planner.pk])
+    assert browser.post(page, data | {"policy": "fifo", "name": "other", "virtual_clusters": []}).status_code == 302
+    planner.refresh_from_db()
+    assert (planner.name, planner.policy, planner.fallback, planner.clusters.exists()) == (
+        "research",
+        "fifo",
+        None,
+        False,
+    )
+    assert last_audit("planner").before["virtual_clusters"] == [vc.name]
+    assert browser.post(page, data).status_code == 302
+    answer = browser.post(reverse("admin:dispatch_planner_delete", args=[planner.pk]), {"post": "yes"}, follow=True)
+    assert f"The default planner of pool {pool.name} decides on {vc.name}" in answer.content.decode()
+    assert not Planner.objects.exists()
+    assert last_audit("planner").action == "delete"
 
 
 def test_where_jobs_are_tried_is_edited_audited_and_never_the_pool_itself(browser: Client) -> None:
