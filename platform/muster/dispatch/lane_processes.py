@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from django.db import DatabaseError, InterfaceError, close_old_connections
 
@@ -26,7 +26,7 @@ class _Lane:
     process: subprocess.Popen[bytes] | None = None
     started_at: float = 0.0
     delay_s: float = 0.0
-    retry_at: float = field(default=0.0)
+    retry_at: float = 0.0
 
 
 class LaneProcesses(threading.Thread):
@@ -54,10 +54,6 @@ class LaneProcesses(threading.Thread):
     def stop(self) -> None:
         """End after the current turn, with all processes."""
         self._stopped.set()
-
-    def pids(self) -> dict[int, int]:
-        """The process of each lane that runs, by the id of its pool."""
-        return {pool_id: lane.process.pid for pool_id, lane in self._lanes.items() if _runs(lane)}  # type: ignore[union-attr]
 
     def turn(self, wanted: set[int]) -> None:
         """Start and end processes, so that exactly these pools have one."""

@@ -7,6 +7,7 @@ import threading
 import time
 
 from django.db import DatabaseError, InterfaceError, close_old_connections, connection
+from django.db.models import Max
 
 from muster.common.clock import database_now
 from muster.dispatch import targets
@@ -14,12 +15,13 @@ from muster.dispatch.models import Lane, Target
 from muster.dispatch.settings import config_of, fall_back, simpler_config
 from muster.dispatch.snapshot import planner_snapshot
 from muster.dispatch.solver import SolveError, Solver
+from muster.events.models import Event
 from scheduler.model.lifecycle import JobState
 from scheduler.model.planners import own_part
 
 log = logging.getLogger(__name__)
 
-LOOK_EVERY_S = 0.5
+LOOK_EVERY_S, SURE_FOR_S = 0.5, 5.0
 # The first half of the key of the advisory lock of a lane; the second half is the pool's id.
 _LOCK_SPACE = 0x6C616E65
 _LOCK_KEYS = 1 << 31
@@ -40,6 +42,8 @@ class PoolLane:
         self.pool_id = pool_id
         self._stopped = threading.Event()
         self._seen: tuple[str, object] | None = None  # the pool and its settings at the last solve
+        self._newest_event: int | None = None
+        self._sure_until = 0.0
         self._wake_at: float | None = None
         self._solver = Solver()
 
@@ -71,12 +75,24 @@ class PoolLane:
             return False
         if targets.lane_of(lane.pool) is None:
             return True  # the pool has fallen back: its operators decide when it goes on
-        seen = (self._changes(), (lane.mode, config_of(lane.pool)))
+        settings = (lane.mode, config_of(lane.pool))
         due = self._wake_at is not None and self._wake_at <= database_now().timestamp()
+        if not due and self._seen is not None and self._seen[1] == settings and not self._may_have_changed():
+            return True
+        seen = (self._changes(), settings)
         if seen != self._seen or due:
-            self._seen = seen
             self._solve(lane)
+            self._seen = seen
         return True
+
+    def _may_have_changed(self) -> bool:
+        """Whether anything was recorded since the last look. Ids may commit late, so now and then it is assumed."""
+        newest, before = Event.objects.aggregate(newest=Max("pk"))["newest"], self._newest_event
+        self._newest_event = newest
+        if newest != before or time.monotonic() >= self._sure_until:
+            self._sure_until = time.monotonic() + SURE_FOR_S
+            return True
+        return False
 
     def _solve(self, lane: Lane) -> Target:
         """Solve and store a target; a solve that fails is recorded, and the pool falls back."""
