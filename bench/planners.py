@@ -20,6 +20,7 @@ from scheduler.model import Gpu, Job, Node, Running, Snapshot, Tenant, VirtualCl
 from scheduler.model.invariants import check
 from scheduler.model.lifecycle import AttemptState, JobClass
 from scheduler.model.plan import Place, Plan
+from scheduler.model.planners import Scope, seen_by
 
 WAYS = ("incremental", "whole")
 _NODES, _GPUS = 16, 8
@@ -82,7 +83,7 @@ def simulate(*, load: float, decision_s: float, whole: bool, horizon_s: float, p
                     heapq.heappush(events, (now + runs_s[place.job_id], 1, place.job_id))
         for vc_id in vc_ids:
             if busy[vc_id] is None and any(job.vc_id == vc_id for job in pool.waiting.values()):
-                plan = decide(pool.seen_by(vc_id, now), _CONFIG)
+                plan = decide(seen_by(pool.snapshot(now), Scope(frozenset({vc_id}))), _CONFIG)
                 if plan.places:
                     busy[vc_id] = plan
                     heapq.heappush(events, (now + decision_s, 2, vc_id))
@@ -106,7 +107,7 @@ def _apply(
         gpu_s = sum(_gpus(place) * runs_s[place.job_id] for place in places)
         outcome.tried += len(places)
         outcome.planned_gpu_s += gpu_s
-        if check(pool.seen_by(None, now), Plan(tuple(places), ()), admission):
+        if check(pool.snapshot(now), Plan(tuple(places), ()), admission):
             outcome.refused += len(places)
             continue
         outcome.useful_gpu_s += gpu_s
@@ -126,8 +127,8 @@ class _Pool:
         self.waiting: dict[int, Job] = {}
         self.running: dict[int, Running] = {}
 
-    def seen_by(self, vc_id: int | None, now: float) -> Snapshot:
-        """The pool with the waiting jobs of one virtual cluster, or of all."""
+    def snapshot(self, now: float) -> Snapshot:
+        """The whole pool."""
         return Snapshot(
             now=now,
             seed=1,
@@ -135,7 +136,7 @@ class _Pool:
             nodes=self.nodes,
             tenants=(Tenant(1, "lab", 1.0),),
             vcs=self.vcs,
-            waiting=tuple(job for job in self.waiting.values() if vc_id in (None, job.vc_id)),
+            waiting=tuple(self.waiting.values()),
             running=tuple(self.running.values()),
         )
 

@@ -85,7 +85,7 @@ def run_cycle(pool_id: int, *, trigger: str, planner_id: int | None = None) -> C
             return _nothing()
         if planner is None:
             forget_hint(pool_id)
-        delete_expired_reservations(pool)
+            delete_expired_reservations(pool)
         result, again = _cycle(pool, planner, trigger)
         if planner is None:
             end_cycle(pool)

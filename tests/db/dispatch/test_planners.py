@@ -15,16 +15,19 @@ from muster.dispatch import cycles, tasks
 from muster.dispatch.cycles import carry_out, decide_for, replay, run_cycle
 from muster.dispatch.feasibility import why_infeasible
 from muster.dispatch.forecast import dry_run
-from muster.dispatch.models import Cycle, Planner, PlannerState, PolicyState
+from muster.dispatch.lanes import PoolLane
+from muster.dispatch.models import Cycle, Lane, Planner, PlannerState, PolicyState, Target
 from muster.dispatch.planners import delete_planner, planner_of, save_planner, scope_of
 from muster.dispatch.policy_state import keep_pool_state, pool_state_of, set_timer, timers_s
 from muster.dispatch.selectors import why
 from muster.dispatch.settings import config_of
+from muster.dispatch.solver import Solver
 from muster.events.models import AuditEntry, Event
 from muster.fleet.models import Pool
 from muster.jobs.models import Job, Reservation
 from muster.tenants.models import VirtualCluster
-from scheduler.model import PoolState
+from scheduler.engine.cycle import CycleConfig, decide
+from scheduler.model import PoolState, Snapshot
 from scheduler.model.plan import Note, Plan
 from tests.db.stories import WAIT_S, Other, World, claim, live_attempt, make_world, now_of, ranks, run, states, submit
 from tests.factories import make_pool, make_vc
@@ -109,6 +112,26 @@ class TestWhoDecides:
         free = dry_run(user=planned.world.user, data={**spec, "vc": planned.world.vc.name})
         assert (blocked.position, free.starts_now) == (2 if blocked.hold else None, True)
         assert why_infeasible(planned.submit(gpus=9), each_choice=False) is not None
+
+    def test_a_lane_solves_for_the_default_planner_alone(
+        self, planned: Planned, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        first, second = submit(planned.world), planned.submit()
+        lane = Lane.objects.create(pool=planned.world.pool, mode=Lane.Mode.ON)
+        snapshots: list[Snapshot] = []
+
+        def solve(_: Solver, snapshot: Snapshot, config: CycleConfig, *, limit_s: float) -> Plan:
+            snapshots.append(snapshot)
+            return decide(snapshot, config)
+
+        monkeypatch.setattr(Solver, "solve", solve)
+        PoolLane(planned.world.pool.pk)._solve(lane)
+        assert [job.id for job in snapshots[0].waiting] == [first.pk]
+        assert planned.cycle().applied.started == [second.pk]
+        assert Target.objects.get().state == Target.State.STORED
+        run_cycle(planned.world.pool.pk, trigger="command")
+        assert Target.objects.get().state == Target.State.APPLIED
+        assert states(first)[:2] == ("active", "placed")
 
     def test_another_planner_s_reserved_gpus_are_taken(self) -> None:
         planned = make_planned(policy="srtf", gpus=1)
@@ -283,6 +306,20 @@ class TestConflicts:
             other = Other(lambda: carry_out(pool, planned.second, "command", plans[planned.second])).until_it_waits()
         assert "is held by a live attempt" in other.result()[0].refusals[0].reason
         assert now_of(second).hold_reason == "refused"
+
+    @pytest.mark.django_db(transaction=True)
+    @pytest.mark.parametrize("all_or_nothing", [False, True])
+    def test_two_planners_at_once_fill_the_pool(self, all_or_nothing: bool) -> None:
+        planned = make_planned(nodes=2, gpus=4, settings={"all_or_nothing": all_or_nothing})
+        jobs = [job for _ in range(6) for job in (submit(planned.world), planned.submit())]
+        refused = 0
+        for _ in range(4):
+            both = [Other(planned.cycle), Other(lambda: run_cycle(planned.world.pool.pk, trigger="command"))]
+            refused += sum(len(one.result().refusals) for one in both)
+        placed = [job for job in jobs if now_of(job).state == "active"]
+        assert len(placed) == 8
+        assert Cycle.objects.filter(planner="second").exists()
+        assert refused == sum(Cycle.objects.values_list("refused", flat=True))
 
     @pytest.mark.django_db(transaction=True)
     def test_a_planner_that_dies_in_mid_solve_leaves_nothing(
