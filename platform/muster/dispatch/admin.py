@@ -166,7 +166,18 @@ class LaneAdmin(AuditedMixin, ModelAdmin[Lane]):
 class TargetAdmin(ReadOnlyMixin, ModelAdmin[Target]):
     """What lanes solved."""
 
-    list_display = ["id", "pool", "made_at", "solve_ms", "state", "places", "preempts", "agreement", "reason"]
+    list_display = [
+        "id",
+        "pool",
+        "made_at",
+        "milliseconds",
+        "state",
+        "places",
+        "preempts",
+        "left_out",
+        "by_now",
+        "reason",
+    ]
     list_filter = ["pool", "state"]
     list_select_related = ["pool"]
     ordering = ["-id"]
@@ -177,6 +188,21 @@ class TargetAdmin(ReadOnlyMixin, ModelAdmin[Target]):
     def get_queryset(self, request: HttpRequest) -> QuerySet[Target]:
         """The rows without the columns for replay."""
         return super().get_queryset(request).defer("snapshot", "plan")
+
+    @admin.display(description="ms")
+    def milliseconds(self, target: Target) -> str:
+        """The duration of the solve."""
+        return f"{target.solve_ms:.1f}"
+
+    @admin.display(description="Dropped")
+    def left_out(self, target: Target) -> int:
+        """The number of jobs of which a part was not carried out."""
+        return len(target.dropped)
+
+    @admin.display(description="In shadow")
+    def by_now(self, target: Target) -> str:
+        """Where the cycles placed its jobs."""
+        return ", ".join(f"{number} {where}" for where, number in target.agreement.items()) or "-"
 
 
 @admin.register(Cycle)
