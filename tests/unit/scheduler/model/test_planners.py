@@ -61,6 +61,14 @@ def test_reserved_gpus_of_other_planners_are_not_free() -> None:
     assert seen_by(whole, SECOND).reservations == (kept,)
 
 
+def test_reserved_cpus_of_other_planners_are_not_free() -> None:
+    kept = Reservation(2, (make_share(1, (2,), cpus=60),), until=1e12)
+    whole = pool(reservations=(kept,), waiting=(make_job(1, vc_id=1, gpus=1, cpus=8), make_job(2, vc_id=2)))
+    assert decide(seen_by(whole, FIRST), CycleConfig()).places == ()
+    free = pool(waiting=whole.waiting)
+    assert [place.job_id for place in decide(seen_by(free, FIRST), CycleConfig()).places] == [1]
+
+
 def test_notes_on_foreign_jobs_are_left_out() -> None:
     seen = seen_by(pool(), FIRST)
     plan = Plan((), (), notes=(Note(1, {"level": 2.0}), Note(1001, {"level": 0.0})))
