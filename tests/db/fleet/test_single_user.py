@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from muster.api.render.fleet import node_document
-from muster.dispatch.snapshot import pool_snapshot
+from muster.dispatch.snapshot import planner_snapshot
 from muster.fleet.models import Node
 from scheduler.model import Snapshot
 from scheduler.model.lifecycle import HoldReason, JobState
@@ -78,10 +78,10 @@ def test_a_job_that_was_decided_on_before_the_node_became_single_user_is_refused
     job = submit(world)
 
     def snapshot_before_the_change(*words: Any, **options: Any) -> Snapshot:
-        snapshot = pool_snapshot(*words, **options)
+        snapshot = planner_snapshot(*words, **options)
         set_node(world, single_user=True)
         return snapshot
 
-    monkeypatch.setattr("muster.dispatch.cycles.pool_snapshot", snapshot_before_the_change)
+    monkeypatch.setattr("muster.dispatch.cycles.planner_snapshot", snapshot_before_the_change)
     cycle(world)
     assert now_of(job).state == JobState.QUEUED
