@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -25,7 +24,7 @@ from scheduler.placement import Placement
 from scheduler.placement.demand import Demand, demand_of
 from scheduler.placement.exact import on_gpus
 
-MIN_WAKE_S = 1e-3
+MIN_WAKE_S, MAX_WAKE_S = 1e-3, 366 * 86_400.0
 
 
 class _Failures:
@@ -418,10 +417,10 @@ class CycleContext:
         """Ask for another decision at the moment, even without an event; the earliest moment of a cycle counts.
 
         Raises:
-            ValueError: the moment is no number, or less than a millisecond after now.
+            ValueError: the moment is no number, less than a millisecond after now, or more than a year.
         """
-        if not math.isfinite(moment) or moment < self.now + MIN_WAKE_S:
-            raise ValueError(f"wake_at: {moment} is no moment after now, {self.now}")
+        if not self.now + MIN_WAKE_S <= moment <= self.now + MAX_WAKE_S:
+            raise ValueError(f"wake_at: {moment} is no moment within a year after now, {self.now}")
         self.wakes_at = moment if self.wakes_at is None else min(self.wakes_at, moment)
 
     def stays(self, run: Running) -> bool:

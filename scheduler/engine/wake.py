@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from scheduler.engine.context import MAX_WAKE_S
 from scheduler.engine.policy import PeriodicPolicy, Policy
 from scheduler.model import Job, Running, Snapshot
 from scheduler.model.plan import Plan, apply
@@ -18,7 +19,7 @@ def job_wake(policy: Policy, placement: Placement, job: Job, run: Running | None
 
 
 def next_wake(snapshot: Snapshot, plan: Plan, policy: Policy, placement: Placement) -> float | None:
-    """The earliest moment, later than now, at which the pool must be decided on again; None: only after an event.
+    """The earliest moment, within a year, at which the pool must be decided on again; None: only after an event.
 
     That is the wish of the policy, the moment of one of its jobs, the end of a back-off, or the next look of a policy
     that follows measurements of running jobs.
@@ -27,7 +28,8 @@ def next_wake(snapshot: Snapshot, plan: Plan, policy: Policy, placement: Placeme
     moments = [plan.wake_at, *_by_jobs(after.waiting, after.running, policy, placement, now)]
     if after.running and isinstance(policy, PeriodicPolicy) and policy.period_s is not None:
         moments.append(now + policy.period_s)
-    return min((moment for moment in moments if moment is not None and moment > now), default=None)
+    # A parameter may be as large as it likes: what is more than a year away is left to the sweeps.
+    return min((one for one in moments if one is not None and now < one <= now + MAX_WAKE_S), default=None)
 
 
 def _by_jobs(

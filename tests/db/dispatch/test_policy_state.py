@@ -163,6 +163,7 @@ def test_new_settings_decide_about_running_jobs_at_once(world: World) -> None:
     [
         (lambda decision: decision.remember({"x": "y" * 10_000_000}), "PolicyError: the state of the pool has"),
         (lambda decision: decision.wake_at(decision.now - 1), "ValueError: wake_at: "),
+        (lambda decision: decision.wake_at(decision.now + 1e12), "ValueError: wake_at: "),
         (lambda decision: decision.assign({987_654: Config("A100", 1)}), "PolicyError: there is no job 987654"),
     ],
 )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from scheduler.engine.cycle import CycleConfig, decide
 from scheduler.model import Locality, Snapshot
 from scheduler.model.plan import apply, release
@@ -23,6 +25,11 @@ def test_a_pool_without_moments_waits_for_an_event() -> None:
 
 def test_it_wakes_when_the_policy_may_decide_otherwise_about_a_job() -> None:
     assert decide(one_gpu(), CycleConfig(policy="las", policy_params={"quantum_s": 60})).wake_at == NOW + 60
+
+
+@pytest.mark.parametrize("quantum_s", [1e9, 1e12, 1e300])
+def test_a_moment_that_no_calendar_knows_is_left_to_events(quantum_s: float) -> None:
+    assert decide(one_gpu(), CycleConfig(policy="las", policy_params={"quantum_s": quantum_s})).wake_at is None
 
 
 def test_a_job_that_the_plan_starts_counts_as_running() -> None:
