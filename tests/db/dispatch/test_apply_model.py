@@ -502,7 +502,7 @@ def test_postgres_and_the_model_tell_the_same_story_of_two_planners(
 ) -> None:
     monkeypatch.setitem(ADMISSIONS.__dict__, "_classes", {**ADMISSIONS._classes, "pooled": Pooled})
     counts = Counter[str]()
-    for seed in range(3):
+    for seed in range(2):
         history = two_planners(seed, all_or_nothing=all_or_nothing, policies=policies, admission=admission)
         for _ in range(STEPS):
             history.step()
