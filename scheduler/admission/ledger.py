@@ -84,7 +84,7 @@ class Ledger:
                 self.charge(job.vc_id, job.job_class, gpu_type, -1)
 
     def charge(self, vc_id: int, job_class: JobClass, gpu_type: str, gpus: int) -> None:
-        """Count GPUs of a type, which ones is open; a negative number subtracts them. Looks ahead count so."""
+        """Count a number of GPUs of a type; a negative number subtracts them. Look-aheads count without GPU ids."""
         self.usage[vc_id, gpu_type] += gpus
         if job_class is JobClass.OPPORTUNISTIC:
             self.usage[-vc_id, gpu_type] += gpus

@@ -62,8 +62,8 @@ class Ledger:
                 self._add(run.job.id, held, -(now - max(self.at, run.placed_at)) if self.shares else 0.0)
         self.at = now
 
-    def most_owed_s(self, job_id: int) -> float:
-        """The most that the job is owed of a type, s."""
+    def max_owed_s(self, job_id: int) -> float:
+        """The longest time that the job is owed on one type, s."""
         return max(self.owed_s.get(job_id, {}).values(), default=0.0)
 
     def _add(self, job_id: int, gpu_type: str, seconds: float) -> None:
@@ -102,7 +102,7 @@ def start_round(context: CycleContext, ledger: Ledger, round_s: float) -> None:
     1. In the order of the time that they are owed at the end of the round, jobs get the types of their shares, while
        GPUs of the type are left.
     2. Jobs that run keep what they have, as far as GPUs are left: their leases are extended.
-    3. The other jobs, the one that is owed the most first, get GPUs of any type that is still left.
+    3. The other jobs, in descending order of the time owed to them, get GPUs of any type that is still left.
     """
     candidates = _candidates(context)
     left = Counter({kind: context.state.free.gpus(kind) for kind in context.state.capacity.types})
@@ -123,7 +123,7 @@ def start_round(context: CycleContext, ledger: Ledger, round_s: float) -> None:
     for job_id, run in candidates.items():
         if run is not None:
             offer(job_id, config_of(context, run))
-    for job in _most_owed_first(ledger, jobs.values()):
+    for job in _by_time_owed(ledger, jobs.values()):
         for config in choices[job.id].values():
             offer(job.id, config)
     wanted = {job_id: chosen.get(job_id) for job_id, run in candidates.items() if run is not None or job_id in chosen}
@@ -135,9 +135,9 @@ def start_round(context: CycleContext, ledger: Ledger, round_s: float) -> None:
 
 
 def fill(context: CycleContext, ledger: Ledger) -> None:
-    """Start waiting jobs on free GPUs, the one that is owed the most first."""
+    """Start waiting jobs on free GPUs, in descending order of the time owed to them."""
     waiting = [_job(context, job_id) for job_id, run in _candidates(context).items() if run is None]
-    for job in _most_owed_first(ledger, waiting):
+    for job in _by_time_owed(ledger, waiting):
         shares = ledger.shares.get(job.id, {})
         admitted, _ = context.admissible(job)
         context.place(job, sorted(admitted, key=lambda demand: -shares.get(demand.gpu_type or "", 0.0)))
@@ -176,5 +176,5 @@ def _claims(ledger: Ledger, round_s: float, jobs: Mapping[int, Job]) -> Iterable
                 yield -owed_s, job.submitted_at, job_id, gpu_type
 
 
-def _most_owed_first(ledger: Ledger, jobs: Iterable[Job]) -> Sequence[Job]:
-    return sorted(jobs, key=lambda job: (-ledger.most_owed_s(job.id), job.submitted_at, job.id))
+def _by_time_owed(ledger: Ledger, jobs: Iterable[Job]) -> Sequence[Job]:
+    return sorted(jobs, key=lambda job: (-ledger.max_owed_s(job.id), job.submitted_at, job.id))

@@ -37,7 +37,7 @@ def carrying(pool: Pool) -> Lane | None:
 
 
 def filling_config(pool: Pool, lane: Lane | None) -> CycleConfig:
-    """The configuration of a cycle: the pool's or, where targets are carried out, the one that fills the rest."""
+    """The configuration of a cycle: the pool's, with the fill policy where targets are carried out."""
     config = config_of(pool)
     return config if lane is None else replace(config, policy=lane.fill_policy, policy_params=lane.fill_params)
 

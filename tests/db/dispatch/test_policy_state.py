@@ -106,7 +106,7 @@ def test_a_lease_that_ends_stops_the_job_and_queues_it_again(world: World) -> No
     assert states(attempt.job)[1] == "stopping"
 
 
-def test_a_job_moves_to_a_larger_configuration_in_one_cycle_and_starts_there_in_a_later_one(world: World) -> None:
+def test_an_assignment_starts_a_waiting_job(world: World) -> None:
     script(lambda decision: decision.assign({job.id: Config("A100", 2) for job in decision.waiting()}))
     job = submit(world, gpus=2)
     assert cycle(world).applied.started == [job.pk]
