@@ -221,6 +221,8 @@ def replay(cycle: Cycle) -> tuple[Plan, Plan]:
     """The stored plan of a cycle, and the plan that the present code makes from its stored snapshot."""
     if cycle.snapshot is None or cycle.plan is None:
         raise ValueError(f"cycle {cycle.pk} failed, or changed nothing, so there is no plan to compare with")
+    if cycle.target is not None and cycle.target.plan is None:
+        raise ValueError(f"the target of cycle {cycle.pk} is not stored any more, so its plan cannot be made again")
     snapshot, config = stored_snapshot(cycle), config_from_dict(cycle.config)
     stored = None if cycle.target is None else targets.stored(cycle.target)
     again = decide(snapshot, config) if stored is None else decide_by_target(snapshot, config, stored)[0]

@@ -74,13 +74,13 @@ def reap() -> None:
 
 @shared_task(name="dispatch.forget_old_cycles")
 def forget_old_cycles() -> None:
-    """Delete snapshots past a day or a gibibyte, targets past a day, old cycles, and old idempotency keys."""
+    """Delete snapshots past a day or a gibibyte of each kind, targets past a day, old cycles and idempotency keys."""
     now = timezone.now()
-    snapshots = Cycle.objects.filter(snapshot__isnull=False)
-    snapshots.filter(started_at__lt=now - SNAPSHOTS_KEPT_FOR).update(snapshot=None, plan=None)
-    while (snapshots.aggregate(size=Sum(Length("snapshot")))["size"] or 0) > SNAPSHOTS_KEPT_BYTES:
-        oldest = list(snapshots.order_by("pk").values_list("pk", flat=True)[:200])
-        Cycle.objects.filter(pk__in=oldest).update(snapshot=None, plan=None)
+    Cycle.objects.filter(started_at__lt=now - SNAPSHOTS_KEPT_FOR).update(snapshot=None, plan=None)
+    for snapshots in (Cycle.objects.filter(snapshot__isnull=False), Target.objects.filter(snapshot__isnull=False)):
+        while (snapshots.aggregate(size=Sum(Length("snapshot")))["size"] or 0) > SNAPSHOTS_KEPT_BYTES:
+            oldest = list(snapshots.order_by("pk").values_list("pk", flat=True)[:200])
+            snapshots.filter(pk__in=oldest).update(snapshot=None, plan=None)
     Cycle.objects.filter(started_at__lt=now - CYCLES_KEPT_FOR).delete()
     Target.objects.filter(made_at__lt=now - SNAPSHOTS_KEPT_FOR).delete()
     IdempotencyKey.objects.filter(created_at__lt=now - KEYS_KEPT_FOR).delete()

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from muster.dispatch import tasks
 from muster.dispatch.admin import LaneForm
 from muster.dispatch.cycles import replay
 from muster.dispatch.forecast import dry_run
@@ -284,3 +285,19 @@ def test_the_admin_refuses_a_fill_policy_that_does_not_exist(world: World) -> No
     assert LaneForm(data | {"fill_policy": "fifo"}).is_valid()
     wrong = LaneForm(data | {"fill_policy": "fifo", "fill_params": '{"speed": 1}', "limit_s": 0})
     assert set(wrong.errors) == {"limit_s", "fill_params"}
+
+
+def test_snapshots_of_targets_are_bounded_and_their_cycles_say_so_in_a_replay(
+    world: World, lane: PoolLane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submit(world)
+    target = solve(lane)
+    record = Cycle.objects.get(pk=cycle(world).cycle_id)
+    monkeypatch.setattr(tasks, "SNAPSHOTS_KEPT_BYTES", 0)
+    Cycle.objects.update(snapshot=b"", plan=b"x")  # empty: only the target is over the bound
+    tasks.forget_old_cycles()
+    target.refresh_from_db()
+    assert (target.snapshot, target.plan, target.state) == (None, None, "applied")
+    record = Cycle.objects.get(pk=record.pk)
+    with pytest.raises(ValueError, match=r"the target of cycle \d+ is not stored any more"):
+        replay(record)
