@@ -26,7 +26,7 @@ class Screening(StrEnum):
     NEVER = "never"
 
 
-_OPTIONS = frozenset({"name", "vc", "gpus", "nodes", "image", "time", "expected", "code", "screening"})
+_OPTIONS = frozenset({"name", "vc", "gpus", "elastic", "nodes", "image", "time", "expected", "code", "screening"})
 _LISTS = {"nodes_in": "--nodes-in", "exclude_nodes": "--exclude-nodes"}
 
 
@@ -54,6 +54,14 @@ def run_command(
     gpus: Annotated[
         str | None,
         typer.Option(help="GPUs per node: 4, A100:4, or A100:4,V100:8 in order of preference.", show_default=False),
+    ] = None,
+    elastic: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MIN-MAX",
+            help="GPUs per node between which it may be resized; it must save its work on SIGTERM.",
+            show_default=False,
+        ),
     ] = None,
     nodes: Annotated[int | None, typer.Option(min=1, help="How many nodes.", show_default=False)] = None,
     nodes_in: Annotated[
@@ -89,6 +97,7 @@ def run_command(
         "name": name,
         "vc": vc,
         "gpus": _gpus(gpus) if gpus is not None else None,
+        **_elastic(elastic),
         "nodes": nodes,
         "nodes_in": _names(nodes_in),
         "exclude_nodes": _names(exclude_nodes),
@@ -114,6 +123,16 @@ def run_command(
 def _gpus(text: str) -> Any:
     """`4`, `A100:4`, or the mapping for a list such as `A100:4,V100:8`."""
     return {"any_of": _names(text)} if "," in text else parse_value(text)
+
+
+def _elastic(text: str | None) -> dict[str, Any]:
+    """The keys of a spec for `1-8`; a job that may be resized saves its work."""
+    if text is None:
+        return {}
+    least, _, most = text.partition("-")
+    if not (least.isdecimal() and most.isdecimal()):
+        raise typer.BadParameter(f"{text!r} is no range of sizes: write 1-8", param_hint="--elastic")
+    return {"elastic": {"min": int(least), "max": int(most)}, "checkpoint": {}}
 
 
 def _names(text: str | None) -> list[str] | None:

@@ -89,7 +89,27 @@ def _refusals(job: Job, view: model.Job, feasibility: Feasibility, *, each_choic
         ]
         if refusals:
             return tuple(refusals)
-    return () if denial is None else (_refusal(job, view, denial, feasibility),)
+    if denial is not None:
+        return (_refusal(job, view, denial, feasibility),)
+    refusal = _size_refusal(job, view, feasibility) if each_choice and view.request.elastic is not None else None
+    return () if refusal is None else (refusal,)
+
+
+def _size_refusal(job: Job, view: model.Job, feasibility: Feasibility) -> FieldError | None:
+    """Why no node could hold the largest size of the job, and the largest that one could; None if one could."""
+    request = view.request
+
+    def denial(gpus: int) -> Denial | None:
+        sizes = tuple(request.resized(choice, gpus) for choice in request.choices)
+        found = feasibility.denial(replace(view, request=replace(request, choices=sizes, elastic=None)))
+        return found if found is not None and found.reason is HoldReason.INFEASIBLE else None
+
+    found = denial(request.max_gpus)
+    if found is None:
+        return None
+    largest = next(gpus for gpus in range(request.max_gpus - 1, 0, -1) if gpus == 1 or denial(gpus) is None)
+    told = f"pool {job.pool.name} could never give this job {request.max_gpus} GPUs on each node: {found.detail}"
+    return FieldError("elastic.max", f"{told}; write max: {largest}")
 
 
 def _read(pool: Pool) -> _Known:

@@ -409,7 +409,8 @@ def _running(which: str, params: list[Any], *, now: float) -> tuple[model.Runnin
         job = _job(dict(zip(_JOB_FIELDS, fields, strict=True)), now, max(0.0, now - placed_at.timestamp()))
         if len(job.request.choices) > 1:
             # What runs has the size of one choice; it stays what it is until the job waits again.
-            choices = request_of_text(given).choices if isinstance(given, str) else given.choices
+            gpu_type = (request_of_text(given) if isinstance(given, str) else given).first.gpu_type
+            choices = tuple(choice for choice in job.request.choices if choice.gpu_type == gpu_type)
             job = replace(job, request=replace(job.request, choices=choices))
         if job.request.shares_gpu:
             job = replace(job, utilization=_utilization([share[6] for share in shares]))

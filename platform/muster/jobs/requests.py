@@ -5,7 +5,7 @@ from __future__ import annotations
 from muster.fleet.models import Pool
 from muster.jobs.spec import JobSpec
 from scheduler.model.lifecycle import Locality
-from scheduler.model.request import Choice, Request, interned
+from scheduler.model.request import Choice, ElasticRange, Request, interned
 
 
 def gpu_type_of(request: Request) -> str:
@@ -33,6 +33,7 @@ def request_of_spec(spec: JobSpec, pool: Pool) -> Request:
             locality=spec.locality.within if spec.locality else Locality.ANY,
             shares_gpu=spec.share == "pack",
             gpu_memory_mib=spec.gpu_memory_mib,
+            elastic=ElasticRange(spec.elastic.min, spec.elastic.max) if spec.elastic else None,
             runtime=spec.form,
         )
     )

@@ -11,7 +11,7 @@ from pydantic_core import ErrorDetails
 
 from muster.common.errors import FieldError, Invalid, unknown_key
 from muster.common.validation import has_parent_part
-from muster.jobs.gpus import AnyOf, GpuChoice, Gpus, choices_of
+from muster.jobs.gpus import MAX_GPUS, AnyOf, GpuChoice, Gpus, choices_of
 from muster.jobs.mounts import PATTERN, plain_mount, require_apart
 from muster.jobs.notify import Channel, Kind, read_notify
 from muster.jobs.spec_errors import message_of
@@ -23,7 +23,7 @@ from scheduler.model.lifecycle import JobClass, Locality, RuntimeNeed
 
 # Keys of the full spec that this version does not carry out yet: refused, never silently ignored.
 NOT_SUPPORTED_YET = frozenset(
-    {"resources", "secrets", "params", "kind", "elastic"}
+    {"resources", "secrets", "params", "kind"}
     | {"after", "begin", "deadline", "reservation", "chain"}
     | {"throughput", "checkpoint.path", "checkpoint.interval", "code.git", "gpus.vram", "gpus.count"}
 )
@@ -219,6 +219,13 @@ class Checkpoint(_Strict):
     grace: Duration = Field(default="30s", description="Time between the signal and SIGKILL, such as 30s or 5m.")
 
 
+class Elastic(_Strict):
+    """The sizes between which a policy may resize the job; `gpus` is the size that it asks for."""
+
+    min: int = Field(ge=1, le=MAX_GPUS, description="The fewest GPUs on each node.")
+    max: int = Field(ge=1, le=MAX_GPUS, description="The most GPUs on each node.")
+
+
 class Notify(_Strict):
     """What the owner is told of by mail and by their webhooks; it overrides their settings."""
 
@@ -319,6 +326,10 @@ class JobSpec(_Strict):
     )
     checkpoint: Checkpoint | None = Field(
         default=None, description="Naming it says that the job saves its work when it is asked to stop."
+    )
+    elastic: Elastic | None = Field(
+        default=None,
+        description="A policy may resize it by a stop and a restart, such as {min: 1, max: 8}: GPUs on each node.",
     )
     share: Annotated[Literal["never", "pack"], BeforeValidator(_share)] = Field(
         default="never", description="pack: another job of the virtual cluster may share its GPUs."
@@ -465,6 +476,7 @@ def _require_sense(spec: JobSpec) -> None:
     if spec.idle is not None and not spec.has_gpus:
         raise Invalid.field("idle", "a job without GPUs has none that could be idle")
     _require_sense_of_sharing(spec)
+    _require_sense_of_sizes(spec)
 
 
 def _require_sense_of_nodes(spec: JobSpec) -> None:
@@ -489,6 +501,29 @@ def _require_sense_of_sharing(spec: JobSpec) -> None:
         raise Invalid.field("gpu_memory", "a job that shares its GPUs says how much of their memory it needs")
 
 
+def _require_sense_of_sizes(spec: JobSpec) -> None:
+    elastic = spec.elastic
+    if elastic is None:
+        return
+    if elastic.min > elastic.max:
+        raise Invalid.field("elastic.min", f"{elastic.min} is above max, {elastic.max}")
+    if not spec.has_gpus:
+        raise Invalid.field("elastic", "a job without GPUs has no sizes: ask for gpus")
+    outside = [choice.gpus for choice in spec.choices if not elastic.min <= choice.gpus <= elastic.max]
+    if outside:
+        raise Invalid.field(
+            "gpus", f"{outside[0]} is not between min and max of elastic: write {elastic.min} to {elastic.max}"
+        )
+    if not spec.checkpoints:
+        raise Invalid.field(
+            "elastic", "a resize stops the job and starts it again: name checkpoint to say that it saves its work"
+        )
+    if not spec.preemptible:
+        raise Invalid.field("elastic", "a resize stops the job: leave out preemptible: false, or elastic")
+    if spec.share == "pack":
+        raise Invalid.field("elastic", "a job that shares its GPUs keeps its size: leave out share: pack, or elastic")
+
+
 def json_schema() -> dict[str, Any]:
     """The JSON Schema of the spec, for editors that complete and check while one types."""
     return JobSpec.model_json_schema(by_alias=True, mode="validation")
@@ -509,6 +544,7 @@ def _unknown_key(path: list[str]) -> str:
     parts: dict[str, type[BaseModel]] = {
         "retry": Retry,
         "checkpoint": Checkpoint,
+        "elastic": Elastic,
         "code": Code,
         "gpus": AnyOf,
         "locality": LocalitySpec,

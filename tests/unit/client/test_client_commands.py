@@ -269,10 +269,18 @@ def test_run_makes_a_spec_of_its_flags(server: FakeServer, run: Run) -> None:
         "nodes_in": ["gpu01", "gpu02"],
         "exclude_nodes": ["gpu07"],
     }
+    assert run("run", "--gpus", "2", "--elastic", "1-8", "true").exit_code == 0
+    assert json.loads(server.requests[3].content) == {
+        "command": "true",
+        "gpus": 2,
+        "elastic": {"min": 1, "max": 8},
+        "checkpoint": {},
+    }
     assert run("run").exit_code == 2
-    refused = run("run", "--screening", "perhaps", "true")
-    assert (refused.exit_code, "--screening" in refused.stderr) == (2, True)
-    assert len(server.requests) == 3
+    for option, value in (("--screening", "perhaps"), ("--elastic", "8"), ("--elastic", "1-x")):
+        refused = run("run", option, value, "true")
+        assert (refused.exit_code, option in refused.stderr) == (2, True)
+    assert len(server.requests) == 4
 
 
 def test_what_is_refused_of_a_run_is_named_by_its_option(server: FakeServer, run: Run) -> None:

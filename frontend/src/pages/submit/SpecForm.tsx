@@ -57,6 +57,17 @@ export function SpecForm({ spec: values, code, disabled, errorOf, onChange }: Pr
     disabled: off,
     onChange: (value: number | string) => onChange([field], value === "" ? undefined : Number(value)),
   });
+  const elastic = recordOf(values.elastic);
+  const size = (end: "min" | "max") => ({
+    min: 1,
+    max: 1024,
+    allowDecimal: false,
+    value: elastic[end] === undefined || elastic[end] === "" ? "" : Number(elastic[end]),
+    error: errorOf(`elastic.${end}`) ?? (end === "min" ? errorOf("elastic") : undefined),
+    disabled: off,
+    onChange: (value: number | string) =>
+      onChange(["elastic", end], value === "" ? undefined : Number(value)),
+  });
   const choice = (field: string, fallback: string) => ({
     value: textOf(values[field]) === "" ? fallback : textOf(values[field]),
     error: errorOf(field),
@@ -120,6 +131,20 @@ export function SpecForm({ spec: values, code, disabled, errorOf, onChange }: Pr
           errorOf={errorOf}
           onChange={(field, names) => onChange([field], names)}
         />
+        <div className={classes.two}>
+          <NumberInput
+            label="Fewest GPUs"
+            description="Of a job that may be resized"
+            placeholder="as above"
+            {...size("min")}
+          />
+          <NumberInput
+            label="Most GPUs"
+            description="It must save its work when it is stopped"
+            placeholder="as above"
+            {...size("max")}
+          />
+        </div>
         <div className={classes.two}>
           <TextInput label="Time limit" placeholder="24h" {...text("time")} />
           <TextInput label="Expected run time" placeholder="by your last jobs" {...text("expected")} />

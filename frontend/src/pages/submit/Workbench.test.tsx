@@ -194,6 +194,13 @@ test("a second GPU type is offered beside a first one, and leaves with it", asyn
   expect(screen.queryByRole("textbox", { name: "Or GPUs" })).toBeNull();
 });
 
+test("the sizes of a job that may be resized are typed beside its GPUs", async () => {
+  const { yaml } = await open("gpus: 2\ncommand: run\n");
+  type(screen.getByRole("textbox", { name: "Fewest GPUs" }), "1");
+  type(screen.getByRole("textbox", { name: "Most GPUs" }), "8");
+  expect(yaml.value).toContain("elastic:\n  min: 1\n  max: 8\n");
+});
+
 test("what is wrong with the second choice stands at the second choice", async () => {
   withNodes();
   vi.mocked(api.dryRun).mockRejectedValue(

@@ -74,7 +74,7 @@ export function Workbench({ initial, schema, side }: Props) {
     fields.find(
       (each) =>
         each.field === field ||
-        (!["retry", "checkpoint"].includes(field) && each.field.startsWith(`${field}.`)),
+        (!["retry", "checkpoint", "elastic"].includes(field) && each.field.startsWith(`${field}.`)),
     )?.message;
 
   const submit = async () => {

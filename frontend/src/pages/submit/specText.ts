@@ -43,6 +43,7 @@ const ORDER = [
   "locality",
   "preemptible",
   "checkpoint",
+  "elastic",
   "share",
   "gpu_memory",
   "on_disconnect",
