@@ -1,1 +1,1 @@
-"""Predictions of run times, from the owner's estimate and similar jobs that have ended."""
+"""Predictions of run times and of rates by GPU type, from what users say and what similar jobs have shown."""
