@@ -57,6 +57,8 @@ class Options:
     state: str
     join_token: str = ""
     gpus: str = "auto"
+    gpu_profiles: str = ""
+    """The folder with the speeds of emulated GPUs."""
     cpus: Optional[int] = None
     memory_mib: Optional[int] = None
     address: str = ""
@@ -96,12 +98,13 @@ def run(options: Options) -> int:
 
     dialled = Dialled(options.url, options.ca_file) if options.url else None
     identity = Identity(options.state)
-    gpus = open_gpus(options.gpus, identity.name, identity.path("emulated-faults"))
+    gpus = open_gpus(options.gpus, identity.name, identity.path("emulated-faults"), options.gpu_profiles)
     runtime = open_runtime(
         options.runtime,
         state=identity.state,
         identity=identity.name,
         emulated_gpus=gpus.name == "emulated",
+        furnish=gpus.furnish,
         listener=lambda allocation_id, kind: inbox.put(Happened(allocation_id, kind)),
     )
     journal = Journal(identity.path("journal"))

@@ -116,7 +116,7 @@ def _registered(options: Options) -> bool:
                 identity.state,
             )
             return True
-        gpus = open_gpus(options.gpus, identity.name, identity.path("emulated-faults"))
+        gpus = open_gpus(options.gpus, identity.name, identity.path("emulated-faults"), options.gpu_profiles)
         runtime = open_runtime(
             options.runtime,
             state=identity.state,

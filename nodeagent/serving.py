@@ -73,6 +73,7 @@ def _agent_options(options: argparse.Namespace, join_token: str) -> agent.Option
         state=options.state,
         join_token=join_token,
         gpus=options.gpus,
+        gpu_profiles=options.gpu_profiles or "",
         cpus=options.cpus,
         memory_mib=options.memory_mib,
         address=options.address,

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import importlib
+import os
 
 from nodeagent.gpu.emulated import EmulatedGpus, parse_models
 from nodeagent.gpu.layouts import DEFAULT_LAYOUT
 from nodeagent.gpu.port import GpuDriver, GpuUnavailable, NoGpus
+from nodeagent.gpu.speed import open_speed
 
 
-def open_gpus(spec: str, identity: str, fault_path: str) -> GpuDriver:
-    """The driver for `nvml`, `none`, `auto` (NVML if there is one) or `emulated:A100:4,V100:2@nvswitch`."""
+def open_gpus(spec: str, identity: str, fault_path: str, profiles: str = "") -> GpuDriver:
+    """The driver for `nvml`, `none`, `auto` (NVML if there is one) or `emulated:A100:4,V100:2@nvswitch`.
+
+    Emulated GPUs have the speeds of the folder `profiles`, and keep their state beside the file of faults.
+    """
+    if profiles and not spec.startswith("emulated:"):
+        raise GpuUnavailable("--gpu-profiles is for emulated GPUs, and --gpus is {!r}".format(spec))
     if spec == "none":
         return NoGpus()
     if spec == "nvml":
@@ -23,7 +30,9 @@ def open_gpus(spec: str, identity: str, fault_path: str) -> GpuDriver:
     kind, _, declared = spec.partition(":")
     if kind == "emulated" and declared:
         models, at, layout = declared.partition("@")
-        return EmulatedGpus(parse_models(models), identity, fault_path, layout if at else DEFAULT_LAYOUT)
+        gpus = parse_models(models)
+        speed = open_speed(profiles, gpus, os.path.dirname(fault_path))
+        return EmulatedGpus(gpus, identity, fault_path, layout if at else DEFAULT_LAYOUT, speed)
     raise GpuUnavailable("{!r} is not one of auto, nvml, none, emulated:MODEL:COUNT[,...][@LAYOUT]".format(spec))
 
 

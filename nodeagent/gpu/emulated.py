@@ -1,7 +1,8 @@
 """Declared GPUs without hardware: the inventory is made up, the readings follow what really runs on them.
 
-A GPU's utilisation is its share of the processor time of its job, its memory the job's; its power, its temperature and
-its clock follow the utilisation. Faults are injected from outside by appending JSON lines such as
+A GPU's utilisation is its share of the processor time of its job, or the share of time for which jobs kept it busy
+where that is more (`speed.py`). Its memory is the job's; its power, its temperature and its clock follow the
+utilisation. Faults are injected from outside by appending JSON lines such as
 `{"gpu": 0, "kind": "xid", "xid": 79, "detail": "Xid 79"}` to the fault file; the kinds are those of `HealthEvent`.
 After `gpu_lost` a GPU gives no readings any more, after `throttle` its clock is half of what it would be, and each
 `ecc` counts one error that was not corrected. Without an event errors are counted that were corrected,
@@ -24,6 +25,7 @@ from typing import Any, Callable, Collection, Dict, List, Mapping, Optional, Seq
 
 from nodeagent.gpu.layouts import DEFAULT_LAYOUT, PER_SOCKET, matrix
 from nodeagent.gpu.port import NO_SUCH_GPU, GpuUnavailable, Occupancy, SelfTestResult
+from nodeagent.gpu.speed import EmulatedSpeed
 from nodeagent.protocol import GpuInfo, GpuSample, HealthEvent
 from nodeagent.runtime.port import Usage
 
@@ -53,8 +55,10 @@ _MODELS = {
     "K80": _Model(11441, 26.0, 150.0, 875, 2505),
     "L4": _Model(23034, 16.0, 72.0, 2040, 6251),
     "L40S": _Model(46068, 35.0, 350.0, 2520, 9001),
+    "M40": _Model(24576, 16.0, 250.0, 1114, 3004),
     "P100": _Model(16384, 30.0, 250.0, 1328, 715),
     "RTX4090": _Model(24564, 20.0, 450.0, 2520, 10501),
+    "RTX6000": _Model(24576, 22.0, 260.0, 1770, 7001),
     "T4": _Model(15360, 10.0, 70.0, 1590, 5001),
     "V100": _Model(32768, 40.0, 300.0, 1530, 877),
 }
@@ -66,7 +70,12 @@ class EmulatedGpus:
     name = "emulated"
 
     def __init__(
-        self, models: Sequence[str], identity: str, fault_path: str = "", layout: str = DEFAULT_LAYOUT
+        self,
+        models: Sequence[str],
+        identity: str,
+        fault_path: str = "",
+        layout: str = DEFAULT_LAYOUT,
+        speed: Optional[EmulatedSpeed] = None,
     ) -> None:
         self._gpus = tuple(
             GpuInfo(
@@ -80,6 +89,7 @@ class EmulatedGpus:
             for index, model in enumerate(models)
         )
         self._topology = matrix(layout, models)
+        self._speed = speed
         self._fault_path = fault_path
         self._faults_read = 0
         self._lost: Set[str] = set()
@@ -141,6 +151,12 @@ class EmulatedGpus:
             how="emulated",
         )
 
+    def furnish(self, uuids: Sequence[str], folder: str) -> None:
+        """With a speed, jobs get `muster_gpu`."""
+        if self._speed is not None:
+            gpus = {gpu.uuid: gpu for gpu in self._gpus}
+            self._speed.furnish([gpus[uuid] for uuid in uuids if uuid in gpus], self._topology, folder)
+
     def _take(self, uuid: str, kind: str) -> bool:
         """Whether such a fault was injected; it is used up."""
         if not self._spoilt[uuid, kind]:
@@ -176,6 +192,8 @@ class EmulatedGpus:
     def _sample(self, gpu: GpuInfo, usage: Usage) -> GpuSample:
         model = _MODELS.get(gpu.model, _DEFAULT_MODEL)
         share = min(1.0, usage.cpu_fraction)
+        if self._speed is not None:
+            share = max(share, self._speed.busy_fraction(gpu.uuid))
         used_mib = self._left_mib.get(gpu.uuid, 0)
         used_mib += _CONTEXT_MIB + usage.rss_mib if usage.processes else 0
         clock_mhz = model.sm_clock_mhz if usage.processes else _IDLE_CLOCK_MHZ

@@ -147,6 +147,9 @@ class NvmlGpus:
         """NVML only monitors GPUs: `SelfTest` runs the computation."""
         return None
 
+    def furnish(self, uuids: Sequence[str], folder: str) -> None:
+        """Jobs find the machine's own driver."""
+
     def close(self) -> None:
         """Let go of NVML and of the kernel's log."""
         self._log.close()

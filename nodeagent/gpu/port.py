@@ -71,6 +71,12 @@ class GpuDriver(Protocol):
         It takes seconds, in parallel to other calls, and ends soon after `wait` (wait for a stop) returned true.
         """
 
+    def furnish(self, uuids: Sequence[str], folder: str) -> None:
+        """Write what a job on these GPUs needs of the driver into the folder of its modules; `OSError` if that fails.
+
+        Several threads may call it at once.
+        """
+
     def close(self) -> None:
         """Let go of the driver."""
 
@@ -111,6 +117,9 @@ class NoGpus:
     def self_test(self, uuid: str, wait: Callable[[float], bool]) -> Optional[SelfTestResult]:
         """There is no GPU to test."""
         return None
+
+    def furnish(self, uuids: Sequence[str], folder: str) -> None:
+        """Jobs need nothing."""
 
     def close(self) -> None:
         """Nothing to let go of."""

@@ -19,9 +19,9 @@ def unpack(folder: str) -> None:
         file.write(source())
 
 
-@lru_cache(maxsize=1)
-def source() -> bytes:
-    """The module `muster_report`; the agent may be a zipapp, so that it is no file that a job could read."""
+@lru_cache(maxsize=2)
+def source(name: str = MODULE) -> bytes:
+    """The source of a module; the agent may be a zipapp, so that it is no file that a job could read."""
     # What importlib.resources does for a file and for a zipapp alike, but loads half of the standard library for.
     loader: Any = sys.modules[__name__].__loader__
-    return bytes(loader.get_data(os.path.join(os.path.dirname(__file__), MODULE)))
+    return bytes(loader.get_data(os.path.join(os.path.dirname(__file__), name)))

@@ -12,7 +12,7 @@ from nodeagent.runtime.container.options import Options as ContainerOptions
 from nodeagent.runtime.port import Listener, Runtime, RuntimeUnavailable
 from nodeagent.runtime.process.cgroup import delegated_root
 from nodeagent.runtime.process.runtime import ProcessRuntime
-from nodeagent.runtime.shim.folders import JobUser
+from nodeagent.runtime.shim.folders import FolderRuntime, Furnish, JobUser
 
 _AGENT_NAME_LETTERS = 8
 
@@ -31,9 +31,27 @@ class RuntimeOptions:
 
 
 def open_runtime(
-    options: RuntimeOptions, *, state: str, identity: str, emulated_gpus: bool, listener: Listener
+    options: RuntimeOptions,
+    *,
+    state: str,
+    identity: str,
+    emulated_gpus: bool,
+    listener: Listener,
+    furnish: Optional[Furnish] = None,
 ) -> Runtime:
-    """The runtime of this name; `RuntimeUnavailable` says why it cannot be used here."""
+    """The runtime of this name; `RuntimeUnavailable` says why it cannot be used here.
+
+    `furnish` writes what jobs need of the GPU driver.
+    """
+    runtime = _runtime_of(options, state=state, identity=identity, emulated_gpus=emulated_gpus, listener=listener)
+    if furnish is not None:
+        runtime.furnish = furnish
+    return runtime
+
+
+def _runtime_of(
+    options: RuntimeOptions, *, state: str, identity: str, emulated_gpus: bool, listener: Listener
+) -> FolderRuntime:
     spool_bytes = options.log_spool_mib << 20
     agent = "".join(letter for letter in identity.lower() if letter.isalnum())[:_AGENT_NAME_LETTERS]
     if options.name == "process":
@@ -70,7 +88,7 @@ def open_runtime(
             "Install it (Debian and Ubuntu: apt install python3-docker), or run muster-agent by a Python that has it"
         )
         raise RuntimeUnavailable(detail.format(sys.executable, error)) from error
-    runtime: Runtime = module.DockerRuntime(
+    runtime: FolderRuntime = module.DockerRuntime(
         state,
         listener,
         agent=agent,

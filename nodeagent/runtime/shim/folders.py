@@ -68,6 +68,10 @@ _BAD_ID = "{}. An operator gives {} another one in the admin"
 _LEASE_BYTES, _CONTROL_BYTES = 128, 2048
 
 
+Furnish = Callable[[Sequence[str], str], None]
+"""Writes what a job on these GPUs needs of their driver into the folder of its modules."""
+
+
 @dataclass(frozen=True)
 class JobUser:
     """The user that jobs run as when their spec names none."""
@@ -94,6 +98,7 @@ class FolderRuntime:
         job_user: Optional[JobUser] = None,
         spool_bytes: int = 64 << 20,
     ) -> None:
+        self.furnish: Furnish = _give_nothing
         self._forker = forker
         self._root = os.path.join(state, "allocations")
         self._lease = os.path.join(state, "lease.json")
@@ -128,11 +133,16 @@ class FolderRuntime:
             for own in (folder.log, folder.work, folder.home, folder.tmp):
                 os.mkdir(own, 0o700)
             jobside.unpack(folder.modules)
+            self.furnish(spec.gpu_uuids, folder.modules)
             os.mkfifo(folder.wake, 0o600)
             write_in_place(folder.control, {}, _CONTROL_BYTES)
         except OSError as error:
             raise LaunchError(EndReason.LAUNCH_FAILED, "cannot make its folder: {}".format(error.strerror)) from error
         return folder.work
+
+    def labels(self) -> Mapping[str, str]:
+        """What the node must tell of this runtime."""
+        raise NotImplementedError
 
     @property
     def single_user(self) -> bool:
@@ -476,6 +486,10 @@ def owned_environment(gpu_uuids: Sequence[str]) -> Dict[str, str]:
     """The variables by which GPUs are found; whatever a spec or an image says of them is overwritten."""
     gpus = ",".join(gpu_uuids)
     return {"CUDA_VISIBLE_DEVICES": gpus, "NVIDIA_VISIBLE_DEVICES": gpus or "void"}
+
+
+def _give_nothing(_uuids: Sequence[str], _folder: str) -> None:
+    """What a driver gives to jobs that need nothing of it."""
 
 
 def _give(folder: str, uid: int, gid: int) -> None:
