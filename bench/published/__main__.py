@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from argparse import ArgumentParser
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from itertools import product
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from bench.published import confusions, philly, pollux, screening
+from bench.published import confusions, philly, pollux, rates, screening
 from bench.published.data import NoData, data_folder
 from bench.published.page import Lessons, Section, page
 
@@ -22,6 +22,7 @@ PAGES = {
     "figures": DOCS / "policies" / "figures.md",
     "screening": DOCS / "screening.md",
     "failures": DOCS / "failures.md",
+    "rates": DOCS / "rates.md",
 }
 
 
@@ -40,9 +41,13 @@ def main(argv: Sequence[str]) -> int:
     except NoData as error:
         console.print(f"[red]✗[/] {error}", highlight=False)
         return 2
-    pages = {"figures": partial(_figures, folder, traces, clusters, console), "screening": partial(_screening, folder)}
-    # Of this one only a part is made here.
-    pages["failures"] = lambda: confusions.page(folder, PAGES["failures"].read_text())
+    pages: dict[str, Callable[[], str]] = {
+        "figures": partial(_figures, folder, traces, clusters, console),
+        "screening": partial(_screening, folder),
+        # Of these only a part is made here.
+        "failures": lambda: confusions.page(folder, PAGES["failures"].read_text()),
+        "rates": lambda: rates.page(folder, PAGES["rates"].read_text()),
+    }
     for name in options.page or PAGES:
         path = PAGES[name] if options.out is None else options.out / f"{name}.md"
         path.write_text(pages[name]())
