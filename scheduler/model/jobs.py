@@ -91,7 +91,7 @@ class Job:
         if not self.speeds:
             return 1.0
         last = len(self.speeds)
-        return self.speeds[min(max(gpus, 1), last) - 1] / self.speeds[min(max(self.request.first.gpus, 1), last) - 1]
+        return self.speeds[min(max(gpus, 1), last) - 1] / self.speeds[min(max(self.request.gpus_total, 1), last) - 1]
 
 
 @dataclass(frozen=True, slots=True)

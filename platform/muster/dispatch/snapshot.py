@@ -24,6 +24,7 @@ from muster.dispatch.policy_state import pool_state_of
 from muster.dispatch.reservations import reservations_of
 from muster.dispatch.restore_pause import placement_pause
 from muster.dispatch.screening import while_screened, with_screening
+from muster.dispatch.sizes import sized, with_sizes
 from muster.fleet.health import WARNING_STRIKES
 from muster.fleet.maintenance import ClosingTime, closing_of
 from muster.fleet.models import Gpu, Node, Pool
@@ -165,7 +166,7 @@ def pool_snapshot(
             vcs=vcs,
             pool_state=pool_state_of(pool, planner),
         )
-        return with_screening(pool, _with_rates(pool, snapshot), also_of=screening_of)
+        return with_screening(pool, with_sizes(_with_rates(pool, snapshot)), also_of=screening_of)
 
 
 def hardware_snapshot(pool: Pool) -> model.Snapshot:
@@ -243,7 +244,7 @@ def _still_as_seen(node_ids: Collection[int], seen: Mapping[int, model.Node]) ->
 def job_view(job: Job, *, job_id: int, now: float) -> model.Job:
     """A job that is not stored, as a decision sees it."""
     values = {name: getattr(job, name) for name in _JOB_FIELDS}
-    return _job(values | {"id": job_id}, now)
+    return sized(_job(values | {"id": job_id}, now))
 
 
 def _waiting(pool: Pool, *, now: float) -> tuple[model.Job, ...]:
@@ -378,6 +379,8 @@ def _expected_and_remaining_s(row: Mapping[str, Any], held_s: float) -> tuple[fl
     expected_s: float | None = row["expected_s"]
     if expected_s is None:
         return None, None
+    if row["request"].elastic is not None:
+        return expected_s, expected_s  # see `with_sizes`
     ran_s: float = row["ran_s"] if row["checkpoints"] else 0.0
     expected_s = doubled(expected_s, ran_s=ran_s + held_s, limit_s=row["time_limit_s"])
     return expected_s, max(0.0, expected_s - ran_s)

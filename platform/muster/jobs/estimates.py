@@ -17,13 +17,16 @@ from scheduler.predict.estimate import HISTORY_JOBS, Estimate, Source, doubled, 
 # What jobs alike have in common: owner, name, GPU type, GPUs on each node, nodes.
 Kind = tuple[int, str, str, int, int]
 
-# A job that saves no checkpoints began anew in its last attempt, so that only that one counts.
+# A job that saves no checkpoints began anew in its last attempt, so that only that one counts. An elastic job counts
+# with the GPU-seconds of all its sizes, over the GPUs that it asked for.
 _HISTORY = """
 SELECT kind.owner_id, kind.name, kind.gpu_type, kind.gpus, kind.nodes, past.took_s
 FROM unnest(%s::bigint[], %s::text[], %s::text[], %s::int[], %s::int[])
      AS kind (owner_id, name, gpu_type, gpus, nodes)
 CROSS JOIN LATERAL (
-    SELECT job.ended_at, CASE WHEN job.checkpoints THEN job.ran_s ELSE (
+    SELECT job.ended_at, CASE
+        WHEN jsonb_typeof(job.request->'elastic') = 'object' THEN job.attained_gpu_s / (job.gpus * job.nodes)
+        WHEN job.checkpoints THEN job.ran_s ELSE (
         SELECT extract(epoch FROM attempt.ended_at - attempt.placed_at)::float8 FROM jobs_attempt attempt
         WHERE attempt.job_id = job.id AND attempt.stage = 'full' ORDER BY attempt.number DESC LIMIT 1) END AS took_s
     FROM jobs_job job

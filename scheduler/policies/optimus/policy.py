@@ -103,12 +103,12 @@ class Optimus:
                 self._offer(gains, one, position)
         while gains:
             _, position = heapq.heappop(gains)
-            if budget.grant(candidates[position], 1):
+            if budget.grant(candidates[position], candidates[position].step):
                 self._offer(gains, candidates[position], position)
 
     def _offer(self, gains: list[tuple[float, int]], one: _Candidate, position: int) -> None:
         if one.size < one.max_size:
-            gain = one.seconds_on(one.size) - one.seconds_on(one.size + 1)
+            gain = (one.seconds_on(one.size) - one.seconds_on(one.size + one.step)) / one.step
             if gain > self.min_gain_s:
                 heapq.heappush(gains, (-round(gain, _DIGITS), position))
 
@@ -135,14 +135,21 @@ class _Candidate:
         return self.left_s is not None and _elastic(self.job)
 
     @property
+    def step(self) -> int:
+        """The GPUs by which it grows: one on each of its nodes."""
+        return self.job.request.nodes
+
+    @property
     def initial_size(self) -> int:
         """The size that it gets first."""
-        return 1 if self.sizable else self.job.request.gpus_on(self.kind)
+        elastic = self.job.request.elastic if self.sizable else None
+        return self.job.request.gpus_on(self.kind) if elastic is None else elastic.min_gpus * self.step
 
     @property
     def max_size(self) -> int:
         """Its maximum size."""
-        return min(self.job.request.max_gpus, len(self.job.speeds)) if self.sizable else self.initial_size
+        most = min(self.job.request.max_gpus * self.step, len(self.job.speeds))
+        return most // self.step * self.step if self.sizable else self.initial_size
 
     def seconds_on(self, gpus: int) -> float:
         """The seconds for the rest on `gpus` GPUs."""
@@ -186,7 +193,7 @@ class _Budget:
                 return False
             one.served = not isinstance(self._ledger.offer(one.job, Config(None, 0)), Denial)
             return one.served
-        demand = context.demand(one.job, kind, one.size + gpus if one.sizable else None)
+        demand = context.demand(one.job, kind, (one.size + gpus) // one.step if one.sizable else None)
         if self._left[kind] < gpus or context.state.capacity.infeasible(demand) is not None:
             return False
         if isinstance(self._ledger.offer(one.job, Config(kind, gpus)), Denial):
@@ -198,7 +205,7 @@ class _Budget:
 
 
 def _elastic(job: Job) -> bool:
-    return job.request.divisible and job.request.max_gpus > 0 and bool(job.speeds)
+    return job.request.max_gpus > 0 and bool(job.speeds)
 
 
 def _candidates(context: CycleContext) -> tuple[list[_Candidate], bool]:
@@ -219,7 +226,7 @@ def _candidates(context: CycleContext) -> tuple[list[_Candidate], bool]:
                 candidates.append(one)
     for job in view.waiting:
         if job.id not in context.places and job.id not in context.reserved and backoff_reason(job, now) is None:
-            _, denial = context.admissible(job, 1 if job.request.max_gpus else None)
+            _, denial = context.admissible(job, job.request.elastic.min_gpus if job.request.elastic else None)
             if denial is None or denial.reason not in UNSCHEDULABLE:  # a job that can never start blocks no other
                 candidates.append(
                     _Candidate(job, None, job.remaining_s, job.request.only_type if job.request.needs_gpus else None)
@@ -276,9 +283,10 @@ def _apply_sizes(context: CycleContext, candidates: list[_Candidate], *, steady:
             context.release(one.run)
     takers: list[_Candidate] = []
     for one in wanted[:room]:
-        allocations = _places(context, one)
-        if allocations is not None:
-            context.take(one.job, allocations)
+        found = _first_place(context, one)
+        if found is not None:
+            one.size = sum(len(share.gpu_ids) for share in found)
+            context.take(one.job, found)
             takers.append(one)
         elif one.run is None:
             context.pending_reasons[one.job.id] = _scattered(one)
@@ -288,13 +296,31 @@ def _apply_sizes(context: CycleContext, candidates: list[_Candidate], *, steady:
             context.pending_reasons.setdefault(one.job.id, _nothing_left(one, steady=steady))
 
 
-def _places(context: CycleContext, one: _Candidate) -> tuple[AllocationView, ...] | None:
-    """The job's place: on the nodes with the most free GPUs if it may be scattered, else by its placement."""
-    free, size = context.state.free, one.size if one.sizable else None
+def _first_place(context: CycleContext, one: _Candidate) -> tuple[AllocationView, ...] | None:
+    """The job's place in its size, or in the next smaller one for which its nodes have room.
+
+    None if there is none, and for a job that found no larger size and can stay as it is.
+    """
+    if not one.sizable or one.job.request.divisible:
+        return _places(context, one, one.size)
+    for size in range(one.size, one.initial_size - 1, -one.step):
+        if size == one.held and one.run is not None and context.can_stay(one.run):
+            return None
+        found = _places(context, one, size)
+        if found is not None:
+            return found
+    return None
+
+
+def _places(context: CycleContext, one: _Candidate, gpus: int) -> tuple[AllocationView, ...] | None:
+    """The job's place on so many GPUs: on the nodes with the most free ones if it may be scattered, else by its
+    placement.
+    """
+    free, size = context.state.free, gpus // one.step if one.sizable else None
     demand = context.demands(one.job, size)[0] if one.kind is None else context.demand(one.job, one.kind, size)
     if one.kind is not None and context.quota_denial(one.job, demand) is not None:
         return None  # a job not served in this cycle still owns the quota granted to it
-    if not one.sizable or demand.within is not Locality.ANY:
+    if not one.sizable or not demand.divisible or demand.within is not Locality.ANY:
         return context.find(one.job, demand)
     return divide(demand, sorted(free.by_room(one.kind), key=lambda node: node.id in one.job.avoid_nodes))
 
@@ -306,7 +332,9 @@ def _preempt(context: CycleContext, released: list[_Candidate], takers: list[_Ca
         if run is None:
             continue
         if run.job.id in context.places:
-            context.preempt(run, run.job.id, f"its size changes from {one.held} to {one.size} GPUs")
+            resized = f"its size changes from {one.held} to {one.size} GPUs"
+            moved = "its GPUs go to jobs ahead of it, and it moves to others"
+            context.preempt(run, run.job.id, resized if one.size != one.held else moved)
             continue
         taker, detail = (None, "") if context.can_stay(run) else _taker(context, one, run, takers)
         if taker is None:  # the job meant to use its resources found no room, or only quota admission requires the stop

@@ -13,6 +13,7 @@ from scheduler.model import Job, Locality, Running, Snapshot, VirtualCluster
 from scheduler.model.invariants import awaits_preemption, check
 from scheduler.model.lifecycle import HoldReason
 from scheduler.model.plan import Plan, apply
+from scheduler.model.request import ElasticRange
 from scheduler.policies.optimus.policy import Optimus
 from tests.profiles import examples
 from tests.unit.scheduler.factories import NOW, make_job, make_node, make_running, make_share, make_snapshot, make_vc
@@ -265,6 +266,48 @@ def test_a_job_that_takes_any_type_gets_one_that_its_quota_allows() -> None:
     assert sizes(world, decide(world, config())) == {1: 1}
 
 
+def whole(job_id: int, remaining_s: float, most: int = 4, **fields: Any) -> Job:
+    """A job of variable size whose ranks each stay on one node."""
+    return elastic(job_id, remaining_s, PERFECT[:most], split=False, **fields)
+
+
+def test_a_rank_grows_within_its_node_and_its_cpus_grow_with_it() -> None:
+    world = make_snapshot(
+        nodes=[make_node(1, gpus=4), make_node(2, gpus=4)], waiting=[whole(1, 9000, 8, gpus=2, cpus=3, memory_mib=10)]
+    )
+    plan = decide(world, config())
+    assert sizes(world, plan) == {1: 4}
+    assert [(share.cpus, share.memory_mib) for share in plan.places[0].allocations] == [(6, 20)]
+
+
+def test_the_ranks_of_a_gang_grow_together() -> None:
+    nodes = [make_node(1, gpus=4), make_node(2, gpus=3)]
+    world = make_snapshot(nodes=nodes, waiting=[whole(1, 9000, 8, nodes=2)])
+    plan = decide(world, config())
+    assert [len(share.gpu_ids) for share in plan.places[0].allocations] == [3, 3]
+
+
+def test_a_job_whose_nodes_have_no_room_for_its_size_gets_the_next_smaller_one() -> None:
+    nodes = [make_node(n, gpus=2) for n in (1, 2)] + [make_node(3, gpus=8)]
+    held = [running(make_job(9, gpus=7, cpus=0, memory_mib=0, preemptible=False), 3, range(7))]
+    world = make_snapshot(nodes=nodes, running=held, waiting=[whole(1, 9000, 8)])
+    assert sizes(world, decide(world, config())) == {9: 7, 1: 2}
+
+
+def test_a_job_that_cannot_grow_where_there_is_room_stays() -> None:
+    nodes = [make_node(n, gpus=2) for n in (1, 2)]
+    world = make_snapshot(nodes=nodes, running=[running(whole(1, 9000), 1, range(2))])
+    plan = decide(world, config())
+    assert (plan.places, plan.preempts) == ((), ())
+
+
+def test_it_shrinks_for_one_that_waits_and_no_further_than_to_its_least_size() -> None:
+    least = whole(1, 9000)
+    least = replace(least, request=replace(least.request, elastic=ElasticRange(2, 4)))
+    world = make_snapshot(nodes=[make_node(1, gpus=4)], running=[running(least, 1, range(4))], waiting=[whole(2, 1e6)])
+    assert sizes(world, decide(world, config())) == {1: 2, 2: 2}
+
+
 def test_a_job_without_gpus_gets_a_reason() -> None:
     world = make_snapshot(nodes=[make_node(gpus=1)], waiting=[elastic(1, 10), elastic(2, 10)])
     hold = decide(world, config()).holds[0]
@@ -334,7 +377,11 @@ def elastic_worlds(draw: st.DrawFn) -> Snapshot:
         speeds = sorted(draw(st.lists(st.floats(1, 8), min_size=1, max_size=8)))
         left_s, locality = draw(st.floats(0, 1e6)), draw(st.sampled_from([Locality.ANY, Locality.ANY, Locality.NODE]))
         cpus = draw(st.sampled_from([0, 0, 1, 20]))
-        return elastic(job_id, left_s, speeds, gpus=draw(st.integers(1, 4)), locality=locality, cpus=cpus, **common)
+        gpus, split = draw(st.integers(1, 4)), draw(st.booleans())
+        ranks = 1 if split or locality is Locality.NODE else draw(st.integers(1, 2))
+        return elastic(
+            job_id, left_s, speeds, gpus=gpus, split=split, nodes=ranks, locality=locality, cpus=cpus, **common
+        )
 
     def vcs() -> tuple[VirtualCluster, ...]:
         return (make_vc(1, "a", draw(quotas)), make_vc(2, "b", draw(quotas)))

@@ -1,0 +1,155 @@
+"""Elastic jobs in production: what policies know of them, and how a resize is carried out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from muster.agents.launch import gang_environment, torchrun_defaults
+from muster.common.models import DatabaseNow
+from muster.dispatch.snapshot import pool_snapshot
+from muster.jobs.estimates import estimate_jobs
+from muster.jobs.models import Attempt, Job
+from muster.jobs.services import draft_job
+from muster.samples.models import SpeedAlone
+from scheduler import model
+from scheduler.model.lifecycle import Reason
+from scheduler.predict.scaling import speeds_of
+from tests.db.stories import (
+    World,
+    claim,
+    cycle,
+    end,
+    let_pass,
+    live_attempt,
+    make_world,
+    now_of,
+    ranks,
+    run,
+    start,
+    submit,
+)
+
+pytestmark = pytest.mark.django_db
+
+ELASTIC: dict[str, Any] = {
+    "gpus": "A100:2",
+    "elastic": {"min": 1, "max": 4},
+    "checkpoint": {"grace": "20s"},
+    "expected": "10h",
+}
+
+
+@pytest.fixture
+def world() -> World:
+    """One node with four GPUs, whose policy resizes jobs."""
+    return make_world(gpus=4, policy="optimus")
+
+
+def measure(job: Job, per_s: dict[int, float]) -> None:
+    """The job was measured alone on so many GPUs."""
+    for gpus, rate in per_s.items():
+        SpeedAlone.objects.create(job=job, gpu_type="A100", gpus=gpus, per_s=rate, at=DatabaseNow())
+
+
+def waiting(world: World) -> model.Job:
+    (job,) = pool_snapshot(world.pool, seed=0).waiting
+    return job
+
+
+def running(world: World, job: Job) -> model.Running:
+    return pool_snapshot(world.pool, seed=0).running_by_job[job.pk]
+
+
+def start_again(job: Job) -> Attempt:
+    """The live attempt of the job, which its agents start."""
+    attempt = live_attempt(job)
+    for allocation in ranks(attempt):
+        run(claim(allocation))
+    attempt.refresh_from_db()
+    return attempt
+
+
+class TestWhatAPolicyKnows:
+    def test_speeds_follow_the_law_until_they_are_measured(self, world: World) -> None:
+        job = submit(world, **ELASTIC)
+        assert waiting(world).speeds == speeds_of({}, 4)
+        measure(job, {1: 10.0, 2: 19.0, 4: 12.0})
+        assert waiting(world).speeds == speeds_of({1: 10.0, 2: 19.0, 4: 12.0}, 4)
+
+    def test_a_gang_has_a_speed_for_the_gpus_of_all_its_nodes(self, world: World) -> None:
+        submit(world, **ELASTIC, nodes=2)
+        assert len(waiting(world).speeds) == 8
+
+    def test_what_it_has_run_counts_by_the_size_it_ran_in(self, world: World) -> None:
+        job = submit(world, **ELASTIC)
+        speeds = speeds_of({}, 4)
+        Job.objects.filter(pk=job.pk).update(ran_s=3600, attained_gpu_s=4 * 3600)
+        assert waiting(world).remaining_s == pytest.approx(36_000 - 3600 * speeds[3] / speeds[1])
+
+    def test_what_runs_has_done_by_its_size_and_doubles_its_estimate_by_that(self, world: World) -> None:
+        job = submit(world, **ELASTIC)
+        cycle(world)
+        attempt = start_again(job)
+        assert attempt.gpus_total == 4
+        speeds = speeds_of({}, 4)
+        let_pass(3600, attempt, "placed_at")
+        seen = running(world, job)
+        now = pool_snapshot(world.pool, seed=0).now
+        assert seen.remaining_s(now) == pytest.approx(36_000 - 3600 * speeds[3] / speeds[1], abs=60)
+        let_pass(6 * 3600, attempt, "placed_at")
+        assert running(world, job).job.expected_s == 72_000
+
+    def test_a_job_of_one_size_has_no_speeds(self, world: World) -> None:
+        submit(world, gpus=2, expected="1h")
+        assert (waiting(world).speeds, waiting(world).remaining_s) == ((), 3600)
+
+    def test_the_history_of_elastic_jobs_counts_by_their_gpu_time(self, world: World) -> None:
+        job = submit(world, **{**ELASTIC, "expected": None})
+        cycle(world)
+        attempt = start_again(job)
+        end(ranks(attempt)[0])
+        Job.objects.filter(pk=job.pk).update(ran_s=100, attained_gpu_s=400)
+        draft = draft_job(user=world.user, data={"command": "true", "vc": world.vc.name, **ELASTIC, "expected": None})
+        estimate_jobs([draft])
+        assert draft.expected_s == 200
+
+
+@pytest.mark.usefixtures("as_committed", "sound")
+class TestAResize:
+    def test_a_job_grows_into_what_another_leaves_and_shrinks_for_one_that_comes(self, world: World) -> None:
+        other = start(world, gpus=2)
+        attempt = start(world, **ELASTIC)
+        job = attempt.job
+        assert attempt.gpus_total == 2
+        end(ranks(other)[0])
+        cycle(world)
+        attempt.refresh_from_db()
+        assert (attempt.state, attempt.reason_detail) == ("stopping", "its size changes from 2 to 4 GPUs")
+        end(ranks(attempt)[0], Reason.PREEMPTED)
+        cycle(world)
+        grown = start_again(job)
+        assert (grown.number, grown.gpus_total, grown.request.first.cpus) == (2, 4, 2 * attempt.request.first.cpus)
+        assert now_of(job).retries_used == 0
+        node, allocation = world.nodes[0], ranks(grown)[0]
+        assert gang_environment(node, allocation)["MUSTER_GPUS"] == "4"
+        assert torchrun_defaults(allocation)["PET_NPROC_PER_NODE"] == "4"
+        submit(world, gpus=2)
+        cycle(world)
+        grown.refresh_from_db()
+        assert (grown.state, grown.reason_detail) == ("stopping", "its size changes from 4 to 2 GPUs")
+        end(ranks(grown)[0], Reason.PREEMPTED)
+        cycle(world)
+        assert (start_again(job).number, live_attempt(job).gpus_total) == (3, 2)
+
+    def test_a_job_whose_measured_speed_does_not_grow_stays(self, world: World) -> None:
+        job = submit(world, **ELASTIC)
+        measure(job, {2: 19.0, 3: 18.0, 4: 12.0})
+        cycle(world)
+        assert live_attempt(job).gpus_total == 2
+
+    def test_a_job_without_an_estimate_has_the_size_that_it_asks_for(self, world: World) -> None:
+        job = submit(world, **{**ELASTIC, "expected": None})
+        cycle(world)
+        assert live_attempt(job).gpus_total == 2
