@@ -12,7 +12,7 @@ from scheduler.authoring import Job, Running
 from scheduler.policies.gandiva.job_state import MAX_GPUS, reset_state, state_of
 from scheduler.policies.gandiva.nodes import Nodes
 from scheduler.policies.preemptive import SOON_S
-from scheduler.workshop import AllocationView, CycleContext, Demand
+from scheduler.workshop import AllocationView, CycleContext, Demand, FreeNode
 
 _IDLE = "idle"
 
@@ -123,19 +123,19 @@ def _hold(context: CycleContext, run: Running, times: int) -> None:
 
 def _own(run: Running) -> tuple[AllocationView, ...]:
     """The allocations that a grown job keeps when it shrinks."""
-    size, share = run.job.request.first, run.allocations[0]
-    gpu_ids = share.gpu_ids[: size.gpus]
-    return (replace(share, gpu_ids=gpu_ids, cpus=size.cpus * size.gpus, memory_mib=size.memory_mib * size.gpus),)
+    return (_share_of(run, run.allocations[0].gpu_ids[: run.job.request.first.gpus]),)
+
+
+def _share_of(run: Running, gpu_ids: Sequence[int]) -> AllocationView:
+    """The allocation of a job on one node with these GPUs of its node, and the CPUs and memory that go with them."""
+    request = run.job.request
+    size, lots = request.resized(request.first, len(gpu_ids)), len(gpu_ids) if request.divisible else 1
+    return replace(run.allocations[0], gpu_ids=tuple(gpu_ids), cpus=size.cpus * lots, memory_mib=size.memory_mib * lots)
 
 
 def _resize(context: CycleContext, run: Running, gpu_ids: Sequence[int], detail: str) -> None:
     job = run.job
-    share = replace(
-        run.allocations[0],
-        gpu_ids=tuple(gpu_ids),
-        cpus=job.request.first.cpus * len(gpu_ids),
-        memory_mib=job.request.first.memory_mib * len(gpu_ids),
-    )
+    share = _share_of(run, gpu_ids)
     context.release(run)
     context.take(job, (share,))
     context.preempt(run, job.id, detail)
@@ -147,7 +147,7 @@ def _is_elastic(job: Job, allocations: Sequence[AllocationView]) -> bool:
     # Check the size first: few jobs are elastic, and every decision checks all running jobs.
     able = (
         job.request.max_gpus > job.request.first.gpus
-        and job.request.divisible
+        and job.request.nodes == 1
         and bool(job.speeds)
         and job.preemptible
         and job.checkpoints
@@ -167,10 +167,10 @@ def _idle_on_node(
     if node is None or nodes.shared(node.id) or not all(map(context.state.free.usable, share.gpu_ids)):
         return ()
     kind = context.state.free.type_of(share.gpu_ids[0])
-    demand = context.demand(job, kind, 1)
     most = min(job.request.max_gpus, len(job.speeds), int(job.policy_state.get(MAX_GPUS, job.request.max_gpus)))
-    idle = min(node.room(demand), most - gpus)
-    for more in range(idle, 0, -1):
+    for more in range(min(node.count(kind), most - gpus), 0, -1):
+        if not _has_room(node, context.demand(job, kind, gpus + more), share):
+            continue
         now, then = job.speed_on(gpus), job.speed_on(gpus + more)
         if then <= now or then <= job.speed_on(gpus + more - 1):
             continue
@@ -179,3 +179,10 @@ def _idle_on_node(
         if context.quota_denial(job, context.demand(job, kind, more)) is None:
             return tuple(node.gpus[kind][:more])
     return ()
+
+
+def _has_room(node: FreeNode, demand: Demand, share: AllocationView) -> bool:
+    """Whether the node has the CPUs and memory by which the demand exceeds the allocation on it."""
+    lots = demand.gpus if demand.divisible else 1
+    cpus, memory_mib = demand.cpus * lots - share.cpus, demand.memory_mib * lots - share.memory_mib
+    return node.id not in demand.closed and node.cpus >= cpus and node.memory_mib >= memory_mib

@@ -153,3 +153,24 @@ class TestAResize:
         job = submit(world, **{**ELASTIC, "expected": None})
         cycle(world)
         assert live_attempt(job).gpus_total == 2
+
+
+@pytest.mark.usefixtures("as_committed", "sound")
+def test_gandiva_grows_a_job_into_gpus_that_stay_idle_and_shrinks_it_for_one_that_comes() -> None:
+    world = make_world(gpus=4, policy="gandiva", policy_params={"slice_s": None, "grow_after_s": 1})
+    attempt = start(world, **{**ELASTIC, "expected": None})
+    job = attempt.job
+    memo = now_of(job).memo
+    Job.objects.filter(pk=job.pk).update(memo={**memo, "idle": memo["idle"] - 60})
+    cycle(world)
+    attempt.refresh_from_db()
+    assert (attempt.state, attempt.reason_detail) == ("stopping", "it grows from 2 GPUs to 4")
+    end(ranks(attempt)[0], Reason.PREEMPTED)
+    cycle(world)
+    grown = start_again(job)
+    assert (grown.gpus_total, grown.request.first.cpus) == (4, 2 * attempt.request.first.cpus)
+    submit(world, gpus=1)
+    cycle(world)
+    end(ranks(grown)[0], Reason.PREEMPTED)
+    cycle(world)
+    assert (live_attempt(job).gpus_total, now_of(job).retries_used) == (2, 0)

@@ -15,7 +15,16 @@ from scheduler.model.lifecycle import HoldReason, JobClass
 from scheduler.model.plan import Plan, apply
 from scheduler.policies.gandiva.job_state import slice_nodes_of
 from tests.unit.scheduler.driving import carried_out, later, running
-from tests.unit.scheduler.factories import NOW, make_job, make_node, make_running, make_share, make_snapshot, make_vc
+from tests.unit.scheduler.factories import (
+    NOW,
+    asking,
+    make_job,
+    make_node,
+    make_running,
+    make_share,
+    make_snapshot,
+    make_vc,
+)
 
 GANDIVA = CycleConfig(policy="gandiva")
 
@@ -419,6 +428,37 @@ def test_a_job_that_growth_made_slower_shrinks_and_does_not_grow_so_far_again() 
     assert learnt == {"most": 3.0, "idle": NOW}
     grower = runs(elastic(policy_state={**learnt, "idle": NOW - 60}), (1, [0]), ago_s=70)
     assert where(decide(make_snapshot(nodes=nodes(1), running=[grower]), config)) == {1: [(1, 3)]}
+
+
+@pytest.mark.parametrize("wide", [True, False], ids=["a lot", "a rank"])
+def test_cpus_and_memory_follow_the_gpus_of_one_that_grows(wide: bool) -> None:
+    grower = rank(2, policy_state={"idle": NOW - 50}, cpus=6, memory_mib=1000)
+    grower = asking(grower, split=wide, **({"cpus": 3, "memory_mib": 500} if wide else {}))
+    share = replace(make_share(1, [0, 1]), cpus=6, memory_mib=1000)
+    run = replace(make_running(share, attempt_id=1, job=grower), placed_at=NOW - 10)
+    plan = decide(make_snapshot(nodes=[make_node(1, gpus=4, cpus=12)], running=[run]), gandiva(grow_after_s=50))
+    assert [(share.gpu_ids, share.cpus, share.memory_mib) for share in plan.places[0].allocations] == [
+        ((100, 101, 102, 103), 12, 2000)
+    ]
+    assert (
+        decide(make_snapshot(nodes=[make_node(1, gpus=4, cpus=8)], running=[run]), gandiva(grow_after_s=50)).places
+        == ()
+    )
+
+
+def rank(gpus: int, **fields: Any) -> Job:
+    """A job of variable size on one node."""
+    return job(1, gpus, **{"max_gpus": 4, "speeds": SPEEDS, **fields})
+
+
+def test_a_rank_that_growth_made_slower_goes_back_to_its_size() -> None:
+    policy_state = {"before": 10.0, "left 1": 2.0}
+    share = replace(make_share(1, range(4)), cpus=2, memory_mib=2048)
+    run = replace(make_running(share, attempt_id=1, job=rank(2, policy_state=policy_state)), placed_at=NOW - 70)
+    plan = decide(make_snapshot(nodes=nodes(1), running=[replace(run, speed=8.0)]), gandiva(grow_after_s=50))
+    assert check(make_snapshot(nodes=nodes(1), running=[run]), plan, compose(GANDIVA).admission) == ()
+    assert where(plan) == {1: [(1, 2)]}
+    assert plan.notes[0].policy_state["most"] == 3.0
 
 
 def where_is(run: Running) -> list[tuple[int, int]]:

@@ -45,7 +45,7 @@ def histories(draw: st.DrawFn, admissions: Sequence[str] = ("quota", "borrow")) 
             number += 1
             wide = draw(st.booleans())
             one = (lot if wide else job)(number, draw(st.integers(1, 6 if wide else 4)))
-            able = wide and draw(st.booleans())
+            able = draw(st.booleans())
             arrived.append(
                 asking(
                     one,
