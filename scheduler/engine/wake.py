@@ -22,7 +22,7 @@ def next_wake(snapshot: Snapshot, plan: Plan, policy: Policy, placement: Placeme
     """The earliest moment, within a year, at which the pool must be decided on again; None: only after an event.
 
     That is the wish of the policy, the moment of one of its jobs, the end of a back-off, or the next look of a policy
-    that follows measurements of running jobs.
+    that follows measurements of running jobs; or that a running job may be resized again.
     """
     after, now = apply(snapshot, plan), snapshot.now
     moments = [plan.wake_at, *_by_jobs(after.waiting, after.running, policy, placement, now)]
@@ -41,3 +41,4 @@ def _by_jobs(
     for run in running:
         if not (run.stopping or run.foreign):
             yield job_wake(policy, placement, run.job, run, now)
+            yield run.job.fixed_until

@@ -63,6 +63,7 @@ class Job:
     utilization: float | None = None  # per GPU, 0 to 1
     policy_state: Mapping[str, float] = field(default_factory=dict)  # numbers that the policy stored with the job
     grace_s: float = 0.0  # from its stop signal to its kill
+    fixed_until: float = 0.0  # until then an elastic job has one size, and no range in its request
     rates: tuple[KnownRate, ...] = ()  # by GPU type and number of GPUs; others are unknown
 
     @classmethod

@@ -162,6 +162,7 @@ class Reason(StrEnum):
     INFEASIBLE = "infeasible"
     LOSS_DIVERGED = "loss_diverged"
     LOG_RULE = "log_rule"
+    RESIZE_FAILED = "resize_failed"
 
 
 class HoldReason(StrEnum):

@@ -62,6 +62,7 @@ const REASONS: Record<string, string> = {
   unknown: "Unknown",
   infeasible: "Fits no node",
   loss_diverged: "The loss diverged",
+  resize_failed: "Did not come back from a resize",
   log_rule: "Stopped by a rule of the operators",
   semantic_error: "Python exception",
   no_signature: "Failed without a known cause",

@@ -9,6 +9,7 @@ from django.db.models import Q
 
 from muster.common.clock import database_now
 from muster.dispatch.eviction import Lowered, eviction_deadline
+from muster.dispatch.resizes import stop_stuck_resizes
 from muster.dispatch.restore_pause import resume_placement
 from muster.fleet.checks import ask_due_checks
 from muster.fleet.health import let_warnings_end
@@ -35,7 +36,8 @@ def reap(pool: Pool) -> None:
        whose agent has lost its state folder.
     2. After the eviction deadline of an unreachable attempt no process of it can be left: its resources are released.
        Resources on a node that an operator has force-lost are released at once.
-    3. Attempts that no agent claims in time are stopped, and so are jobs far past their time limit.
+    3. Attempts that no agent claims in time are stopped, and so are jobs far past their time limit, and resized
+       attempts that make no progress.
     4. Maintenance starts and ends, and preemptible jobs are moved off nodes if an operator asked for it.
     5. GPU warnings that are not repeated expire.
     6. Finished screening runs are ended, and jobs that wait too long for one go on without it.
@@ -50,6 +52,7 @@ def reap(pool: Pool) -> None:
     _evict_past_deadline(pool, orphaned)
     _stop_unclaimed(pool, since)
     _stop_overdue(pool)
+    stop_stuck_resizes(pool)
     keep_maintenance(pool)
     _move_jobs_off(pool)
     let_warnings_end(pool)

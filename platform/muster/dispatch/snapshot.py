@@ -32,6 +32,7 @@ from muster.fleet.runtimes import forms_of
 from muster.fleet.strikes import strikes_of
 from muster.jobs.fields import request_of_text
 from muster.jobs.models import Job
+from muster.jobs.resizes import failed_resize_from, in_one_size
 from muster.jobs.runs import screening_run_from
 from muster.samples.speeds import Stretch, stretch_of
 from muster.tenants.models import Quota, VirtualCluster
@@ -73,6 +74,7 @@ _JOB_FIELDS = (
     "checkpoints",
     "relax_after_s",
     "screening",
+    "failed_resize",
 )
 # Every placement runs this query; building it with Django took several times as long as running it.
 # A job with a live attempt is active. Naming the state lets Postgres skip all waiting jobs.
@@ -359,6 +361,9 @@ def _job(row: dict[str, Any], now: float, held_s: float = 0.0) -> model.Job:
     row["job_class"] = JobClass(row.pop("klass"))
     if isinstance(row["request"], str):
         row["request"] = request_of_text(row["request"])
+    failed_resize = row.pop("failed_resize")
+    if failed_resize is not None and (failed := failed_resize_from(_plain(failed_resize))).until > now:
+        row |= {"request": in_one_size(row["request"], failed.before), "fixed_until": failed.until}
     screening = row.pop("screening")
     if screening is not None:
         row |= while_screened(row, screening_run_from(_plain(screening)))

@@ -27,7 +27,8 @@ from muster.jobs.blackholes import failed_by_node
 from muster.jobs.claimants import is_left_behind
 from muster.jobs.estimates import learn_from
 from muster.jobs.models import Allocation, Attempt, ExcludedNode, Job
-from muster.jobs.outcome import derive_job_state, is_told_of_node, retry_fields
+from muster.jobs.outcome import Outcome, derive_job_state, is_told_of_node, retry_fields
+from muster.jobs.resizes import FailedResize, resize_that_failed
 from muster.jobs.screener import ScreeningEnd, screener
 from muster.jobs.spec import Retry
 from muster.jobs.transitions import move_allocation, move_attempt, move_job
@@ -419,6 +420,9 @@ def _move_job_on(gang: _Gang, ended_as: AttemptState, reason: Reason, verdict: V
         failed_so_before=failed_so_before(attempt, verdict, reason),
         chance=random.random(),  # noqa: S311 (it spreads pauses, and is no secret)
     )
+    resize = resize_that_failed(job, attempt, ended_as=ended_as, reason=reason, verdict=verdict)
+    if resize is not None:
+        outcome = Outcome(JobState.QUEUED, avoid_nodes=outcome.avoid_nodes)
     if outcome.state is JobState.CANCELLED:
         reason = Reason.CANCELLED_BY_USER
     else:
@@ -430,6 +434,7 @@ def _move_job_on(gang: _Gang, ended_as: AttemptState, reason: Reason, verdict: V
         "reason": reason,
         "reason_detail": attempt.reason_detail,
         "failure": attempt.failure,
+        "failed_resize": job.failed_resize if resize is None else resize.stored(),
     }
     if outcome.state is JobState.QUEUED:
         fields["requeued_at"] = DatabaseNow()
@@ -442,6 +447,7 @@ def _move_job_on(gang: _Gang, ended_as: AttemptState, reason: Reason, verdict: V
     if verdict is not None:
         told["failure"] = verdict.failure
     move_job(job, outcome.state, actor="platform", data=told, **fields)
+    _record_resize(job, resize)
     if outcome.state is not JobState.QUEUED:
         learn_from(job)
     if outcome.avoid_nodes:
@@ -449,6 +455,12 @@ def _move_job_on(gang: _Gang, ended_as: AttemptState, reason: Reason, verdict: V
         on_blamed = Gpu.objects.filter(claims__allocation__attempt=attempt, node__in=blamed)
         check_soon(set(on_blamed.values_list("pk", flat=True)))
     wake_pool(job.pool_id)
+
+
+def _record_resize(job: Job, resize: FailedResize | None) -> None:
+    if resize is not None:
+        data = {"before": resize.before, "wanted": resize.wanted, "because": resize.because}
+        record("job.resize_failed", actor="platform", tenant_id=job.tenant_id, job_id=job.pk, data=data)
 
 
 def _blame_for_failure(gang: _Gang, blamed: list[int], reason: Reason, verdict: Verdict | None) -> None:

@@ -130,6 +130,9 @@ class Job(models.Model):
     reason = models.CharField(max_length=20, choices=choices(Reason), default="", blank=True)
     reason_detail = models.CharField(max_length=500, default="", blank=True)
     failure = models.JSONField(null=True, help_text="The verdict on its last attempt, if that failed: jobs.verdicts.")
+    failed_resize = models.JSONField(
+        null=True, help_text="Its last resize that did not come back: jobs.resizes.FailedResize."
+    )
     counted = models.BooleanField(
         default=False, db_default=False, help_text="Whether it has ended and is in the totals by days of usage."
     )

@@ -30,6 +30,7 @@ _KNOWN = frozenset(
         Reason.IDLE,
         Reason.INFEASIBLE,
         Reason.LOG_RULE,
+        Reason.RESIZE_FAILED,
     }
 )
 _XID = re.compile(r"\bXid\b[^0-9]{0,20}(?:\([^)]{0,40}\)[^0-9]{0,4})?(\d{1,3})\b")

@@ -7,3 +7,10 @@ class SamplesConfig(AppConfig):
     name = "muster.samples"
     label = "samples"
     verbose_name = "Samples"
+
+    def ready(self) -> None:
+        """Say which attempts have made progress."""
+        from muster.jobs.resizes import attempts_with_progress_by  # noqa: PLC0415 (models load after apps)
+        from muster.samples.speeds import with_progress  # noqa: PLC0415
+
+        attempts_with_progress_by(with_progress)

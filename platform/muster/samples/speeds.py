@@ -8,7 +8,7 @@ of a screening run, in which a job is something else than what it asks to be.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
@@ -119,6 +119,12 @@ def keep_speeds(counts: Mapping[int, float]) -> None:
     SpeedAlone.objects.bulk_create(
         alone, update_conflicts=True, unique_fields=["job", "gpu_type", "gpus"], update_fields=["at", "per_s"]
     )
+
+
+def with_progress(attempt_ids: Collection[int]) -> set[int]:
+    """Those of the attempts whose count has grown since they started."""
+    grown = Speed.objects.filter(attempt__in=attempt_ids, since__isnull=False)
+    return set(grown.values_list("attempt_id", flat=True))
 
 
 def stretch_of(at: datetime | None, count: float, beside: list[int], *progress: Any) -> Stretch | None:

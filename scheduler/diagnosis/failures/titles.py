@@ -21,6 +21,7 @@ _TITLES = {
     "model_diverged": "The model diverged",
     "no_signature": "Failed without a known cause",
     "not_claimed": "Not picked up by the node",
+    "resize_failed": "Did not come back from a resize",
     "spec_refused": "Refused by the node",
     "time_limit": "Time limit reached",
 }

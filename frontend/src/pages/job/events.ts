@@ -15,6 +15,7 @@ const WORDS: Record<string, string> = {
   "job.advice": "Advice",
   "job.log_rule": "A rule matched its log",
   "job.reserved": "GPUs kept for it while others stop",
+  "job.resize_failed": "A resize failed",
   "job.screening_passed": "Passed screening",
   "job.screening_failed": "Failed in screening",
   "job.screening_inconclusive": "Screening was inconclusive",

@@ -42,6 +42,12 @@ def test_it_wakes_at_the_end_of_a_back_off() -> None:
     assert decide(world, CycleConfig()).wake_at == NOW + 20
 
 
+def test_it_wakes_when_a_running_job_may_be_resized_again() -> None:
+    world = make_snapshot(running=[make_running(make_share(1, (0,)), job=make_job(1, fixed_until=NOW + 600))])
+    assert decide(world, CycleConfig()).wake_at == NOW + 600
+    assert decide(later(world, NOW + 600), CycleConfig()).wake_at is None
+
+
 def test_it_wakes_when_a_locality_relaxes() -> None:
     scattered = make_job(1, gpus=4, nodes=2, submitted_at=NOW, locality=Locality.ANY)
     halves = [make_node(n, gpus=4, rack=f"r{n}") for n in (1, 2)]

@@ -1,0 +1,51 @@
+"""Stops resized attempts that make no progress, so that their jobs go on in their former sizes."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from django.db.models import JSONField, Value
+
+from muster.common.clock import database_now
+from muster.fleet.models import Pool
+from muster.jobs.attempts import stop_attempt
+from muster.jobs.models import Attempt
+from muster.jobs.resizes import TRIAL_S, resized_from
+from muster.samples.models import Speed
+from scheduler.model.lifecycle import AttemptState, Reason, Stage
+
+# A slow job may take longer for a step than the trial lasts.
+_STEPS = 3
+
+
+def stop_stuck_resizes(pool: Pool) -> None:
+    """Stop attempts that have run for `TRIAL_S`, and for three steps, in a new size without any progress.
+
+    Only jobs that reported progress in their former size are stopped.
+    """
+    now = database_now()
+    running = Attempt.objects.filter(
+        job__pool=pool,
+        state=AttemptState.RUNNING,
+        stage=Stage.FULL,
+        number__gt=1,
+        running_at__lt=now - timedelta(seconds=TRIAL_S),
+        unreachable_since__isnull=True,
+        kept_until__isnull=True,
+    )
+    silent = running.exclude(job__request__elastic=Value(None, JSONField())).exclude(speed__since__isnull=False)
+    for attempt in silent.select_related("job").order_by("pk"):
+        before = resized_from(attempt)
+        speed = None if before is None else Speed.objects.filter(attempt=before, since__isnull=False).first()
+        if speed is None or speed.since is None or attempt.running_at is None:
+            continue
+        step_s = (speed.at - speed.since).total_seconds() / max(speed.steps, 1)
+        ran_s = (now - attempt.running_at).total_seconds()
+        if ran_s >= max(TRIAL_S, _STEPS * step_s):
+            stop_attempt(
+                attempt_id=attempt.pk,
+                outcome=AttemptState.FAILED,
+                reason=Reason.RESIZE_FAILED,
+                detail=f"it made no progress in {ran_s / 60:.0f} minutes",
+                actor="platform",
+            )

@@ -1,0 +1,115 @@
+"""Resizes that do not come back: the job goes on in its former size, and is not resized again for a while."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+from typing import Any
+
+from muster.common.clock import utc_now
+from muster.common.rows import first_of
+from muster.jobs.models import Attempt, Job
+from scheduler.diagnosis.failures import Verdict, title_of
+from scheduler.model.codec import from_json, to_json
+from scheduler.model.lifecycle import AttemptState, Desired, Reason, Stage
+from scheduler.model.request import Request, interned
+
+TRIAL_S = 600.0
+"""Seconds in which a resized attempt makes its first progress; a job that reports none must run for so long."""
+BACK_OFF_S, MAX_BACK_OFF_S = 600.0, 21_600.0
+
+# The size is not to blame for these ends, and another size does not help.
+_NOT_THE_SIZE = frozenset({Reason.IDLE, Reason.LOSS_DIVERGED, Reason.LOG_RULE, Reason.TIME_LIMIT})
+_BROKEN_CHECKPOINT = "checkpoint_error"
+
+_grown: list[Callable[[Collection[int]], set[int]]] = []
+
+
+@dataclass(frozen=True, slots=True)
+class FailedResize:
+    """A resize that did not come back; `Job.failed_resize` stores the last one. Sizes are GPUs on each node.
+
+    The job keeps the size `before` until then. `count` counts all such resizes of the job.
+    """
+
+    before: int
+    wanted: int
+    at: float
+    because: str
+    until: float
+    count: int
+
+    def stored(self) -> dict[str, Any]:
+        """The record as plain JSON values."""
+        return to_json(self)
+
+
+def failed_resize_from(stored: object) -> FailedResize:
+    """The record that `FailedResize.stored` made `stored` from."""
+    return from_json(FailedResize, stored)
+
+
+def attempts_with_progress_by(read: Callable[[Collection[int]], set[int]]) -> None:
+    """Let an app above this one say which of some attempts have made progress; called when Django starts."""
+    _grown.append(read)
+
+
+def in_one_size(request: Request, gpus: int) -> Request:
+    """The request in exactly one size, as after a failed resize."""
+    return interned(
+        replace(request, choices=tuple(request.resized(one, gpus) for one in request.choices), elastic=None)
+    )
+
+
+def resized_from(attempt: Attempt) -> Attempt | None:
+    """The attempt before this one, if it ran in another size and was stopped for the resize; else None."""
+    if attempt.stage != Stage.FULL or attempt.job.request.elastic is None:
+        return None
+    earlier = Attempt.objects.filter(job_id=attempt.job_id, stage=Stage.FULL, number__lt=attempt.number)
+    before = first_of(earlier.order_by("-number"))
+    if before is None or before.state != AttemptState.PREEMPTED or before.running_at is None:
+        return None
+    return before if before.request.first.gpus != attempt.request.first.gpus else None
+
+
+def resize_that_failed(
+    job: Job, attempt: Attempt, *, ended_as: AttemptState, reason: Reason, verdict: Verdict | None
+) -> FailedResize | None:
+    """The resize that fails with this end of its attempt; None if the end has another cause, or the resize came back.
+
+    A checkpoint that cannot be read fails in every size: that is a failure of the job.
+    """
+    if ended_as is not AttemptState.FAILED or job.desired != Desired.RUN or reason in _NOT_THE_SIZE:
+        return None
+    if verdict is not None and verdict.failure == _BROKEN_CHECKPOINT:
+        return None
+    before = resized_from(attempt)
+    if before is None or _came_back(attempt, before):
+        return None
+    count = 1 if job.failed_resize is None else failed_resize_from(job.failed_resize).count + 1
+    now = utc_now().timestamp()
+    return FailedResize(
+        before=before.request.first.gpus,
+        wanted=attempt.request.first.gpus,
+        at=now,
+        because=_because(attempt, reason, verdict)[:300],
+        until=now + min(BACK_OFF_S * 2 ** min(count - 1, 16), MAX_BACK_OFF_S),
+        count=count,
+    )
+
+
+def _came_back(attempt: Attempt, before: Attempt) -> bool:
+    grown: set[int] = set().union(*(read({attempt.pk, before.pk}) for read in _grown))
+    if grown:
+        return attempt.pk in grown
+    ended_at = attempt.stopping_at or utc_now()
+    return attempt.running_at is not None and (ended_at - attempt.running_at).total_seconds() >= TRIAL_S
+
+
+def _because(attempt: Attempt, reason: Reason, verdict: Verdict | None) -> str:
+    if reason is Reason.RESIZE_FAILED:
+        return attempt.reason_detail
+    known = verdict.failure if verdict is not None and verdict.line_number is not None else reason.value
+    title = title_of(known, line="" if verdict is None else verdict.line, exit_code=attempt.exit_code)
+    line = attempt.reason_detail if verdict is None or not verdict.line else verdict.line
+    return f"{title}: {line}" if line else title
