@@ -2,7 +2,10 @@
 
 `torchrun train.py` starts a process for each GPU. When the job is asked to stop, all ranks agree on the step after
 which they do, and rank 0 saves the checkpoint; the next attempt goes on with the step after it, wherever it runs. The
-losses are the same, to the last bit, as those of a run that nobody stopped.
+losses are the same, to the last bit, as those of a run that was not stopped.
+
+The batch of a step is the same on any number of GPUs, and its samples are divided among them. So a run that is resized
+takes the same steps; its losses differ from those of a run of one size by rounding.
 """
 
 import os
@@ -20,7 +23,8 @@ STEPS = int(os.environ.get("STEPS", "200"))
 STEP_SECONDS = float(os.environ.get("STEP_SECONDS", "0"))  # how long a step takes at least: a toy is too quick to watch
 SAVE_EVERY = 50
 SAY_EVERY = max(1, STEPS // 20)
-FEATURES, HIDDEN, BATCH = 16, 64, 64
+FEATURES, HIDDEN = 16, 64
+BATCH = 128  # samples of a step on all GPUs together
 
 
 def main():
@@ -53,8 +57,9 @@ def main():
             print(f"rank {rank}: stopped after step {step}")
             return 128 + signal.SIGTERM  # not a success: the work is not done
         step += 1
-        inputs = batch(step, rank).to(device)
-        loss = torch.nn.functional.mse_loss(model(inputs), teacher(inputs).detach())
+        inputs = batch(step)[rank::size].to(device)
+        loss = torch.nn.functional.mse_loss(model(inputs), teacher(inputs).detach(), reduction="sum")
+        loss = loss * size / BATCH  # gradients are averaged over the ranks, which may have unequal numbers of samples
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -76,9 +81,9 @@ def perceptron():
     return torch.nn.Sequential(torch.nn.Linear(FEATURES, HIDDEN), torch.nn.Tanh(), torch.nn.Linear(HIDDEN, 1))
 
 
-def batch(step, rank):
-    """The samples of one rank at one step. They follow from both, so whoever resumes sees no sample twice."""
-    source = torch.Generator().manual_seed(step * 10_000 + rank)
+def batch(step):
+    """The samples of one step. They follow from the step, so a run that resumes sees no sample twice."""
+    source = torch.Generator().manual_seed(step)
     return torch.randn(BATCH, FEATURES, generator=source)
 
 

@@ -1,0 +1,121 @@
+"""A real training that a policy resizes: it grows and shrinks, and ends as one that keeps its size."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from muster_client.pack import pack_folder
+from muster_client.shapes import Attempt, Job
+from muster_client.spec import read_spec
+from tests.faults.cluster import POOL_TABLE, ROOT, Cluster, overlapping_claims, until
+from tests.faults.layout import QUOTAS
+from tests.pytorch import python_with_torch
+
+pytestmark = pytest.mark.timeout(300)
+
+EXAMPLE = ROOT / "examples" / "torch-ddp"
+STEPS = 60
+LOSS = re.compile(rf"^step (\d+)/{STEPS}  loss (\S+)$", re.MULTILINE)
+# For PyTorch before 2.0: see docs/distributed.md.
+OLD_TORCH = {"PET_REDIRECTS": "9:1", "PET_TEE": "9:1", "PET_MONITOR_INTERVAL": "0.2", "OMP_NUM_THREADS": "1"}
+HOLDING = "until [ -e $SCRATCH/$WORD ]; do sleep 0.2; done"
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    """Two nodes with four GPUs each, whose policy resizes jobs."""
+    cluster = Cluster()
+    try:
+        cluster.sql(f"UPDATE {POOL_TABLE} SET policy = %s, policy_params = %s::jsonb", "optimus", "{}")
+        yield cluster
+        cluster.settle()
+        assert overlapping_claims(cluster) == []
+    finally:
+        cluster.stop()
+
+
+def submit_training(cluster: Cluster, **keys: Any) -> Job:
+    """The example, which may be resized; its checkpoints go to a folder that all attempts see."""
+    spec = read_spec(EXAMPLE / "job.yaml")
+    with pack_folder(EXAMPLE) as archive:
+        spec["code"] = {"upload": cluster.client().upload(archive)["sha256"]}
+    env = {**OLD_TORCH, "CHECKPOINTS": str(cluster.scratch), "STEPS": STEPS, "STEP_SECONDS": 0.4}
+    return cluster.submit(spec.pop("command"), **{**spec, **keys, "env": env})
+
+
+def sizes(cluster: Cluster, job: Job) -> list[int]:
+    """The GPUs of each attempt."""
+    return [size(attempt) for attempt in cluster.client().attempts(job["id"])]
+
+
+def size(attempt: Attempt) -> int:
+    return sum(len(one["gpus"]) for one in attempt["allocations"])
+
+
+def until_it_trains(cluster: Cluster, job: Job, attempt: int) -> None:
+    cluster.until_attempt_runs(job, number=attempt, within_s=60)
+    until(lambda: steps(cluster, job, attempt), f"attempt {attempt} trains", 90, every_s=0.3)
+
+
+def steps(cluster: Cluster, job: Job, attempt: int) -> dict[int, float]:
+    """The losses that an attempt has printed, by step."""
+    return losses(cluster.log(job, attempt=attempt).decode())
+
+
+def losses_of_one_size(python: str) -> dict[int, float]:
+    """The losses of a run on one GPU that is not stopped."""
+    env = {"STEPS": str(STEPS), "RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29611"}
+    done = subprocess.run(
+        [python, "train.py"],
+        cwd=EXAMPLE,
+        env={**env, "LOCAL_RANK": "0", "OMP_NUM_THREADS": "1", "PATH": str(Path(python).parent)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return losses(done.stdout)
+
+
+def losses(said: str) -> dict[int, float]:
+    """The losses that a run has printed, by step."""
+    return {int(step): float(loss) for step, loss in LOSS.findall(said)}
+
+
+def test_a_training_grows_and_shrinks_and_ends_with_the_loss_of_one_that_keeps_its_size(cluster: Cluster) -> None:
+    python = python_with_torch(user="nobody")
+    # These fill the other node, within the quotas of their owners.
+    fillers = [cluster.submit(HOLDING, user=user, env={"WORD": "fill"}, gpus=2, cpus=1) for user in QUOTAS]
+    for filler in fillers:
+        cluster.until_attempt_runs(filler, within_s=60)
+    three = cluster.submit(HOLDING, env={"WORD": "three"}, gpus=3, cpus=1)
+    cluster.until_attempt_runs(three, within_s=60)
+    job = submit_training(
+        cluster, nodes=1, gpus=1, elastic={"min": 1, "max": 4}, expected="10m", retry={"max": 0}, time="1h"
+    )
+    until_it_trains(cluster, job, 1)
+    (cluster.scratch / "three").touch()
+    until_it_trains(cluster, job, 2)
+    two = cluster.submit(HOLDING, env={"WORD": "two"}, gpus=2, cpus=1)
+    until_it_trains(cluster, job, 3)
+    done = cluster.wait(job, within_s=120)
+    assert (done["state"], done["exit_code"]) == ("succeeded", 0), cluster.story(job)
+    assert sizes(cluster, job) == [1, 4, 2]
+    for word in ("two", "fill"):
+        (cluster.scratch / word).touch()
+    for other in (two, *fillers):
+        assert cluster.wait(other)["state"] == "succeeded"
+
+    cluster.whole_log(job)
+    for number, ranks in ((1, 1), (2, 4), (3, 2)):
+        assert f"rank 0 of {ranks}: " in cluster.log(job, attempt=number).decode()
+    found: dict[int, float] = {}
+    for number in (1, 2, 3):
+        found |= steps(cluster, job, number)
+    assert found == pytest.approx(losses_of_one_size(python), rel=1e-5)
+    assert max(found) == STEPS
