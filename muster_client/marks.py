@@ -23,6 +23,16 @@ class Efficiency(TypedDict):
     advice: list[str]
 
 
+class FailedResize(TypedDict):
+    """A resize that did not come back, and until when the job keeps its former size."""
+
+    before: int
+    wanted: int
+    at: str
+    because: str
+    until: str
+
+
 class RunTimeEstimate(TypedDict):
     """How long a job is expected to run, in seconds, and where that comes from."""
 

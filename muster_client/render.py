@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from muster_client.machines import Gpu, Node
-from muster_client.marks import Efficiency, Idle, Kept, RunTimeEstimate
+from muster_client.marks import Efficiency, FailedResize, Idle, Kept, RunTimeEstimate
 from muster_client.request import gpus_text, request_rows
 from muster_client.shapes import (
     Attempt,
@@ -134,6 +134,7 @@ def job_sheet(job: Job, now: datetime) -> RenderableType:
     rows += _hold_rows(job["hold"])
     rows += _kept_rows(job.get("kept"), job["id"], now)
     rows += _idle_rows(job.get("idle"), now)
+    rows += _resize_rows(job.get("failed_resize"), now)
     rows += _failure_rows(failure)
     if job["reason"]:
         detail = f": {job['reason_detail']}" if job["reason_detail"] else ""
@@ -519,6 +520,15 @@ def _kept_rows(kept: Kept | None, job_id: int, now: datetime) -> list[tuple[str,
     until = f"{moment_text(kept['until'])} ({duration(left_s)} more)"
     text = f"{how}; kept until {until}. Look at it with: muster shell {job_id}"
     return [("Has failed", Text(clean(text), style="yellow"))]
+
+
+def _resize_rows(resize: FailedResize | None, now: datetime) -> list[tuple[str, RenderableType]]:
+    if resize is None:
+        return []
+    verb = "growing" if resize["wanted"] > resize["before"] else "shrinking"
+    failed = f"{verb} from {resize['before']} to {resize['wanted']} GPUs failed {_moment(resize['at'], now)}"
+    keeps = f"It keeps {resize['before']} GPUs until {moment_text(resize['until'])}"
+    return [("Resize", Text(clean(f"{failed}: {resize['because']}. {keeps}"), style="yellow"))]
 
 
 def _idle_rows(idle: Idle | None, now: datetime) -> list[tuple[str, RenderableType]]:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from django.test import Client
 
 from muster.accounts.models import User
+from muster.common.clock import utc_now
 from muster.jobs.models import Job
+from muster.jobs.resizes import FailedResize
 from muster.tenants.models import Quota, Tenant
 from scheduler.model.request import ElasticRange
 from tests.api.asking import JOBS, problem_of, require_described, send, submit
@@ -77,3 +80,19 @@ def test_a_tenant_that_waits_for_hardware_may_ask_for_larger_sizes(mixed: World,
     Tenant.objects.filter(pk=mixed.vision.pk).update(wait_for_hardware=True)
     answer = submit(api(mixed.owner), GOOD | {"elastic": {"min": 1, "max": 64}})
     assert (answer.status_code, answer.json()["warnings"]) == (201, [])
+
+
+def test_a_job_tells_of_a_resize_that_did_not_come_back_until_its_pause_is_over(mixed: World, api: Api) -> None:
+    client = api(mixed.owner)
+    job = submit(client, GOOD).json()
+    assert job["failed_resize"] is None
+    now = utc_now().timestamp()
+    failed = FailedResize(before=1, wanted=2, at=now, because="Exit code 1", until=now + 600, count=1)
+    Job.objects.filter(pk=job["id"]).update(failed_resize=failed.stored())
+    answer = client.get(f"{JOBS}/{job['id']}")
+    require_described("GET", f"{JOBS}/{{id}}", answer)
+    told = answer.json()["failed_resize"]
+    assert (told["before"], told["wanted"], told["because"]) == (1, 2, "Exit code 1")
+    assert told["until"] > told["at"]
+    Job.objects.filter(pk=job["id"]).update(failed_resize=replace(failed, until=now).stored())
+    assert client.get(f"{JOBS}/{job['id']}").json()["failed_resize"] is None

@@ -197,6 +197,15 @@ def test_a_moment_in_a_text_is_read_in_the_local_zone_and_how_far_off_it_is() ->
     assert re.fullmatch(r"it tries again at \d\d:\d\d:04, in 4 s", text)
 
 
+def test_a_job_tells_of_a_resize_that_did_not_come_back() -> None:
+    at = "2026-11-21T01:00:00Z"
+    failed = {"before": 2, "wanted": 4, "at": at, "because": "Exit code 1: no such file", "until": at}
+    text = " ".join(shown(render.job_sheet(job(failed_resize=failed), NOW)).split())
+    assert "growing from 2 to 4 GPUs failed" in text
+    assert "Exit code 1: no such file. It keeps 2 GPUs until" in text
+    assert "Resize" not in shown(render.job_sheet(job(failed_resize=None), NOW))
+
+
 def test_why_shows_the_evidence_and_what_helps() -> None:
     text = shown(
         render.why_sheet(

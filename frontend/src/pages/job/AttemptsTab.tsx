@@ -10,6 +10,8 @@ import { Ago, Elapsed } from "../../components/Time";
 import { bytes } from "../../format/amount";
 import { humanize, reasonWords } from "../../format/words";
 import classes from "./AttemptsTab.module.css";
+import { sizeWords } from "./sizes";
+import { SizesCard } from "./SizesCard";
 
 /** The end of a GPU's identifier tells it apart from its neighbours; the start is the same for all. */
 const shortGpu = (uuid: string): string => (uuid.length > 12 ? `…${uuid.slice(-8)}` : uuid);
@@ -61,7 +63,15 @@ function AllocationRow({
   );
 }
 
-function AttemptCard({ jobId, attempt }: { jobId: string; attempt: Attempt }) {
+function AttemptCard({
+  jobId,
+  attempt,
+  before,
+}: {
+  jobId: string;
+  attempt: Attempt;
+  before: Attempt | undefined;
+}) {
   return (
     <section className={`card ${classes.card}`} aria-label={`Attempt ${attempt.number}`}>
       <header className={classes.head}>
@@ -69,6 +79,7 @@ function AttemptCard({ jobId, attempt }: { jobId: string; attempt: Attempt }) {
         <AttemptStateChip state={attempt.state} />
         {attempt.stage === "screening" ? <Label>Screening run</Label> : null}
         <span className={classes.facts}>
+          <span>{sizeWords(attempt, before)}</span>
           <span>
             placed <Ago at={attempt.placed_at} />
           </span>
@@ -135,8 +146,9 @@ export function AttemptsTab({ jobId, query }: { jobId: string; query: UseQueryRe
   }
   return (
     <div className={classes.list}>
-      {attempts.map((attempt) => (
-        <AttemptCard key={attempt.number} jobId={jobId} attempt={attempt} />
+      <SizesCard attempts={[...attempts].reverse()} />
+      {attempts.map((attempt, index) => (
+        <AttemptCard key={attempt.number} jobId={jobId} attempt={attempt} before={attempts[index + 1]} />
       ))}
     </div>
   );

@@ -10,6 +10,7 @@ import { Fact, Facts } from "../../components/Fact";
 import { useJobActions } from "../../components/jobActions";
 import { Chip, JobStateChip, type Tone } from "../../components/StateChip";
 import { Ago, RunTime } from "../../components/Time";
+import { plural } from "../../format/amount";
 import { gpuWords } from "../../format/request";
 import { humanize } from "../../format/words";
 import { estimateWords } from "./estimate";
@@ -91,6 +92,15 @@ function NodeNames({ name, names = [] }: { name: string; names?: readonly string
   return names.length === 0 ? null : <Fact name={name}>{names.join(", ")}</Fact>;
 }
 
+function Sizes({ elastic }: { elastic?: { min: number; max: number } | null | undefined }) {
+  if (elastic === undefined || elastic === null) return null;
+  return (
+    <Fact name="May be resized">
+      {elastic.min} to {plural(elastic.max, "GPU")} a node
+    </Fact>
+  );
+}
+
 /** What was asked for, by whom, and what it came to. */
 export function JobFacts({ job, attempt }: { job: JobWithSpec; attempt: Attempt | undefined }) {
   return (
@@ -106,6 +116,7 @@ export function JobFacts({ job, attempt }: { job: JobWithSpec; attempt: Attempt 
         </Fact>
         <Fact name="Owner">{job.owner}</Fact>
         <Fact name="GPUs">{gpuWords(job)}</Fact>
+        <Sizes elastic={job.spec.elastic} />
         <NodeNames name="Nodes to use" names={job.spec.nodes_in} />
         <NodeNames name="Nodes to avoid" names={job.spec.exclude_nodes} />
         <Fact name="Priority">{humanize(job.priority)}</Fact>

@@ -21,6 +21,7 @@ import { JobFacts, JobHeader } from "./JobHeader";
 import classes from "./JobPage.module.css";
 import { KeptCard } from "./KeptCard";
 import { LogView } from "./logs/LogView";
+import { ResizeCard } from "./ResizeCard";
 import { TimelineCard } from "./TimelineCard";
 import { TrainingCard } from "./TrainingCard";
 import { ScreeningCard } from "./ScreeningCard";
@@ -98,6 +99,7 @@ function JobBody({ job }: { job: JobWithSpec }) {
         {phone ? null : <TimelineCard job={job} attempts={tries} />}
         {job.kept === null ? null : <KeptCard jobId={job.id} kept={job.kept} attempts={tries} />}
         {job.idle === null ? null : <IdleCard idle={job.idle} />}
+        {job.failed_resize === null ? null : <ResizeCard failed={job.failed_resize} />}
         {job.state === "queued" || (job.state === "active" && job.stage === "screening") ? (
           <WhyCard job={job} />
         ) : null}

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from typing import Any
 
 from django.db.models import QuerySet
 
 from muster.api.render.marks import NO_MARKS, Marks, marks_of
 from muster.api.render.moments import moment
+from muster.common.clock import utc_now
 from muster.events.models import Event
 from muster.fleet.networks import host_network_reason
 from muster.jobs.estimates import current_estimate
 from muster.jobs.models import Allocation, Attempt, GpuClaim, Job
 from muster.jobs.outcome import blamed_for
+from muster.jobs.resizes import failed_resize_from
 from muster.jobs.selectors import RunTime, positions, run_times
 from muster.jobs.spec import PRIORITIES
 from muster.logs.models import LogFile
@@ -24,7 +27,7 @@ from muster.usage.efficiency import efficiency_of
 from muster.usage.models import Efficiency
 from scheduler.diagnosis.failures import title_of
 from scheduler.diagnosis.failures.rules import NO_SIGNATURE
-from scheduler.model.lifecycle import JobState, Reason
+from scheduler.model.lifecycle import JOB_TERMINAL, JobState, Reason
 
 Json = dict[str, Any]
 
@@ -37,6 +40,7 @@ def for_list(jobs: QuerySet[Job]) -> QuerySet[Job]:
     return jobs.select_related("vc", "tenant", "owner").defer(
         "spec",
         "avoid_nodes",
+        "failed_resize",
         *(f"vc__{name}" for name in ("tenant", "pool", "created_at")),
         *(f"tenant__{name}" for name in ("weight", "created_at")),
         *(f"owner__{name}" for name in ("password", "email", "gids", "last_login", "date_joined")),
@@ -57,6 +61,7 @@ def job_document(job: Job) -> Json:
     document["spec"] = job.spec
     document["cloned_from"] = job.cloned_from_id
     document["estimate"] = current_estimate(job)
+    document["failed_resize"] = _failed_resize(job)
     found = efficiency_of(job)
     document["efficiency"] = None if found is None else efficiency(found)
     return document
@@ -132,6 +137,22 @@ def _screening_run(row: ScreeningResult) -> Json:
     seconds = ("waited_s", "ran_s", "spent_gpu_s", "saved_gpu_s")
     told = {name: getattr(row, name) for name in names} | {name: round(getattr(row, name), 1) for name in seconds}
     return told | {"attempt": row.attempt.number if row.attempt else None, "at": moment(row.at)}
+
+
+def _failed_resize(job: Job) -> Json | None:
+    """The failed resize whose pause is not over."""
+    if job.failed_resize is None or job.state in JOB_TERMINAL:
+        return None
+    found = failed_resize_from(job.failed_resize)
+    if found.until <= utc_now().timestamp():
+        return None
+    return {
+        "before": found.before * job.nodes,
+        "wanted": found.wanted * job.nodes,
+        "at": moment(datetime.fromtimestamp(found.at, UTC)),
+        "because": found.because,
+        "until": moment(datetime.fromtimestamp(found.until, UTC)),
+    }
 
 
 def _hold(job: Job) -> Json | None:

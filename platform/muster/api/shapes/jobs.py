@@ -221,6 +221,16 @@ class RunTimeEstimate(Shape):
     )
 
 
+class FailedResize(Shape):
+    """A resize that did not come back: until its pause is over the job keeps its former size."""
+
+    before = Integer(help_text="GPUs of the former size, on all nodes.")
+    wanted = Integer(help_text="GPUs of the size that it did not come back in, on all nodes.")
+    at = Moment(help_text="When it failed.")
+    because = Text(help_text="Why it failed.")
+    until = Moment(help_text="When a policy may resize the job again.")
+
+
 class Job(JobInList):
     """What was asked for, what is wanted of it now, and what became of it."""
 
@@ -230,6 +240,7 @@ class Job(JobInList):
         allow_null=True, help_text="The number of the job that this one is a clone of; null if it is none."
     )
     estimate = RunTimeEstimate(allow_null=True, help_text="Null: nothing is known.")
+    failed_resize = FailedResize(allow_null=True, help_text="Null: a policy may resize it, or it has one size.")
     efficiency = Efficiency(allow_null=True, help_text="Of a job that has ended, some seconds after.")
 
 
