@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 from muster_client.pack import pack_folder
 from muster_client.shapes import Attempt, Job
 from muster_client.spec import read_spec
-from tests.faults.cluster import POOL_TABLE, ROOT, Cluster, overlapping_claims, until
+from tests.faults.cluster import FIRST_USER, POOL_TABLE, ROOT, Cluster, overlapping_claims, until
 from tests.faults.layout import QUOTAS
 from tests.pytorch import python_with_torch
 
@@ -27,7 +28,7 @@ OLD_TORCH = {"PET_REDIRECTS": "9:1", "PET_TEE": "9:1", "PET_MONITOR_INTERVAL": "
 HOLDING = "until [ -e $SCRATCH/$WORD ]; do sleep 0.2; done"
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     """Two nodes with four GPUs each, whose policy resizes jobs."""
     cluster = Cluster()
@@ -38,6 +39,27 @@ def cluster() -> Iterator[Cluster]:
         assert overlapping_claims(cluster) == []
     finally:
         cluster.stop()
+
+
+@pytest.fixture
+def node(cluster: Cluster) -> Iterator[Cluster]:
+    """The cluster while its second node is full, within the quotas of the owners of what fills it."""
+    fillers = [hold(cluster, gpus=2, user=user) for user in QUOTAS]
+    yield cluster
+    for filler in fillers:
+        let_end(cluster, filler)
+
+
+def hold(cluster: Cluster, *, gpus: int, user: str = FIRST_USER) -> Job:
+    """A job that runs until it is told to end."""
+    job = cluster.submit(HOLDING, user=user, env={"WORD": uuid.uuid4().hex}, gpus=gpus, cpus=1)
+    cluster.until_attempt_runs(job, within_s=60)
+    return job
+
+
+def let_end(cluster: Cluster, job: Job) -> None:
+    (cluster.scratch / cluster.client(job["owner"]).job(job["id"])["spec"]["env"]["WORD"]).touch()
+    assert cluster.wait(job)["state"] == "succeeded", cluster.story(job)
 
 
 def submit_training(cluster: Cluster, **keys: Any) -> Job:
@@ -87,29 +109,21 @@ def losses(said: str) -> dict[int, float]:
     return {int(step): float(loss) for step, loss in LOSS.findall(said)}
 
 
-def test_a_training_grows_and_shrinks_and_ends_with_the_loss_of_one_that_keeps_its_size(cluster: Cluster) -> None:
-    python = python_with_torch(user="nobody")
-    # These fill the other node, within the quotas of their owners.
-    fillers = [cluster.submit(HOLDING, user=user, env={"WORD": "fill"}, gpus=2, cpus=1) for user in QUOTAS]
-    for filler in fillers:
-        cluster.until_attempt_runs(filler, within_s=60)
-    three = cluster.submit(HOLDING, env={"WORD": "three"}, gpus=3, cpus=1)
-    cluster.until_attempt_runs(three, within_s=60)
+def test_a_training_grows_and_shrinks_and_ends_with_the_loss_of_one_that_keeps_its_size(node: Cluster) -> None:
+    cluster, python = node, python_with_torch(user="nobody")
+    three = hold(cluster, gpus=3)
     job = submit_training(
         cluster, nodes=1, gpus=1, elastic={"min": 1, "max": 4}, expected="10m", retry={"max": 0}, time="1h"
     )
     until_it_trains(cluster, job, 1)
-    (cluster.scratch / "three").touch()
+    let_end(cluster, three)
     until_it_trains(cluster, job, 2)
-    two = cluster.submit(HOLDING, env={"WORD": "two"}, gpus=2, cpus=1)
+    two = hold(cluster, gpus=2)
     until_it_trains(cluster, job, 3)
     done = cluster.wait(job, within_s=120)
     assert (done["state"], done["exit_code"]) == ("succeeded", 0), cluster.story(job)
     assert sizes(cluster, job) == [1, 4, 2]
-    for word in ("two", "fill"):
-        (cluster.scratch / word).touch()
-    for other in (two, *fillers):
-        assert cluster.wait(other)["state"] == "succeeded"
+    let_end(cluster, two)
 
     cluster.whole_log(job)
     for number, ranks in ((1, 1), (2, 4), (3, 2)):
@@ -119,3 +133,22 @@ def test_a_training_grows_and_shrinks_and_ends_with_the_loss_of_one_that_keeps_i
         found |= steps(cluster, job, number)
     assert found == pytest.approx(losses_of_one_size(python), rel=1e-5)
     assert max(found) == STEPS
+
+
+def test_a_job_that_does_not_come_back_in_its_new_size_goes_on_in_the_former_one(node: Cluster) -> None:
+    cluster = node
+    command = f"if [ $MUSTER_GPUS = 4 ]; then echo 'ValueError: no batch for 4'; exit 7; fi; {HOLDING}"
+    three = hold(cluster, gpus=3)
+    job = cluster.submit(
+        command, env={"WORD": "end"}, gpus=1, elastic={"min": 1, "max": 4}, expected="10m", retry={"max": 0}
+    )
+    cluster.until_attempt_runs(job, within_s=60)
+    let_end(cluster, three)
+    cluster.until_attempt_runs(job, number=3, within_s=60)
+    assert sizes(cluster, job) == [1, 4, 1]
+    failed = cluster.client().job(job["id"])["failed_resize"]
+    assert failed is not None
+    assert (failed["before"], failed["wanted"]) == (1, 4)
+    assert "no batch for 4" in failed["because"]
+    (cluster.scratch / "end").touch()
+    assert cluster.wait(job)["state"] == "succeeded", cluster.story(job)
