@@ -36,7 +36,8 @@ def stop_stuck_resizes(pool: Pool) -> None:
     silent = running.exclude(job__request__elastic=Value(None, JSONField())).exclude(speed__since__isnull=False)
     for attempt in silent.select_related("job").order_by("pk"):
         before = resized_from(attempt)
-        speed = None if before is None else Speed.objects.filter(attempt=before, since__isnull=False).first()
+        ran = None if before is None else before.attempt
+        speed = None if ran is None else Speed.objects.filter(attempt=ran, since__isnull=False).first()
         if speed is None or speed.since is None or attempt.running_at is None:
             continue
         step_s = (speed.at - speed.since).total_seconds() / max(speed.steps, 1)

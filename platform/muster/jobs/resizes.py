@@ -61,15 +61,27 @@ def in_one_size(request: Request, gpus: int) -> Request:
     )
 
 
-def resized_from(attempt: Attempt) -> Attempt | None:
-    """The attempt before this one, if it ran in another size and was stopped for the resize; else None."""
-    if attempt.stage != Stage.FULL or attempt.job.request.elastic is None:
+@dataclass(frozen=True, slots=True)
+class Former:
+    """The size of a job before its present attempt, and the attempt that ran in it; None: none has run."""
+
+    gpus: int
+    attempt: Attempt | None
+
+
+def resized_from(attempt: Attempt) -> Former | None:
+    """The size in which the job ran before, or that it asks for if it has not run; None if it is the present one.
+
+    Attempts that failed do not count.
+    """
+    request, given = attempt.job.request, attempt.request.first
+    asked = request.choice_of(given.gpu_type)
+    if attempt.stage != Stage.FULL or request.elastic is None or asked is None:
         return None
     earlier = Attempt.objects.filter(job_id=attempt.job_id, stage=Stage.FULL, number__lt=attempt.number)
-    before = first_of(earlier.order_by("-number"))
-    if before is None or before.state != AttemptState.PREEMPTED or before.running_at is None:
-        return None
-    return before if before.request.first.gpus != attempt.request.first.gpus else None
+    before = first_of(earlier.filter(running_at__isnull=False).exclude(state=AttemptState.FAILED).order_by("-number"))
+    gpus = asked.gpus if before is None else before.request.first.gpus
+    return Former(gpus, before) if gpus != given.gpus else None
 
 
 def resize_that_failed(
@@ -84,12 +96,12 @@ def resize_that_failed(
     if verdict is not None and verdict.failure == _BROKEN_CHECKPOINT:
         return None
     before = resized_from(attempt)
-    if before is None or _came_back(attempt, before):
+    if before is None or _came_back(attempt, before.attempt):
         return None
     count = 1 if job.failed_resize is None else failed_resize_from(job.failed_resize).count + 1
     now = utc_now().timestamp()
     return FailedResize(
-        before=before.request.first.gpus,
+        before=before.gpus,
         wanted=attempt.request.first.gpus,
         at=now,
         because=_because(attempt, reason, verdict)[:300],
@@ -98,8 +110,9 @@ def resize_that_failed(
     )
 
 
-def _came_back(attempt: Attempt, before: Attempt) -> bool:
-    grown: set[int] = set().union(*(read({attempt.pk, before.pk}) for read in _grown))
+def _came_back(attempt: Attempt, before: Attempt | None) -> bool:
+    ids = {attempt.pk} if before is None else {attempt.pk, before.pk}
+    grown: set[int] = set().union(*(read(ids) for read in _grown))
     if grown:
         return attempt.pk in grown
     ended_at = attempt.stopping_at or utc_now()
@@ -109,7 +122,7 @@ def _came_back(attempt: Attempt, before: Attempt) -> bool:
 def _because(attempt: Attempt, reason: Reason, verdict: Verdict | None) -> str:
     if reason is Reason.RESIZE_FAILED:
         return attempt.reason_detail
-    known = verdict.failure if verdict is not None and verdict.line_number is not None else reason.value
-    title = title_of(known, line="" if verdict is None else verdict.line, exit_code=attempt.exit_code)
-    line = attempt.reason_detail if verdict is None or not verdict.line else verdict.line
-    return f"{title}: {line}" if line else title
+    if verdict is not None and verdict.line:
+        return verdict.line
+    title, detail = title_of(reason, exit_code=attempt.exit_code), attempt.reason_detail
+    return title if detail in {"", f"exit status {attempt.exit_code}"} else f"{title}: {detail}"

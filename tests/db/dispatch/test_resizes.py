@@ -127,6 +127,18 @@ def test_a_job_that_fails_before_its_first_progress_goes_on_in_its_former_size(
     assert live_attempt(job).reason_detail == "its size changes from 2 to 4 GPUs"
 
 
+def test_a_job_that_fails_at_once_in_a_size_that_it_did_not_ask_for_gets_the_one_that_it_asks_for(world: World) -> None:
+    attempt = start(world, **ELASTIC)
+    assert attempt.gpus_total == 4
+    end(ranks(attempt)[0], Reason.EXIT_NONZERO)
+    assert (failed(attempt.job).before, failed(attempt.job).wanted) == (2, 4)
+    cycle(world)
+    second = runs(live_attempt(attempt.job))
+    assert second.gpus_total == 2
+    end(ranks(second)[0], Reason.EXIT_NONZERO)
+    assert (now_of(attempt.job).state, failed(attempt.job).count) == ("failed", 1)
+
+
 def test_each_failed_resize_doubles_the_pause(grown: Attempt) -> None:
     job = grown.job
     before = FailedResize(before=2, wanted=4, at=0.0, because="x", until=0.0, count=3)

@@ -132,20 +132,6 @@ export function SpecForm({ spec: values, code, disabled, errorOf, onChange }: Pr
           onChange={(field, names) => onChange([field], names)}
         />
         <div className={classes.two}>
-          <NumberInput
-            label="Fewest GPUs"
-            description="Of a job that may be resized"
-            placeholder="as above"
-            {...size("min")}
-          />
-          <NumberInput
-            label="Most GPUs"
-            description="It must save its work when it is stopped"
-            placeholder="as above"
-            {...size("max")}
-          />
-        </div>
-        <div className={classes.two}>
           <TextInput label="Time limit" placeholder="24h" {...text("time")} />
           <TextInput label="Expected run time" placeholder="by your last jobs" {...text("expected")} />
         </div>
@@ -194,6 +180,20 @@ export function SpecForm({ spec: values, code, disabled, errorOf, onChange }: Pr
               error={errorOf("checkpoint.grace")}
               disabled={off}
               onChange={(event) => onChange(["checkpoint", "grace"], event.currentTarget.value)}
+            />
+          </div>
+          <div className={classes.two}>
+            <NumberInput
+              label="Fewest GPUs"
+              description="Of a job that may be resized"
+              placeholder="as asked"
+              {...size("min")}
+            />
+            <NumberInput
+              label="Most GPUs"
+              description="It must save its work when it is stopped"
+              placeholder="as asked"
+              {...size("max")}
             />
           </div>
           <TextInput label="Working directory" placeholder="/workspace" {...text("workdir")} />
