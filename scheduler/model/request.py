@@ -257,6 +257,7 @@ def request_of(
     gpu_types: tuple[str, ...] = (),
     locality: Locality = Locality.ANY,
     split: bool = False,
+    min_gpus: int = 1,
     max_gpus: int = 0,
     packs: bool = False,
     gpu_memory_mib: int | None = None,
@@ -264,8 +265,8 @@ def request_of(
 ) -> Request:
     """The interned request of one size for a GPU type, for several `gpu_types` in order, or for any type.
 
-    `split` makes the job divisible, `max_gpus` above 0 elastic from 1 GPU, and `packs` share its GPUs; `form` is the
-    runtime that it needs.
+    `split` makes the job divisible, `max_gpus` above 0 elastic from `min_gpus`, and `packs` share its GPUs; `form` is
+    the runtime that it needs.
     """
     types = ((gpu_type,) if gpu_type else gpu_types or (None,)) if gpus else (None,)
     request = Request(
@@ -275,17 +276,17 @@ def request_of(
         shares_gpu=packs,
         gpu_memory_mib=gpu_memory_mib,
         divisible=split,
-        elastic=ElasticRange(1, max_gpus) if max_gpus else None,
+        elastic=ElasticRange(min_gpus, max_gpus) if max_gpus else None,
         runtime=form,
     )
     return interned(request)
 
 
-# The parameters of `request_of`: the names of job columns and of fields in former snapshots.
+# The parameters of `request_of`.
 REQUEST_FIELDS = frozenset(
     {
-        *("gpu_type", "gpus", "nodes", "cpus", "memory_mib", "gpu_types", "locality", "split", "max_gpus", "packs"),
-        *("gpu_memory_mib", "form"),
+        *("gpu_type", "gpus", "nodes", "cpus", "memory_mib", "gpu_types", "locality", "split", "packs"),
+        *("min_gpus", "max_gpus", "gpu_memory_mib", "form"),
     }
 )
 

@@ -259,11 +259,15 @@ def _with_requests(data: object) -> object:
     }
 
 
+# The fields of a job in former snapshots, which have become its request.
+_FORMER_FIELDS = REQUEST_FIELDS - {"min_gpus"}
+
+
 def _with_request(job: object) -> object:
-    if not isinstance(job, dict) or "request" in job or not job.keys() >= REQUEST_FIELDS:
+    if not isinstance(job, dict) or "request" in job or not job.keys() >= _FORMER_FIELDS:
         return job
-    flat = {name: job[name] for name in REQUEST_FIELDS}
-    rest = {name: value for name, value in job.items() if name not in REQUEST_FIELDS}
+    flat = {name: job[name] for name in _FORMER_FIELDS}
+    rest = {name: value for name, value in job.items() if name not in _FORMER_FIELDS}
     try:
         request = request_of(
             **flat

@@ -557,7 +557,7 @@ class _Simulation:
     def _job(self, traced: TraceJob) -> Job:
         vc_id = self.world.vc_ids[traced.vc]
         perfect = self.options.oracle is Oracle.PERFECT
-        expected_s = self.forecast.submitted(traced)
+        expected_s, ranks = self.forecast.submitted(traced), 1 if traced.split else traced.nodes
         memory_mib = traced.gpu_memory_mib
         if memory_mib is None and self.trace.throughputs is not None:
             memory_mib = 0  # in such a table a pair that did not fit into GPU memory has no speed
@@ -570,8 +570,8 @@ class _Simulation:
             job_class=JobClass.GUARANTEED,
             gpu_type=traced.gpu_type,
             gpu_types=traced.gpu_types,
-            gpus=traced.gpus if traced.split else traced.gpus // traced.nodes,
-            nodes=1 if traced.split else traced.nodes,
+            gpus=traced.gpus // ranks,
+            nodes=ranks,
             cpus=traced.cpus,
             memory_mib=traced.memory_mib,
             submitted_at=traced.submitted_s,
@@ -583,7 +583,8 @@ class _Simulation:
             preemptible=traced.preemptible,
             still_stopping=False,
             split=traced.split,
-            max_gpus=traced.max_gpus,
+            min_gpus=max(1, traced.min_gpus // ranks),
+            max_gpus=traced.max_gpus // ranks,
             speeds=traced.work.speeds() if traced.max_gpus and perfect else (),
             checkpoints=traced.checkpoints,
             expected_s=expected_s,

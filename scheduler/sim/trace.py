@@ -28,7 +28,8 @@ class TraceJob:
     gpu_types: tuple[str, ...] = ()  # the acceptable types if `gpu_type` is None; empty: all
     nodes: int = 1
     split: bool = True
-    max_gpus: int = 0  # 0: the size is fixed at `gpus`; else any size from 1 to this
+    max_gpus: int = 0  # 0: the size is fixed at `gpus`; else any size from `min_gpus` to this
+    min_gpus: int = 1  # both are multiples of `nodes` without `split`
     cpus: int = 0  # per GPU with `split`, per node without
     memory_mib: int = 0  # like `cpus`
     priority: int = 0

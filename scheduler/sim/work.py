@@ -73,6 +73,40 @@ class FixedWork:
 
 
 @dataclass(frozen=True, slots=True)
+class ScalingWork:
+    """A run time on `gpus` GPUs of any type and the speeds on 1, 2, 3 … GPUs; progress is seconds on `gpus` GPUs."""
+
+    duration_s: float
+    gpus: int
+    by_gpus: tuple[float, ...]
+
+    def seconds_left(self, done: float, gpu_type: str, layout: Layout, speed: float) -> float:
+        """See `Work`."""
+        del gpu_type
+        return (self.duration_s - done) / (self._rate(layout) * speed)
+
+    def advance(self, done: float, gpu_type: str, layout: Layout, speed: float, seconds: float) -> float:
+        """See `Work`."""
+        del gpu_type
+        return min(self.duration_s, done + seconds * self._rate(layout) * speed)
+
+    def remaining_s(self, done: float) -> float:
+        """See `Work`."""
+        return self.duration_s - done
+
+    def alone_s(self) -> float:
+        """See `Work`; on the size that it asks for."""
+        return self.duration_s
+
+    def speeds(self) -> tuple[float, ...]:
+        """See `Work`."""
+        return tuple(speed / self.by_gpus[0] for speed in self.by_gpus)
+
+    def _rate(self, layout: Layout) -> float:
+        return self.by_gpus[sum(layout) - 1] / self.by_gpus[self.gpus - 1]
+
+
+@dataclass(frozen=True, slots=True)
 class StepsWork:
     """A number of training steps, and the steps per second by GPU type; progress is steps.
 

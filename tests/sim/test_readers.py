@@ -19,6 +19,7 @@ from scheduler.sim.readers.options import ReadOptions as Options
 from scheduler.sim.readers.source import Unusable, moment, number
 from scheduler.sim.trace import Trace, TraceError
 from scheduler.sim.work import FixedWork
+from tests.sim.stories import ends, play
 
 V100 = {"('LM', 1)": {"null": 2.0}, "('LM', 2)": {"null": 3.0}}
 TABLE = {"v100": V100, "k80": {"('LM', 1)": {"null": 0.5}}, "v100_unconsolidated": {"('LM', 2)": {"null": 1.5}}}
@@ -263,6 +264,13 @@ def test_it_reads_the_platforms_own_history(tmp_path: Path) -> None:
         ('{"submitted_at": 1, "gpus": 3, "nodes": 2, "run_s": 1}', "cannot be divided evenly"),
         ('{"submitted_at": 1, "gpus": 1, "run_s": 1, "status": "lost"}', "unknown status"),
         ('{"submitted_at": 1, "gpus": 1, "run_s": 1, "class": "gold"}', "unknown class"),
+        ('{"submitted_at": 1, "gpus": 1, "run_s": 1, "min_gpus": 1}', "min_gpus and speeds need max_gpus"),
+        (
+            '{"submitted_at": 1, "gpus": 4, "run_s": 1, "max_gpus": 2, "speeds": [1, 2]}',
+            "4 GPUs on 1 nodes are no size",
+        ),
+        ('{"submitted_at": 1, "gpus": 1, "run_s": 1, "max_gpus": 2, "speeds": [1]}', "speeds are not 2 numbers"),
+        ('{"submitted_at": 1, "gpus": 1, "run_s": 1, "max_gpus": 2, "speeds": [1, 0]}', "is not a positive number"),
         ("[]", "not a JSON object"),
         ('{"submitted_at": 1', "not JSON"),
     ],
@@ -273,6 +281,16 @@ def test_it_refuses_a_job_of_the_history_that_cannot_be_used(tmp_path: Path, job
     trace = read(tmp_path, MUSTER + job + "\n", skip_bad=True)
     assert len(trace.jobs) == 2
     assert [bad.line for bad in trace.skipped] == [5]
+
+
+def test_the_history_of_an_elastic_job_is_played_in_other_sizes(tmp_path: Path) -> None:
+    line = (
+        '{"submitted_at": 1, "gpus": 4, "nodes": 2, "run_s": 900, "min_gpus": 2, "max_gpus": 8,'
+        ' "speeds": [1, 2, 3, 4, 5, 6, 7, 8]}'
+    )
+    trace = read(tmp_path, '{"format": "muster", "version": 1}\n' + line + "\n")
+    assert ends(play(trace.jobs, "A100:2x4", policy="optimus")) == {1: 450}
+    assert ends(play(trace.jobs, "A100:2x4", policy="fifo")) == {1: 900}
 
 
 def test_it_refuses_a_history_of_another_version(tmp_path: Path) -> None:

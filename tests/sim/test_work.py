@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.sim.work import FixedWork, StepsWork, Work
+from scheduler.sim.work import FixedWork, ScalingWork, StepsWork, Work
 
 STEPS = StepsWork(600.0, 4, {"V100": 6.0, "K80": 1.0}, {"V100": 3.0}, node_gpus=4)
 
@@ -43,6 +43,15 @@ def test_steps_never_end_where_they_were_not_measured(gpu_type: str, layout: tup
 def test_a_predictor_counts_steps_on_the_reference_or_on_the_fastest_type() -> None:
     assert STEPS.remaining_s(300.0) == 50
     assert StepsWork(600.0, 4, STEPS.rates, reference="K80").alone_s() == 600
+
+
+def test_an_elastic_work_takes_its_time_by_the_number_of_gpus() -> None:
+    work = ScalingWork(100.0, 2, (1.0, 2.0, 2.5, 3.0))
+    assert work.seconds_left(0.0, "A100", (2,), 1.0) == 100
+    assert work.seconds_left(40.0, "A100", (1,), 1.0) == 120
+    assert work.seconds_left(40.0, "A100", (2, 2), 0.5) == 80
+    assert work.advance(0.0, "A100", (4,), 1.0, 10.0) == 15
+    assert (work.remaining_s(30.0), work.alone_s(), work.speeds()) == (70, 100, (1.0, 2.0, 2.5, 3.0))
 
 
 @given(

@@ -7,6 +7,7 @@ import hmac
 import json
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -16,10 +17,12 @@ from django.db.models import OuterRef, QuerySet, Subquery
 from muster.fleet.models import Pool
 from muster.jobs.models import Attempt, Job
 from muster.jobs.requests import gpu_type_of
+from muster.samples.models import SpeedAlone
 from muster.tenants.models import Quota
 from scheduler.model.lifecycle import JOB_TERMINAL, Stage
 from scheduler.model.request import Request
 from scheduler.predict.estimate import Source
+from scheduler.predict.scaling import speeds_of
 from scheduler.sim.readers.muster import header
 
 ROWS_AT_ONCE = 2000
@@ -38,7 +41,9 @@ def trace_lines(*, pool: Pool | None, since: datetime | None, anonymous: bool) -
     for job in jobs.select_related("tenant", "vc", "owner").defer("spec", "hold", "memo").iterator(ROWS_AT_ONCE):
         # What a job with several choices asks for is no one size: what it ran in last is.
         given: Request | None = job.given if len(job.request.choices) > 1 else None
-        yield json.dumps(_record(job, given or job.request, anonymous))
+        choice = None if given is None else job.request.choice_of(given.first.gpu_type)
+        request = job.request if choice is None else replace(job.request, choices=(choice,))
+        yield json.dumps(_record(job, request, anonymous))
 
 
 def pseudonym(kind: str, name: str) -> str:
@@ -68,9 +73,34 @@ def _record(job: Job, request: Request, anonymous: bool) -> dict[str, Any]:
         "status": job.state,
         "attempts": job.attempt_count,
     }
+    if request.elastic is not None and job.attempt_count:
+        record |= _sizes(job, request)
     if job.started_at is not None:
         record["waited_s"] = max(0.0, round((job.started_at - job.submitted_at).total_seconds(), 3))
     return record
+
+
+def _sizes(job: Job, request: Request) -> dict[str, Any]:
+    """The sizes and speeds of an elastic job, and its run time as if it had kept the size that it asked for."""
+    elastic, nodes, asked = request.elastic, request.nodes, request.gpus_total
+    if elastic is None:
+        return {}
+    by_type: defaultdict[str, dict[int, float]] = defaultdict(dict)
+    for kind, gpus, per_s in SpeedAlone.objects.filter(job=job).values_list("gpu_type", "gpus", "per_s"):
+        by_type[kind][gpus] = per_s
+    speeds = speeds_of(max(by_type.values(), key=len, default={}), elastic.max_gpus * nodes)
+    ran = Attempt.objects.filter(job=job, stage=Stage.FULL, ended_at__isnull=False)
+    done_s = sum(
+        (one.ended_at - one.placed_at).total_seconds() * speeds[one.gpus_total - 1] / speeds[asked - 1]
+        for one in ran
+        if one.ended_at is not None
+    )
+    return {
+        "min_gpus": elastic.min_gpus * nodes,
+        "max_gpus": elastic.max_gpus * nodes,
+        "speeds": [round(speed, 4) for speed in speeds],
+        "run_s": round(done_s, 3),
+    }
 
 
 def _quotas(pool: Pool | None) -> dict[str, dict[str, int]]:

@@ -17,7 +17,7 @@ from scheduler.sim.readers import Format
 from scheduler.sim.readers.options import ReadOptions
 from scheduler.sim.readers.source import Draft, Excluded, Source, Unusable, moment, per_gpu
 from scheduler.sim.trace import Trace
-from scheduler.sim.work import FixedWork
+from scheduler.sim.work import FixedWork, ScalingWork
 
 VERSION = 1
 _CLASSES = frozenset(job_class.value for job_class in JobClass)
@@ -25,6 +25,7 @@ STATUSES = frozenset({"", "succeeded", "failed", "cancelled"})
 FIELDS = frozenset({
     "submitted_at", "name", "tenant", "vc", "owner", "gpus", "nodes", "gpu_type", "cpus", "memory_mib", "priority",
     "class", "time_limit_s", "expected_s", "run_s", "status", "attempts", "waited_s", "preemptible",
+    "min_gpus", "max_gpus", "speeds",
 })  # fmt: skip
 
 FORMAT = Format(
@@ -79,11 +80,14 @@ def _draft(text: str) -> Draft:
     if job.get("run_s") is None or _whole(job, "attempts", 1, least=0) == 0:
         raise Excluded("never started")
     tenant = _text(job, "tenant", "")
+    least, most = _sizes(job, gpus, nodes)
     return {
         "name": _text(job, "name", "job"),
         "submitted_s": _submitted_s(job),
         "gpus": gpus,
-        "work": FixedWork(_amount(job, "run_s")),
+        "min_gpus": least,
+        "max_gpus": most,
+        "work": _work(job, gpus),
         "vc": intern(_text(job, "vc", tenant or "default")),
         "owner": intern(_text(job, "owner", "owner")),
         "gpu_type": None if job.get("gpu_type") is None else intern(_text(job, "gpu_type", "")),
@@ -99,6 +103,28 @@ def _draft(text: str) -> Draft:
         "attempts": _whole(job, "attempts", 1, least=0),
         "waited_s": None if job.get("waited_s") is None else _amount(job, "waited_s"),
     }
+
+
+def _work(job: Mapping[str, Any], gpus: int) -> FixedWork | ScalingWork:
+    run_s = _amount(job, "run_s")
+    return ScalingWork(run_s, gpus, tuple(job["speeds"])) if "max_gpus" in job else FixedWork(run_s)
+
+
+def _sizes(job: Mapping[str, Any], gpus: int, nodes: int) -> tuple[int, int]:
+    """The least and the largest size of an elastic job, whose speeds are known; 1 and 0 for a job of one size."""
+    if "max_gpus" not in job:
+        if "min_gpus" in job or "speeds" in job:
+            raise Unusable("min_gpus and speeds need max_gpus")
+        return 1, 0
+    least, most = _whole(job, "min_gpus", nodes, least=1), _whole(job, "max_gpus", None, least=1)
+    if not least <= gpus <= most or least % nodes or most % nodes:
+        raise Unusable(f"{gpus} GPUs on {nodes} nodes are no size between min_gpus {least} and max_gpus {most}")
+    speeds = job.get("speeds")
+    if not isinstance(speeds, list) or len(speeds) != most:
+        raise Unusable(f"speeds are not {most} numbers, one for each number of GPUs")
+    if not all(isinstance(one, int | float) and not isinstance(one, bool) and 0 < one < math.inf for one in speeds):
+        raise Unusable("a speed is not a positive number")
+    return least, most
 
 
 def _object(text: str) -> dict[str, Any]:

@@ -51,6 +51,7 @@ class Draft(TypedDict, total=False):
     nodes: int
     split: bool
     max_gpus: int
+    min_gpus: int
     cpus: int
     memory_mib: int
     priority: int

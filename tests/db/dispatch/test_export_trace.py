@@ -11,11 +11,12 @@ from django.core.management import CommandError, call_command
 
 from muster.jobs.models import Job
 from muster.jobs.services import cancel_job
+from muster.samples.models import SpeedAlone
 from muster.tenants.models import Quota
 from scheduler.model.lifecycle import Reason
 from scheduler.sim.readers import detect, read_trace
 from scheduler.sim.trace import Trace, TraceJob
-from scheduler.sim.work import FixedWork
+from scheduler.sim.work import FixedWork, ScalingWork
 from tests.db.stories import World, end, let_pass, make_world, now_of, ranks, start, submit
 from tests.factories import make_node
 
@@ -113,3 +114,18 @@ def test_what_cannot_be_done_is_said(options: dict[str, str], reason: str, db: N
     with pytest.raises(CommandError, match=reason):
         call_command("export_trace", str(out), stdout=StringIO(), **options)
     assert out.read_text() == "not ours"
+
+
+def test_an_elastic_job_has_its_sizes_and_the_time_that_it_had_taken_in_the_one_that_it_asks_for(
+    tmp_path: Path,
+) -> None:
+    grows = make_world(policy="optimus", gpus=4)
+    job = ended(grows, 600, gpus="A100:2", elastic={"min": 1, "max": 4}, checkpoint={}, expected="1h")
+    assert job.attempts.get().gpus_total == 4
+    for gpus, per_s in ((2, 10.0), (4, 15.0)):
+        SpeedAlone.objects.create(job=job, gpu_type="A100", gpus=gpus, per_s=per_s, at=job.ended_at)
+    (one,) = export(tmp_path / "jobs.jsonl").jobs
+    assert (one.gpus, one.min_gpus, one.max_gpus) == (2, 1, 4)
+    assert isinstance(one.work, ScalingWork)
+    assert one.work.speeds()[3] / one.work.speeds()[1] == pytest.approx(1.5, rel=1e-3)
+    assert one.work.duration_s == pytest.approx(1.5 * 600, rel=0.01)

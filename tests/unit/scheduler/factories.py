@@ -84,6 +84,7 @@ def spelled(request: Request) -> dict[str, Any]:
         "nodes": request.nodes,
         "locality": request.locality,
         "split": request.divisible,
+        "min_gpus": request.elastic.min_gpus if request.elastic else 1,
         "max_gpus": request.max_gpus,
         "packs": request.shares_gpu,
         "gpu_memory_mib": request.gpu_memory_mib,
