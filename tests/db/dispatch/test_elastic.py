@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -14,7 +15,9 @@ from muster.jobs.models import Attempt, Job
 from muster.jobs.services import draft_job
 from muster.samples.models import SpeedAlone
 from scheduler import model
+from scheduler.authoring import AssignmentPolicy, Config, Cycle
 from scheduler.model.lifecycle import Reason
+from scheduler.policies.optimus.policy import Optimus
 from scheduler.predict.scaling import speeds_of
 from tests.db.stories import (
     World,
@@ -142,6 +145,28 @@ class TestAResize:
         end(ranks(grown)[0], Reason.PREEMPTED)
         cycle(world)
         assert (start_again(job).number, live_attempt(job).gpus_total) == (3, 2)
+
+    def test_a_policy_that_assigns_configurations_resizes_it(self, world: World, monkeypatch: Any) -> None:
+        class Assigned(AssignmentPolicy):
+            gpus = 2
+
+            def choose(self, cycle: Cycle) -> Mapping[int, Config | None]:
+                jobs = [*cycle.waiting(), *(run.job for run in cycle.running())]
+                return {job.id: Config("A100", self.gpus) for job in jobs}
+
+        monkeypatch.setattr(Optimus, "serve", lambda _, context: Assigned().serve(context))
+        attempt = start(world, **ELASTIC)
+        assert attempt.gpus_total == 2
+        monkeypatch.setattr(Assigned, "gpus", 3)
+        cycle(world)
+        attempt.refresh_from_db()
+        assert (attempt.state, attempt.reason_detail) == (
+            "stopping",
+            "its configuration changes from A100:2 to A100:3",
+        )
+        end(ranks(attempt)[0], Reason.PREEMPTED)
+        cycle(world)
+        assert (start_again(attempt.job).gpus_total, now_of(attempt.job).retries_used) == (3, 0)
 
     def test_a_job_whose_measured_speed_does_not_grow_stays(self, world: World) -> None:
         job = submit(world, **ELASTIC)
