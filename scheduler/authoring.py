@@ -19,13 +19,14 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from random import Random
 from typing import Any, ClassVar, Literal
 
 from scheduler.admission import ANY_GPUS, Admission, Grant, Ledger, LockScope
 from scheduler.bases import assignment, rounds
 from scheduler.bases.ordered import OrderedPolicy
-from scheduler.bases.rounds import Shares
-from scheduler.engine.configs import PolicyError, configs_of, demand_for, rate_of
+from scheduler.bases.rounds import IdleGpus, Shares
+from scheduler.engine.configs import PolicyError, config_of, configs_of, demand_for, rate_of
 from scheduler.engine.context import Attempt, CycleContext, GivenDemands, backoff_reason
 from scheduler.engine.queue import Key
 from scheduler.engine.usage import gpus_by_type
@@ -48,6 +49,7 @@ __all__ = [
     "Denial",
     "Grant",
     "HoldReason",
+    "IdleGpus",
     "Job",
     "JobClass",
     "Key",
@@ -111,6 +113,14 @@ class Cycle:
     def rate(self, job: Job, config: Config, beside: Job | None = None) -> Rate | None:
         """How fast the job is, in its own unit per second: alone, or with another job on its GPUs; None: unknown."""
         return rate_of(self.context, job, config, beside)
+
+    def held(self, run: Running) -> Config:
+        """The configuration in which a job runs."""
+        return config_of(self.context, run)
+
+    def weights(self) -> Mapping[int, float]:
+        """The weights of the tenants, by id."""
+        return {tenant.id: tenant.weight for tenant in self.context.view.tenants}
 
     def supply(self) -> Mapping[str, int]:
         """The healthy GPUs of the nodes in service, by type, held or free."""
@@ -260,26 +270,46 @@ class AssignmentPolicy(CyclePolicy):
 class RoundPolicy(CyclePolicy):
     """Gives each job shares of time by GPU type, in rounds of `round_s`; `scheduler.bases.rounds` says how.
 
-    Jobs that arrive during a round start on free GPUs; nothing stops before the round ends.
+    The shares are computed anew at the end of a round if jobs came or went, or the supply of GPUs changed, and at least
+    `reset_s` have passed since the last time. `idle_gpus` says who may take GPUs that no share claims; by default jobs
+    that arrive during a round start on free GPUs. Nothing stops before the round ends.
     """
 
     __slots__ = ()
     round_s: float = 360.0
+    reset_s: float = 0.0
+    idle_gpus: str = IdleGpus.ALL
+    state_version: ClassVar[int] = 2
 
     def shares(self, cycle: Cycle) -> Shares:
         """The share of time, 0 to 1, of each job by its id and GPU type; the shares of a job add up to at most 1."""
         raise NotImplementedError
+
+    @property
+    def shuffles_types(self) -> bool:
+        """Whether each round gives the types out in another order."""
+        return False
+
+    def order_types(self, cycle: Cycle) -> Sequence[str]:
+        """The order in which the GPU types are given out; asked with each solve."""
+        return sorted(cycle.supply())
 
     def decide(self, cycle: Cycle) -> None:
         """Keep the accounts; at the end of a round, hand out the next one."""
         context, ledger = cycle.context, rounds.Ledger.read(cycle.state)
         ledger.account(context)
         if cycle.now >= ledger.ends_at - rounds.SOON_S:
-            ledger.shares = rounds.checked(context, self.shares(cycle))
-            ledger.ends_at = cycle.now + self.round_s
-            rounds.start_round(context, ledger, self.round_s)
-        else:
-            rounds.fill(context, ledger)
+            inputs = rounds.inputs_of(context)
+            due = not ledger.reset_at or cycle.now - ledger.reset_at >= self.reset_s
+            if due and inputs != ledger.inputs:
+                ledger.reset(cycle.now, rounds.checked(context, self.shares(cycle)), inputs)
+                ledger.types = list(self.order_types(cycle))
+            ledger.ends_at, ledger.rounds = cycle.now + self.round_s, ledger.rounds + 1
+            if self.shuffles_types:
+                Random(f"{cycle.seed}:{ledger.rounds}").shuffle(ledger.types)  # noqa: S311 - the same in each replay
+            rounds.start_round(context, ledger, self.round_s, IdleGpus(self.idle_gpus))
+        elif self.idle_gpus == IdleGpus.ALL:
+            rounds.fill(context, ledger, self.round_s)
         cycle.remember(ledger.to_state())
-        if ledger.shares:
+        if ledger.accounts:
             cycle.wake_at(ledger.ends_at)

@@ -1,21 +1,22 @@
 """Rounds: shares of time by job and GPU type become leases of whole GPUs for one round.
 
-Source: Narayanan et al., Gavel (OSDI 2020), §5: a job with a large share on a type gets it in more rounds. Here the
-next round goes to the jobs that are owed the most time: their shares of the time so far, less what they received.
+Source: Narayanan et al., Gavel (OSDI 2020), §5, and its artifact. The priority of a job on a type is its share divided
+by the time that it received there since the last reset, so that over many rounds each job receives its shares.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
 
 from scheduler.bases.assignment import assign
 from scheduler.engine.configs import PolicyError, config_of, configs_of
 from scheduler.engine.context import CycleContext, backoff_reason
-from scheduler.model import Job, Running
+from scheduler.model import Job
 from scheduler.model.request import Config
 
 Shares = Mapping[int, Mapping[str, float]]
@@ -24,55 +25,126 @@ Shares = Mapping[int, Mapping[str, float]]
 SOON_S = 1e-6
 _ROUNDING = 1e-6
 
+# A smaller share is no claim. It orders the jobs that take idle GPUs: an interior point of the optimal shares gives
+# more to a job that only just gets none.
+LEAST_SHARE = 1e-6
+
+
+class IdleGpus(StrEnum):
+    """The jobs that may take GPUs that no share claims."""
+
+    ALL = "all"  # any job, at any moment
+    SOLVED = "solved"  # at the end of a round, jobs that the last solve knew
+    NONE = "none"  # jobs with a share of that type only
+
+
+@dataclass(slots=True)
+class Account:
+    """What one job was promised and what it received since the last reset, by GPU type.
+
+    `deficit_s` is the time that it was promised and did not receive before the last reset.
+    """
+
+    shares: dict[str, float] = field(default_factory=dict)
+    received_s: dict[str, float] = field(default_factory=dict)
+    deficit_s: dict[str, float] = field(default_factory=dict)
+
 
 @dataclass(slots=True)
 class Ledger:
-    """What each job is owed and has received, s by GPU type, since it joined."""
+    """The accounts of the jobs, and the round.
+
+    `inputs` is what the shares were computed for: the ids of the jobs, and the GPUs in service by type.
+    """
 
     ends_at: float = -math.inf  # of the round
     at: float = 0.0  # of the last account
-    shares: dict[int, dict[str, float]] = field(default_factory=dict)
-    owed_s: dict[int, dict[str, float]] = field(default_factory=dict)
+    reset_at: float | None = None  # of the last reset, which is that of the last solve; None: none yet
+    rounds: int = 0
+    inputs: tuple[frozenset[int], Mapping[str, int]] = (frozenset(), {})
+    types: list[str] = field(default_factory=list)  # in the order in which they are given out
+    accounts: dict[int, Account] = field(default_factory=dict)
 
     @classmethod
     def read(cls, state: Mapping[str, Any] | None) -> Ledger:
         """The ledger that `to_state` made the state from; an empty one without a state."""
         if state is None:
             return cls()
-        shares, owed_s = ({int(key): dict(value) for key, value in state[name].items()} for name in ("shares", "owed"))
-        return cls(float(state["ends_at"]), float(state["at"]), shares, owed_s)
+        types = state["types"]
+        accounts = {
+            int(key): Account(*({kind: value for kind, value in zip(types, row, strict=True) if value} for row in rows))
+            for key, rows in state["accounts"].items()
+        }
+        inputs = (frozenset(state["jobs"]), dict(state["supply"]))
+        return cls(state["ends_at"], state["at"], state["reset_at"], state["rounds"], inputs, list(types), accounts)
 
     def to_state(self) -> Mapping[str, Any]:
-        """The ledger as JSON values."""
-        by_text = [{str(key): value for key, value in of.items()} for of in (self.shares, self.owed_s)]
-        return {"ends_at": self.ends_at, "at": self.at, "shares": by_text[0], "owed": by_text[1]}
+        """The ledger as JSON values, in few digits, so that a pool can remember more than ten thousand jobs."""
+        jobs, supply = self.inputs
+        accounts = {
+            str(job_id): [
+                [_significant(account.shares.get(kind, 0.0)) for kind in self.types],
+                [round(account.received_s.get(kind, 0.0), 3) for kind in self.types],
+                [round(account.deficit_s.get(kind, 0.0), 3) for kind in self.types],
+            ]
+            for job_id, account in self.accounts.items()
+        }
+        return {
+            "ends_at": self.ends_at,
+            "at": self.at,
+            "reset_at": self.reset_at,
+            "rounds": self.rounds,
+            "jobs": sorted(jobs),
+            "supply": dict(supply),
+            "types": self.types,
+            "accounts": accounts,
+        }
 
     def account(self, context: CycleContext) -> None:
-        """Add what the shares promised since the last account, and subtract what running jobs received."""
+        """Add the time that running jobs received since the last account, and forget jobs that are gone."""
         view, now = context.view, context.now
-        present = {*view.waiting_by_id, *view.running_by_job}
-        self.shares = {job_id: by_type for job_id, by_type in self.shares.items() if job_id in present}
-        self.owed_s = {job_id: by_type for job_id, by_type in self.owed_s.items() if job_id in present}
-        for job_id, by_type in self.shares.items():
-            for gpu_type, share in by_type.items():
-                self._add(job_id, gpu_type, share * (now - self.at))
+        present = view.waiting_by_id.keys() | view.running_by_job.keys()
+        self.accounts = {job_id: account for job_id, account in self.accounts.items() if job_id in present}
         for run in view.running:
-            held = config_of(context, run).gpu_type
-            if held is not None:
-                self._add(run.job.id, held, -(now - max(self.at, run.placed_at)) if self.shares else 0.0)
+            held, account = config_of(context, run).gpu_type, self.accounts.get(run.job.id)
+            if held is not None and account is not None:
+                span_s = now - max(self.at, run.placed_at)
+                account.received_s[held] = account.received_s.get(held, 0.0) + span_s
         self.at = now
 
-    def max_owed_s(self, job_id: int) -> float:
-        """The longest time that the job is owed on one type, s."""
-        return max(self.owed_s.get(job_id, {}).values(), default=0.0)
+    def reset(self, now: float, shares: Shares, inputs: tuple[frozenset[int], Mapping[str, int]]) -> None:
+        """Settle what was owed and received in the deficits, and begin to count again with other shares."""
+        span_s = 0.0 if self.reset_at is None else now - self.reset_at
+        before, self.accounts = self.accounts, {}
+        for job_id in sorted(inputs[0]):
+            old = before.get(job_id, Account())
+            deficit_s = dict(old.deficit_s)
+            for kind in old.shares.keys() | old.received_s.keys():
+                owed_s = old.shares.get(kind, 0.0) * span_s - old.received_s.get(kind, 0.0)
+                deficit_s[kind] = deficit_s.get(kind, 0.0) + owed_s
+            self.accounts[job_id] = Account(dict(shares.get(job_id, {})), {}, deficit_s)
+        self.reset_at, self.inputs = now, inputs
 
-    def _add(self, job_id: int, gpu_type: str, seconds: float) -> None:
-        owed = self.owed_s.setdefault(job_id, {})
-        owed[gpu_type] = owed.get(gpu_type, 0.0) + seconds
+    def claim(self, job_id: int, gpu_type: str, round_s: float) -> tuple[float, float, float]:
+        """The priority, deficit and share of the job on the type: larger goes first.
+
+        Half a round counts as received already, so that a new job's priority is finite.
+        """
+        account = self.accounts.get(job_id)
+        if account is None:
+            return 0.0, 0.0, 0.0
+        share = account.shares.get(gpu_type, 0.0)
+        priority = share / (account.received_s.get(gpu_type, 0.0) + round_s / 2)
+        return priority, account.deficit_s.get(gpu_type, 0.0), share
+
+
+def inputs_of(context: CycleContext) -> tuple[frozenset[int], Mapping[str, int]]:
+    """The ids of the jobs that take part in rounds, and the healthy GPUs in service by type."""
+    return frozenset(_candidates(context)), dict(+context.state.capacity.gpus_in_service)
 
 
 def checked(context: CycleContext, shares: Shares) -> dict[int, dict[str, float]]:
-    """The shares, sorted by job and type.
+    """The shares above 0.
 
     Raises:
         PolicyError: a job is unknown, or its shares are no numbers from 0 to 1 that add up to at most 1.
@@ -91,75 +163,74 @@ def checked(context: CycleContext, shares: Shares) -> dict[int, dict[str, float]
         if sum(by_type.values()) > 1 + _ROUNDING:
             raise PolicyError(f"the shares of job {job_id} add up to {sum(by_type.values()):g}, which is more than 1")
     return {
-        job_id: {kind: max(0.0, share) for kind, share in sorted(by_type.items())}
+        job_id: {kind: share for kind, share in sorted(by_type.items()) if share > 0}
         for job_id, by_type in sorted(shares.items())
     }
 
 
-def start_round(context: CycleContext, ledger: Ledger, round_s: float) -> None:
+def start_round(context: CycleContext, ledger: Ledger, round_s: float, idle: IdleGpus) -> None:
     """Give out the GPUs for the next round.
 
-    1. In the order of the time that they are owed at the end of the round, jobs get the types of their shares, while
-       GPUs of the type are left.
-    2. Jobs that run keep what they have, as far as GPUs are left: their leases are extended.
-    3. The other jobs, in descending order of the time owed to them, get GPUs of any type that is still left.
+    1. Type by type, jobs get GPUs in the order of their claims while GPUs of the type are left. Jobs without a share
+       come last, those that run before those that wait.
+    2. A job whose GPUs do not change keeps them: its lease is extended.
     """
     candidates = _candidates(context)
     left = Counter({kind: context.state.free.gpus(kind) for kind in context.state.capacity.types})
-    for run in candidates.values():
+    held: dict[int, Config] = {}
+    for job_id in candidates:
+        run = context.view.running_by_job.get(job_id)
         if run is not None:
-            left[config_of(context, run).gpu_type or ""] += run.gpus
-    jobs = {job_id: _job(context, job_id) for job_id in candidates}
-    choices = {job_id: _by_type(configs_of(context, job)) for job_id, job in jobs.items()}
-    chosen: dict[int, Config | None] = {}
-
-    def offer(job_id: int, config: Config | None) -> None:
-        if job_id not in chosen and config is not None and left[config.gpu_type or ""] >= config.gpus:
-            left[config.gpu_type or ""] -= config.gpus
-            chosen[job_id] = config
-
-    for _, _, job_id, gpu_type in sorted(_claims(ledger, round_s, jobs)):
-        offer(job_id, choices[job_id].get(gpu_type))
-    for job_id, run in candidates.items():
-        if run is not None:
-            offer(job_id, config_of(context, run))
-    for job in _by_time_owed(ledger, jobs.values()):
-        for config in choices[job.id].values():
-            offer(job.id, config)
-    wanted = {job_id: chosen.get(job_id) for job_id, run in candidates.items() if run is not None or job_id in chosen}
+            held[job_id] = config_of(context, run)
+            left[held[job_id].gpu_type or ""] += held[job_id].gpus
+    choices = {job_id: _by_type(configs_of(context, job)) for job_id, job in candidates.items()}
+    chosen: dict[int, Config] = {}
+    for kind in ledger.types:
+        ranked = [(ledger.claim(job_id, kind, round_s), job_id) for job_id in candidates if job_id not in chosen]
+        ranked.sort(key=lambda entry: (*(-value for value in entry[0]), entry[1] not in held, entry[1]))
+        for (_, _, share), job_id in ranked:
+            config = choices[job_id].get(kind)
+            if config is None or config.gpus > left[kind]:
+                continue
+            if share > LEAST_SHARE or idle is IdleGpus.ALL or (idle is IdleGpus.SOLVED and job_id in ledger.accounts):
+                left[kind] -= config.gpus
+                chosen[job_id] = config
+    wanted = {job_id: chosen.get(job_id) for job_id in candidates if job_id in held or job_id in chosen}
     assign(context, wanted, atomic=False)
-    for job_id, run in candidates.items():
-        if run is not None and job_id not in chosen and context.can_stay(run):  # quota kept its GPUs from the others
+    for job_id in held.keys() - chosen.keys():
+        run = context.view.running_by_job[job_id]
+        if context.can_stay(run):  # quota kept its GPUs from the others
             context.keep(run)
-    fill(context, ledger)
+    if idle is IdleGpus.ALL:
+        fill(context, ledger, round_s)
 
 
-def fill(context: CycleContext, ledger: Ledger) -> None:
-    """Start waiting jobs on free GPUs, in descending order of the time owed to them."""
-    waiting = [_job(context, job_id) for job_id, run in _candidates(context).items() if run is None]
-    for job in _by_time_owed(ledger, waiting):
-        shares = ledger.shares.get(job.id, {})
+def fill(context: CycleContext, ledger: Ledger, round_s: float) -> None:
+    """Start waiting jobs on free GPUs, in the order of their highest claims."""
+    waiting = [job for job_id, job in _candidates(context).items() if job_id not in context.view.running_by_job]
+    types = context.state.capacity.types
+
+    def highest(job: Job) -> tuple[float, ...]:
+        return tuple(-value for value in max(ledger.claim(job.id, kind, round_s) for kind in types))
+
+    for job in sorted(waiting, key=lambda job: (highest(job), job.submitted_at, job.id)):
         admitted, _ = context.admissible(job)
-        context.place(job, sorted(admitted, key=lambda demand: -shares.get(demand.gpu_type or "", 0.0)))
+        claims = {kind: ledger.claim(job.id, kind, round_s) for kind in types}
+        context.place(job, sorted(admitted, key=lambda demand: -claims[demand.gpu_type or ""][0]))
 
 
-def _candidates(context: CycleContext) -> dict[int, Running | None]:
+def _candidates(context: CycleContext) -> Mapping[int, Job]:
     """The jobs that may start, and the running jobs that may stop, by id."""
-    running = {run.job.id: run for run in context.view.running if run.job.preemptible and context.stays(run)}
+    running = {run.job.id: run.job for run in context.view.running if run.job.preemptible and context.stays(run)}
     waiting = {
-        job.id: None
+        job.id: job
         for job in context.view.waiting
         if job.id not in context.reserved and job.id not in context.places and backoff_reason(job, context.now) is None
     }
-    return {job_id: {**running, **waiting}[job_id] for job_id in sorted({*running, *waiting})}
+    return dict(sorted((running | waiting).items()))
 
 
-def _job(context: CycleContext, job_id: int) -> Job:
-    run = context.view.running_by_job.get(job_id)
-    return run.job if run is not None else context.view.waiting_by_id[job_id]
-
-
-def _by_type(configs: Sequence[Config]) -> Mapping[str, Config]:
+def _by_type(configs: Iterable[Config]) -> Mapping[str, Config]:
     """The preferred configuration of each type."""
     found: dict[str, Config] = {}
     for config in configs:
@@ -167,14 +238,5 @@ def _by_type(configs: Sequence[Config]) -> Mapping[str, Config]:
     return found
 
 
-def _claims(ledger: Ledger, round_s: float, jobs: Mapping[int, Job]) -> Iterable[tuple[float, float, int, str]]:
-    """The claims with a share to the next round: the negated time that is owed, the submission, the job, the type."""
-    for job_id, job in jobs.items():
-        for gpu_type, share in ledger.shares.get(job_id, {}).items():
-            if share > 0:
-                owed_s = ledger.owed_s.get(job_id, {}).get(gpu_type, 0.0) + share * round_s
-                yield -owed_s, job.submitted_at, job_id, gpu_type
-
-
-def _by_time_owed(ledger: Ledger, jobs: Iterable[Job]) -> Sequence[Job]:
-    return sorted(jobs, key=lambda job: (-ledger.max_owed_s(job.id), job.submitted_at, job.id))
+def _significant(share: float) -> float:
+    return float(f"{share:.5g}") if share > LEAST_SHARE else float(f"{share:.2g}")

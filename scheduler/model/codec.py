@@ -40,7 +40,7 @@ class CodecError(ValueError):
 
 # Fields that former records lack, by class: they take their defaults.
 ADDED_FIELDS: Mapping[str, frozenset[str]] = {
-    "Job": frozenset({"fixed_until", "rates"}),
+    "Job": frozenset({"expected_rate", "fixed_until", "rates"}),
     "Plan": frozenset({"pool_state", "wake_at"}),
     "Snapshot": frozenset({"pool_state"}),
 }

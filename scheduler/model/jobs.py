@@ -65,6 +65,7 @@ class Job:
     grace_s: float = 0.0  # from its stop signal to its kill
     fixed_until: float = 0.0  # until then an elastic job has one size, and no range in its request
     rates: tuple[KnownRate, ...] = ()  # by GPU type and number of GPUs; others are unknown
+    expected_rate: float | None = None  # the rate for which `expected_s` and `remaining_s` hold; None: unknown
 
     @classmethod
     def of(cls, **fields: Any) -> Job:

@@ -561,6 +561,9 @@ class _Simulation:
         memory_mib = traced.gpu_memory_mib
         if memory_mib is None and self.trace.throughputs is not None:
             memory_mib = 0  # in such a table a pair that did not fit into GPU memory has no speed
+        types = self.state.capacity.types if traced.gpu_type is None else [traced.gpu_type]
+        rates = known_rates(traced.work, traced.gpus, traced.gpu_types or types)
+        able = tuple(known.gpu_type for known in rates if known.rate.mean > 0)
         return Job.of(
             id=traced.id,
             tenant_id=vc_id,
@@ -569,7 +572,7 @@ class _Simulation:
             priority=traced.priority,
             job_class=JobClass.GUARANTEED,
             gpu_type=traced.gpu_type,
-            gpu_types=traced.gpu_types,
+            gpu_types=able if len(able) < len(rates) else traced.gpu_types,  # without types on which it cannot run
             gpus=traced.gpus // ranks,
             nodes=ranks,
             cpus=traced.cpus,
@@ -592,7 +595,8 @@ class _Simulation:
             utilization=traced.gpu_utilization,
             gpu_memory_mib=memory_mib,
             packs=self.options.share and memory_mib is not None,
-            rates=known_rates(traced.work, traced.gpus),
+            rates=rates,
+            expected_rate=max((known.rate.mean for known in rates), default=0.0) or None if perfect else None,
         )
 
 

@@ -6,7 +6,7 @@ rest takes, and how far a span of time gets. Nothing here keeps state.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -151,7 +151,9 @@ class StepsWork:
         return self.rates.get(gpu_type, 0.0)
 
 
-def known_rates(work: Work, gpus: int) -> tuple[KnownRate, ...]:
-    """The rates by GPU type on `gpus` GPUs that a trace tells; none for work that is the same on all types."""
+def known_rates(work: Work, gpus: int, gpu_types: Iterable[str]) -> tuple[KnownRate, ...]:
+    """The rates on `gpus` GPUs of each type that a trace tells, 0 where the job cannot run; none if types are alike."""
     rates = work.rates if isinstance(work, FixedWork | StepsWork) else None
-    return tuple(KnownRate(kind, gpus, Rate(rate, None, "trace")) for kind, rate in sorted((rates or {}).items()))
+    if rates is None:
+        return ()
+    return tuple(KnownRate(kind, gpus, Rate(rates.get(kind, 0.0), None, "trace")) for kind in gpu_types)

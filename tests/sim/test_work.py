@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.sim.work import FixedWork, ScalingWork, StepsWork, Work
+from scheduler.sim.work import FixedWork, ScalingWork, StepsWork, Work, known_rates
 
 STEPS = StepsWork(600.0, 4, {"V100": 6.0, "K80": 1.0}, {"V100": 3.0}, node_gpus=4)
 
@@ -68,3 +68,10 @@ def test_pieces_of_time_add_up_to_the_whole(work: Work, pieces: list[float], spe
     left = work.seconds_left(done, "V100", (4,), speed)
     assert left == pytest.approx(max(0.0, work.seconds_left(0.0, "V100", (4,), speed) - sum(pieces)), abs=1e-6)
     assert work.advance(done, "V100", (4,), speed, left) == pytest.approx(600)
+
+
+def test_the_rates_of_a_trace_are_zero_where_the_job_cannot_run() -> None:
+    work = StepsWork(100, 2, {"V100": 4.0})
+    known = {(one.gpu_type, one.gpus): one.rate.mean for one in known_rates(work, 2, ["K80", "V100"])}
+    assert known == {("K80", 2): 0.0, ("V100", 2): 4.0}
+    assert known_rates(FixedWork(100), 1, ["K80"]) == ()

@@ -1,0 +1,7 @@
+"""Shares of time by job and GPU type from a mathematical program, as in Gavel."""
+
+from scheduler.policies.gavel.policy import Gavel
+
+PLUGIN = Gavel
+
+__all__ = ["PLUGIN", "Gavel"]

@@ -1,0 +1,135 @@
+"""The objectives: functions from a problem to shares x of shape (n, k).
+
+Sources: Narayanan et al., Gavel (OSDI 2020), §4 and appendix; Le et al., AlloX (EuroSys 2020); Chaudhary et al.,
+Gandiva_fair (EuroSys 2020), as in Shockwave's artifact. docs/policies/gavel.md has the formulas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from scheduler.policies.gavel.problem import Floats, Problem
+from scheduler.policies.gavel.program import Program
+
+_MAX_STEPS = 30  # of the search for the least finish-time ratio
+_CLOSE = 1e-6
+
+
+def effective(problem: Problem, x: Floats) -> Floats:
+    """The effective rates Σ_j rates[m, j] x[m, j], shape (n,)."""
+    found: Floats = (problem.rates * x).sum(axis=1)
+    return found
+
+
+def equal_rates(problem: Problem) -> Floats:
+    """The rates with time divided between the types in proportion to their supply, shape (n,)."""
+    found: Floats = problem.rates @ (problem.supply / problem.supply.sum())
+    return found
+
+
+def isolated_rates(problem: Problem) -> Floats:
+    """The rates of each job alone on an n-th of each type, shape (n,)."""
+    shares = problem.supply[None, :] / problem.jobs / problem.gpus
+    shares = shares / np.maximum(1.0, shares.sum(axis=1, keepdims=True))
+    return effective(problem, shares)
+
+
+def remaining(problem: Problem) -> Floats:
+    """The remaining work, shape (n,); a job of unknown work has the median time of the others at its fastest rate."""
+    fastest = problem.rates.max(axis=1)
+    known = np.isfinite(problem.left)
+    usual_s = float(np.median((problem.left / fastest)[known])) if known.any() else 1.0
+    return np.where(known, problem.left, usual_s * fastest)
+
+
+def fairest(problem: Problem, weights: Floats) -> Floats:
+    """The shares that maximise the minimum over jobs of Σ_j weights[m, j] x[m, j]."""
+    program = Program(problem)
+    least = program.column()
+    program.at_least(weights, 0.0, (least, np.ones(1)))
+    return program.solve(extra=(least, 1.0))[0]
+
+
+def normal_rates(problem: Problem) -> Floats:
+    """The rates relative to time divided equally between the types, times the GPUs; shape (n, k)."""
+    found: Floats = problem.rates * (problem.size / equal_rates(problem))[:, None]
+    return found
+
+
+def levels(problem: Problem, x: Floats) -> Floats:
+    """What `max_min` raises, shape (n,): GPUs · T·x / T·x_equal."""
+    found: Floats = (normal_rates(problem) * x).sum(axis=1)
+    return found
+
+
+def max_min(problem: Problem) -> Floats:
+    """Least attained service: the lowest level is as high as can be (§4.1)."""
+    return fairest(problem, normal_rates(problem))
+
+
+def makespan(problem: Problem) -> Floats:
+    """The last of the present jobs ends as early as can be: the smallest T·x / remaining work is largest (§4.2)."""
+    scale = 1.0 / remaining(problem)
+    return fairest(problem, problem.rates * (scale / scale.max())[:, None])
+
+
+def throughput(problem: Problem) -> Floats:
+    """The sum of the effective rates, each in its job's own unit, is as large as can be."""
+    return Program(problem).solve(problem.rates * problem.counts[:, None])[0]
+
+
+def cost(problem: Problem, prices: Mapping[str, float]) -> Floats:
+    """The sum of the effective rates per price of the type is as large as can be (§4.2); the default price is 1."""
+    by_type = np.array([prices.get(kind, 1.0) for kind in problem.types])
+    return Program(problem).solve(problem.rates / by_type * problem.counts[:, None])[0]
+
+
+def finish_time(problem: Problem, isolated_s: Mapping[int, float]) -> Floats:
+    """The largest finish-time ratio is as small as can be (Themis, as in Gavel §4.1).
+
+    The ratio of a job is (age + left / T·x) / (isolated_s + left / isolated rate); `isolated_s` is the time, by id,
+    that the work done so far would have taken alone. For a given ratio each job needs an effective rate. The shares
+    that exceed these needs by the largest factor reach a smaller ratio; this is repeated until the ratio stays.
+    """
+    left = remaining(problem)
+    alone_s = np.array([isolated_s[job_id] for job_id in problem.ids]) + left / isolated_rates(problem)
+
+    def ratio(x: Floats) -> float:
+        return float(((problem.age_s + left / effective(problem, x)) / alone_s).max())
+
+    best = makespan(problem)
+    reached = ratio(best)
+    for _ in range(_MAX_STEPS):
+        need = left / (reached * alone_s - problem.age_s)
+        scale = 1.0 / need
+        x = fairest(problem, problem.rates * (scale / scale.max())[:, None])
+        found = ratio(x)
+        if not found < reached * (1 - _CLOSE):
+            break
+        best, reached = x, found
+    return best
+
+
+def gandiva_fair(problem: Problem) -> Floats:
+    """Each job gets an n-th of each type, whatever its size."""
+    shares = np.where(problem.able, problem.supply[None, :] / problem.jobs, 0.0)
+    capped: Floats = shares / np.maximum(1.0, shares.sum(axis=1, keepdims=True))
+    return capped
+
+
+def fifo(problem: Problem) -> Floats:
+    """The oldest jobs get the type that is fastest for them among those with enough GPUs left.
+
+    The first job for which no type has enough GPUs left ends the pass, so that no job overtakes it.
+    """
+    x, left = np.zeros(problem.rates.shape), problem.supply.copy()
+    for row in np.argsort(-problem.age_s, kind="stable"):
+        fits = problem.gpus[row] <= left
+        if not (fits & problem.able[row]).any():
+            break
+        column = int(np.where(fits, problem.rates[row], -1.0).argmax())
+        x[row, column] = 1.0
+        left[column] -= problem.gpus[row, column]
+    return x

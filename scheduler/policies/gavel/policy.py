@@ -1,0 +1,173 @@
+"""Gavel: shares of time by job and GPU type; docs/policies/gavel.md describes the objectives and their costs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, ClassVar
+
+from scheduler.authoring import Cycle, IdleGpus, RoundPolicy, Shares
+from scheduler.policies.gavel import large, objectives
+from scheduler.policies.gavel.hierarchy import hierarchical
+from scheduler.policies.gavel.large import Equal
+from scheduler.policies.gavel.matching import allox
+from scheduler.policies.gavel.problem import Floats, Problem, problem_of, shares_of
+
+OBJECTIVES = (
+    *("max_min", "finish_time", "makespan", "throughput", "cost", "fifo", "allox", "gandiva_fair", "hierarchical"),
+)
+_EQUAL = {"max_min": Equal.RATES, "throughput": Equal.RATES, "cost": Equal.RATES, "gandiva_fair": Equal.RATES}
+_SIMPLE: Mapping[str, Callable[[Problem], Floats]] = {
+    "max_min": objectives.max_min,
+    "makespan": objectives.makespan,
+    "throughput": objectives.throughput,
+    "gandiva_fair": objectives.gandiva_fair,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Gavel(RoundPolicy):
+    """Solves for the share of time of each job on each GPU type, and hands the shares out in rounds.
+
+    Source: Narayanan et al., "Heterogeneity-Aware Cluster Scheduling Policies for Deep Learning Workloads", OSDI 2020.
+    """
+
+    params_schema: ClassVar[Mapping[str, Any]] = {
+        "type": "object",
+        "properties": {
+            "objective": {
+                "type": "string",
+                "enum": list(OBJECTIVES),
+                "default": "max_min",
+                "description": "What the shares optimise.",
+            },
+            "aware": {
+                "type": "boolean",
+                "default": True,
+                "description": "Use how fast each job is on each GPU type; else all types count as equally fast.",
+            },
+            "round_s": {"type": "number", "minimum": 1, "default": 360, "description": "The length of a round."},
+            "reset_s": {
+                "type": "number",
+                "minimum": 0,
+                "default": 1920,
+                "description": "The shortest time between two solves; a solve follows jobs that come or go.",
+            },
+            "idle_gpus": {
+                "type": "string",
+                "enum": [str(one) for one in IdleGpus],
+                "default": "all",
+                "description": (
+                    "Who may take GPUs that no share claims: all jobs at any moment, jobs that the last solve knew, or"
+                    " only jobs with a share of that type."
+                ),
+            },
+            "prices": {
+                "type": "object",
+                "additionalProperties": {"type": "number", "exclusiveMinimum": 0},
+                "default": {},
+                "description": "The price of a GPU-hour by GPU type, for the objective cost; others cost 1.",
+            },
+            "within": {
+                "type": "string",
+                "enum": ["fair", "fifo"],
+                "default": "fair",
+                "description": "How the objective hierarchical divides a tenant's share between its jobs.",
+            },
+            "exact_up_to": {
+                "type": "integer",
+                "minimum": 8,
+                "default": 2048,
+                "description": (
+                    "With more jobs, equal ones are solved as one; with more kinds of jobs, random parts are solved"
+                    " apart."
+                ),
+            },
+        },
+        "additionalProperties": False,
+    }
+
+    objective: str = "max_min"
+    aware: bool = True
+    round_s: float = 360
+    reset_s: float = 1920
+    idle_gpus: str = "all"
+    prices: Mapping[str, float] = field(default_factory=dict)
+    within: str = "fair"
+    exact_up_to: int = 2048
+
+    @property
+    def shuffles_types(self) -> bool:
+        """Without `aware` no type comes first."""
+        return not self.aware
+
+    def order_types(self, cycle: Cycle) -> Sequence[str]:
+        """The type first that is fastest on average over the jobs, relative to each one's fastest."""
+        problem = problem_of(cycle, aware=self.aware)
+        if not len(problem):
+            return sorted(cycle.supply())
+        speed = (problem.rates / problem.rates.max(axis=1, keepdims=True)).mean(axis=0)
+        fastest = dict(zip(problem.types, speed, strict=True))
+        return sorted(cycle.supply(), key=lambda kind: (-fastest.get(kind, 0.0), kind))
+
+    def shares(self, cycle: Cycle) -> Shares:
+        """See `RoundPolicy`."""
+        problem = problem_of(cycle, aware=self.aware)
+        if not len(problem):
+            return {}
+        return shares_of(problem, self._solve(cycle, problem))
+
+    def _solve(self, cycle: Cycle, problem: Problem) -> Floats:
+        if self.objective == "fifo":
+            return objectives.fifo(problem)
+        if self.objective == "allox":
+            return self._match(cycle, problem)
+        equal = _EQUAL.get(self.objective, Equal.NONE)
+        if self.objective == "hierarchical" and self.within == "fair":
+            equal = Equal.TENANT
+        return large.solve(
+            problem,
+            self._objective(cycle, problem),
+            exact_up_to=self.exact_up_to,
+            equal=equal,
+            seed=cycle.seed,
+        )
+
+    def _objective(self, cycle: Cycle, problem: Problem) -> large.Objective:
+        match self.objective:
+            case "cost":
+                return partial(objectives.cost, prices=self.prices)
+            case "hierarchical":
+                return partial(hierarchical, fifo_within=self.within == "fifo")
+            case "finish_time":
+                return partial(objectives.finish_time, isolated_s=self._isolated_s(cycle, problem))
+            case _:
+                return _SIMPLE[self.objective]
+
+    def _match(self, cycle: Cycle, problem: Problem) -> Floats:
+        """The matching of AlloX. A job remembers the type that it got, as a number under the type's name."""
+        jobs = {job.id: job for job in [*cycle.waiting(), *(run.job for run in cycle.running())]}
+        kept = {job_id: next(iter(jobs[job_id].policy_state), "") for job_id in problem.ids}
+        x = allox(problem, kept)
+        for row, job_id in enumerate(problem.ids):
+            memo = {problem.types[int(x[row].argmax())]: 1.0} if x[row].any() else {}
+            if memo != jobs[job_id].policy_state:
+                cycle.note(jobs[job_id], memo)
+        return x
+
+    def _isolated_s(self, cycle: Cycle, problem: Problem) -> Mapping[int, float]:
+        """The time that each job's work so far would have taken alone on its part of the pool, s, by id.
+
+        It grows from solve to solve by the work done in between, at the isolated rate of the solve before.
+        """
+        jobs = {job.id: job for job in [*cycle.waiting(), *(run.job for run in cycle.running())]}
+        left, rates = objectives.remaining(problem), objectives.isolated_rates(problem)
+        spent_s: dict[int, float] = {}
+        for job_id, now_left, rate in zip(problem.ids, left.tolist(), rates.tolist(), strict=True):
+            memo = jobs[job_id].policy_state
+            spent_s[job_id] = 0.0
+            if memo.get("isolated_rate", 0.0) > 0:
+                spent_s[job_id] = memo["isolated_s"] + max(0.0, memo["left"] - now_left) / memo["isolated_rate"]
+            cycle.note(jobs[job_id], {"isolated_s": spent_s[job_id], "left": now_left, "isolated_rate": rate})
+        return spent_s

@@ -1,0 +1,212 @@
+"""The objectives against programs written down independently and solved by another solver, and by their conditions."""
+
+from __future__ import annotations
+
+from itertools import permutations, product
+
+import numpy as np
+import pytest
+from scipy.optimize import linprog
+
+from scheduler.policies.gavel import objectives
+from scheduler.policies.gavel.hierarchy import hierarchical
+from scheduler.policies.gavel.large import Equal, solve
+from scheduler.policies.gavel.matching import allox
+from scheduler.policies.gavel.problem import Floats, Problem
+from tests.unit.scheduler.policies.gavel.problems import drawn, problem
+
+SEEDS = range(100)
+CLOSE = 1e-4
+
+
+def assert_feasible(asked: Problem, x: Floats) -> None:
+    """Shares of time and of GPUs within their limits."""
+    assert x.min() >= 0
+    assert x.sum(axis=1).max() <= 1 + 1e-6
+    assert ((asked.gpus * x).sum(axis=0) <= asked.supply * (1 + 1e-6)).all()
+
+
+def most(asked: Problem, weights: Floats) -> float:
+    """The largest Σ weights · x, by the dual simplex of another interface."""
+    count, kinds = asked.rates.shape
+    time = np.kron(np.eye(count), np.ones(kinds))
+    used = np.concatenate([np.diag(row) for row in asked.gpus], axis=1)
+    found = linprog(
+        -weights.reshape(-1),
+        A_ub=np.concatenate([time, used]),
+        b_ub=np.concatenate([np.ones(count), asked.supply]),
+        bounds=[(0, None if able else 0) for able in asked.able.reshape(-1)],
+        method="highs-ds",
+    )
+    return float(-found.fun)
+
+
+def highest_minimum(asked: Problem, weights: Floats) -> float:
+    """The largest min over jobs of Σ weights · x, by bisection over feasibility and without a column for it."""
+    count, kinds = asked.rates.shape
+    time = np.kron(np.eye(count), np.ones(kinds))
+    used = np.concatenate([np.diag(row) for row in asked.gpus], axis=1)
+    needs = -np.concatenate([np.eye(count)[:, [m]] @ weights[m : m + 1] for m in range(count)], axis=1)
+    low, high = 0.0, float(weights.sum(axis=1).max())
+    for _ in range(40):
+        middle = (low + high) / 2
+        found = linprog(
+            np.zeros(count * kinds),
+            A_ub=np.concatenate([time, used, needs]),
+            b_ub=np.concatenate([np.ones(count), asked.supply, np.full(count, -middle)]),
+            bounds=[(0, None if able else 0) for able in asked.able.reshape(-1)],
+            method="highs-ds",
+        )
+        low, high = (middle, high) if found.status == 0 else (low, middle)
+    return low
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_sum_of_the_rates_is_the_largest(seed: int) -> None:
+    asked = drawn(seed)
+    x = objectives.throughput(asked)
+    assert_feasible(asked, x)
+    assert (asked.rates * x).sum() == pytest.approx(most(asked, asked.rates), rel=CLOSE)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_rate_per_price_is_the_largest(seed: int) -> None:
+    asked = drawn(seed)
+    prices = {"A": 3.0, "B": 0.5}
+    worth = asked.rates / np.array([prices.get(kind, 1.0) for kind in asked.types])
+    assert (worth * objectives.cost(asked, prices)).sum() == pytest.approx(most(asked, worth), rel=CLOSE)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_worst_job_is_as_well_off_as_can_be(seed: int) -> None:
+    asked = drawn(seed)
+    equal = asked.rates @ (asked.supply / asked.supply.sum())
+    weights = asked.rates * (asked.size / equal)[:, None]
+    x = objectives.max_min(asked)
+    assert_feasible(asked, x)
+    assert (weights * x).sum(axis=1).min() == pytest.approx(highest_minimum(asked, weights), rel=CLOSE)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_last_job_ends_as_early_as_can_be(seed: int) -> None:
+    asked = drawn(seed)
+    weights = asked.rates / asked.left[:, None]
+    x = objectives.makespan(asked)
+    assert (weights * x).sum(axis=1).min() == pytest.approx(highest_minimum(asked, weights), rel=CLOSE)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_no_shares_give_a_smaller_finish_time_ratio(seed: int) -> None:
+    asked = drawn(seed)
+    isolated_s = dict.fromkeys(asked.ids, 500.0)
+    alone_s = 500.0 + asked.left / objectives.isolated_rates(asked)
+
+    def ratio(x: Floats) -> float:
+        return float(((asked.age_s + asked.left / objectives.effective(asked, x)) / alone_s).max())
+
+    x = objectives.finish_time(asked, isolated_s)
+    assert_feasible(asked, x)
+    smaller = ratio(x) * (1 - CLOSE)
+    needs = asked.left / (smaller * alone_s - asked.age_s)
+    assert (needs < 0).any() or highest_minimum(asked, asked.rates / needs[:, None]) < 1
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("fifo_within", [False, True])
+def test_water_filling_keeps_what_max_min_gives_to_the_worst_job(seed: int, fifo_within: bool) -> None:
+    asked = drawn(seed)
+    x = hierarchical(asked, fifo_within=fifo_within)
+    assert_feasible(asked, x)
+    if not fifo_within and len(set(asked.tenants)) == 1:
+        level = objectives.levels(asked, x)
+        assert level.min() == pytest.approx(objectives.levels(asked, objectives.max_min(asked)).min(), rel=1e-3)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_after_water_filling_no_level_can_rise_without_lowering_one_that_is_no_higher(seed: int) -> None:
+    asked = drawn(seed)
+    same = problem(asked.rates, asked.supply, gpus=asked.size)
+    level = objectives.levels(same, hierarchical(same, fifo_within=False))
+    normal = same.rates * (same.size / objectives.equal_rates(same))[:, None]
+    for row in range(len(same)):
+        kept = np.where(level <= level[row] * (1 + 1e-4), level, 0.0)
+        # The job could rise if these shares gave it more while all levels up to its own are kept.
+        count, kinds = same.rates.shape
+        found = linprog(
+            -np.concatenate([normal[row] if m == row else np.zeros(kinds) for m in range(count)]),
+            A_ub=np.concatenate(
+                [
+                    np.kron(np.eye(count), np.ones(kinds)),
+                    np.concatenate([np.diag(sizes) for sizes in same.gpus], axis=1),
+                    -np.concatenate([np.eye(count)[:, [m]] @ normal[m : m + 1] for m in range(count)], axis=1),
+                ]
+            ),
+            b_ub=np.concatenate([np.ones(count), same.supply, -kept * (1 - 1e-6)]),
+            bounds=[(0, None if able else 0) for able in same.able.reshape(-1)],
+        )
+        assert -found.fun <= level[row] * 1.005 + 1e-3 * level.max()
+
+
+def test_tenants_get_their_weights_and_fifo_serves_the_oldest_job_of_each() -> None:
+    asked = problem([[1.0]] * 3, [2], tenants=[1, 1, 2], weights={1: 1.0, 2: 1.0})
+    assert hierarchical(asked, fifo_within=False)[:, 0] == pytest.approx([0.5, 0.5, 1.0], abs=1e-4)
+    assert hierarchical(asked, fifo_within=True)[:, 0] == pytest.approx([1.0, 0.0, 1.0], abs=1e-4)
+
+
+def test_gandiva_fair_gives_each_job_an_equal_part_of_each_type() -> None:
+    asked = problem([[1.0, 2.0], [5.0, 1.0]], [1, 3], gpus=[4, 1])
+    assert objectives.gandiva_fair(asked) == pytest.approx(np.array([[0.25, 0.75]] * 2))
+
+
+def test_fifo_gives_the_oldest_job_its_fastest_type_and_lets_no_job_overtake() -> None:
+    asked = problem([[3.0, 1.0], [3.0, 2.0], [1.0, 1.0], [1.0, 1.0]], [1, 2], gpus=[1, 1, 2, 1])
+    assert objectives.fifo(asked).tolist() == [[1, 0], [0, 1], [0, 0], [0, 0]]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_allox_starts_an_order_of_least_total_completion_time(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    asked = problem(rng.uniform(0.5, 5.0, (4, 2)), [1, 1], left=rng.uniform(100, 1000, 4))
+    run_s = asked.left[:, None] / asked.rates
+
+    def total_s(order: tuple[int, ...], gpu_of: tuple[int, ...]) -> float:
+        clock, total = [0.0, 0.0], 0.0
+        for row in order:
+            clock[gpu_of[row]] += run_s[row, gpu_of[row]]
+            total += clock[gpu_of[row]]
+        return total
+
+    every = [(total_s(o, g), o, g) for o in permutations(range(4)) for g in product(range(2), repeat=4)]
+    least = min(total for total, _, _ in every)
+    firsts = {
+        frozenset((gpu, next(row for row in order if gpu_of[row] == gpu)) for gpu in set(gpu_of))
+        for total, order, gpu_of in every
+        if total <= least * (1 + 1e-9)
+    }
+    x = allox(asked, {})
+    assert frozenset((int(gpu), int(row)) for row, gpu in zip(*np.nonzero(x), strict=True)) in firsts
+
+
+def test_allox_keeps_what_runs_and_leaves_out_jobs_with_several_gpus() -> None:
+    asked = problem([[1.0, 9.0], [1.0, 9.0], [1.0, 9.0]], [1, 1], gpus=[1, 1, 2])
+    assert allox(asked, {1: "A"}).tolist() == [[1, 0], [0, 1], [0, 0]]
+
+
+def test_equal_jobs_solved_as_one_lose_nothing() -> None:
+    rng = np.random.default_rng(1)
+    kinds = rng.uniform(0.5, 5.0, (5, 3))
+    asked = problem(kinds[rng.integers(0, 5, 200)], [20, 20, 20])
+    exact = objectives.levels(asked, objectives.max_min(asked)).min()
+    x = solve(asked, objectives.max_min, exact_up_to=8, equal=Equal.RATES, seed=0)
+    assert_feasible(asked, x)
+    assert objectives.levels(asked, x).min() == pytest.approx(exact, rel=CLOSE)
+
+
+def test_random_parts_lose_little_and_are_the_same_for_the_same_seed() -> None:
+    rng = np.random.default_rng(2)
+    asked = problem(rng.uniform(0.5, 5.0, (400, 3)), [60, 60, 60])
+    exact = objectives.levels(asked, objectives.max_min(asked)).min()
+    first, again = (solve(asked, objectives.max_min, exact_up_to=100, equal=Equal.NONE, seed=3) for _ in range(2))
+    assert_feasible(asked, first)
+    assert (first == again).all()
+    assert exact * 0.9 <= objectives.levels(asked, first).min() <= exact * (1 + CLOSE)
