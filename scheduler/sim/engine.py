@@ -24,7 +24,7 @@ from scheduler.engine.state import SchedulerState
 from scheduler.engine.wake import job_wake
 from scheduler.model import SLOTS, AllocationView, Job, Reservation, Running
 from scheduler.model.invariants import awaits_preemption, check
-from scheduler.model.lifecycle import AttemptState, JobClass
+from scheduler.model.lifecycle import AttemptState
 from scheduler.model.plan import RESERVATION_S, Plan
 from scheduler.placement.demand import Demand, demand_of
 from scheduler.placement.free import Free
@@ -34,10 +34,11 @@ from scheduler.sim.failures import FAILED, SUCCEEDED, FailureClass, Failures, at
 from scheduler.sim.forecast import Forecast, estimated
 from scheduler.sim.options import Options, Oracle
 from scheduler.sim.result import Result, record_of
+from scheduler.sim.scheduled import scheduled_job
 from scheduler.sim.screening import screening_runs
 from scheduler.sim.sharing import Sharing
 from scheduler.sim.trace import Trace, TraceError, TraceJob
-from scheduler.sim.work import Layout, known_rates
+from scheduler.sim.work import Layout
 from scheduler.sim.world import World, quotas_of
 
 Progress = Callable[[int, int, float], None]  # ended jobs, all jobs, simulated seconds
@@ -179,7 +180,16 @@ class _Simulation:
     # Events
 
     def _arrive(self, job_id: int, _version: int) -> None:
-        job = self._job(self.jobs[job_id])
+        traced = self.jobs[job_id]
+        job = scheduled_job(
+            traced,
+            vc_id=self.world.vc_ids[traced.vc],
+            owner_id=self.owners[traced.owner],
+            gpu_types=self.state.capacity.types,
+            expected_s=self.forecast.submitted(traced),
+            measured=self.trace.throughputs is not None,
+            options=self.options,
+        )
         denials = [self.state.capacity.infeasible(demand) for demand in self._demands(job)]
         if None not in denials:
             if not self.options.skip_infeasible:
@@ -553,51 +563,6 @@ class _Simulation:
     def _demands(self, job: Job) -> list[Demand]:
         choices = job.request.choices_among(self.state.capacity.types)
         return [demand_of(job.request, choice) for choice in choices]
-
-    def _job(self, traced: TraceJob) -> Job:
-        vc_id = self.world.vc_ids[traced.vc]
-        perfect = self.options.oracle is Oracle.PERFECT
-        expected_s, ranks = self.forecast.submitted(traced), 1 if traced.split else traced.nodes
-        memory_mib = traced.gpu_memory_mib
-        if memory_mib is None and self.trace.throughputs is not None:
-            memory_mib = 0  # in such a table a pair that did not fit into GPU memory has no speed
-        types = self.state.capacity.types if traced.gpu_type is None else [traced.gpu_type]
-        rates = known_rates(traced.work, traced.gpus, traced.gpu_types or types)
-        able = tuple(known.gpu_type for known in rates if known.rate.mean > 0)
-        return Job.of(
-            id=traced.id,
-            tenant_id=vc_id,
-            vc_id=vc_id,
-            owner_id=self.owners[traced.owner],
-            priority=traced.priority,
-            job_class=JobClass.GUARANTEED,
-            gpu_type=traced.gpu_type,
-            gpu_types=able if len(able) < len(rates) else traced.gpu_types,  # without types on which it cannot run
-            gpus=traced.gpus // ranks,
-            nodes=ranks,
-            cpus=traced.cpus,
-            memory_mib=traced.memory_mib,
-            submitted_at=traced.submitted_s,
-            eligible_at=0.0,
-            time_limit_s=traced.time_limit_s,
-            grace_s=self.options.grace_s,
-            attained_gpu_s=0.0,
-            avoid_nodes=(),
-            preemptible=traced.preemptible,
-            still_stopping=False,
-            split=traced.split,
-            min_gpus=max(1, traced.min_gpus // ranks),
-            max_gpus=traced.max_gpus // ranks,
-            speeds=traced.work.speeds() if traced.max_gpus and perfect else (),
-            checkpoints=traced.checkpoints,
-            expected_s=expected_s,
-            remaining_s=expected_s,
-            utilization=traced.gpu_utilization,
-            gpu_memory_mib=memory_mib,
-            packs=self.options.share and memory_mib is not None,
-            rates=rates,
-            expected_rate=max((known.rate.mean for known in rates), default=0.0) or None if perfect else None,
-        )
 
 
 def _gpus(allocations: Iterable[AllocationView]) -> Iterable[int]:

@@ -1,0 +1,68 @@
+"""The scheduler's view of a trace's job when it arrives."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from scheduler.model import Job
+from scheduler.model.lifecycle import JobClass
+from scheduler.sim.options import Options, Oracle
+from scheduler.sim.trace import TraceJob
+from scheduler.sim.work import known_rates
+
+
+def scheduled_job(
+    traced: TraceJob,
+    *,
+    vc_id: int,
+    owner_id: int,
+    gpu_types: Sequence[str],
+    expected_s: float | None,
+    measured: bool,
+    options: Options,
+) -> Job:
+    """The job as the scheduler sees it; `gpu_types` are those of the cluster.
+
+    A type on which it cannot run is no choice for it. `measured` tells that the trace has a table of pairs that share
+    GPUs: in it a pair that did not fit into GPU memory has no speed.
+    """
+    perfect, ranks = options.oracle is Oracle.PERFECT, 1 if traced.split else traced.nodes
+    accepted = [traced.gpu_type] if traced.gpu_type is not None else traced.gpu_types or gpu_types
+    rates = known_rates(traced.work, traced.gpus, accepted)
+    able = tuple(known.gpu_type for known in rates if known.rate.mean > 0)
+    fastest = max((known.rate.mean for known in rates), default=0.0)
+    memory_mib = 0 if traced.gpu_memory_mib is None and measured else traced.gpu_memory_mib
+    return Job.of(
+        id=traced.id,
+        tenant_id=vc_id,
+        vc_id=vc_id,
+        owner_id=owner_id,
+        priority=traced.priority,
+        job_class=JobClass.GUARANTEED,
+        gpu_type=traced.gpu_type,
+        gpu_types=able if len(able) < len(rates) else traced.gpu_types,
+        gpus=traced.gpus // ranks,
+        nodes=ranks,
+        cpus=traced.cpus,
+        memory_mib=traced.memory_mib,
+        submitted_at=traced.submitted_s,
+        eligible_at=0.0,
+        time_limit_s=traced.time_limit_s,
+        grace_s=options.grace_s,
+        attained_gpu_s=0.0,
+        avoid_nodes=(),
+        preemptible=traced.preemptible,
+        still_stopping=False,
+        split=traced.split,
+        min_gpus=max(1, traced.min_gpus // ranks),
+        max_gpus=traced.max_gpus // ranks,
+        speeds=traced.work.speeds() if traced.max_gpus and perfect else (),
+        checkpoints=traced.checkpoints,
+        expected_s=expected_s,
+        remaining_s=expected_s,
+        utilization=traced.gpu_utilization,
+        gpu_memory_mib=memory_mib,
+        packs=options.share and memory_mib is not None,
+        rates=rates,
+        expected_rate=fastest if perfect and fastest > 0 else None,
+    )
