@@ -308,8 +308,8 @@ class RoundPolicy(CyclePolicy):
             if self.shuffles_types:
                 Random(f"{cycle.seed}:{ledger.rounds}").shuffle(ledger.types)  # noqa: S311 - the same in each replay
             rounds.start_round(context, ledger, self.round_s, IdleGpus(self.idle_gpus))
-        elif self.idle_gpus == IdleGpus.ALL:
-            rounds.fill(context, ledger, self.round_s)
+        else:
+            rounds.fill(context, ledger, self.round_s, IdleGpus(self.idle_gpus))
         cycle.remember(ledger.to_state())
         if ledger.accounts:
             cycle.wake_at(ledger.ends_at)

@@ -201,22 +201,27 @@ def start_round(context: CycleContext, ledger: Ledger, round_s: float, idle: Idl
         run = context.view.running_by_job[job_id]
         if context.can_stay(run):  # quota kept its GPUs from the others
             context.keep(run)
-    if idle is IdleGpus.ALL:
-        fill(context, ledger, round_s)
+    fill(context, ledger, round_s, idle)
 
 
-def fill(context: CycleContext, ledger: Ledger, round_s: float) -> None:
-    """Start waiting jobs on free GPUs, in the order of their highest claims."""
+def fill(context: CycleContext, ledger: Ledger, round_s: float, idle: IdleGpus) -> None:
+    """Start waiting jobs on idle GPUs if `idle` lets all have them, in the order of their highest claims.
+
+    Jobs without GPUs start at once in any case.
+    """
     waiting = [job for job_id, job in _candidates(context).items() if job_id not in context.view.running_by_job]
     types = context.state.capacity.types
 
+    def claims(job: Job) -> Mapping[str, tuple[float, float, float]]:
+        return {kind: ledger.claim(job.id, kind, round_s) for kind in types}
+
     def highest(job: Job) -> tuple[float, ...]:
-        return tuple(-value for value in max(ledger.claim(job.id, kind, round_s) for kind in types))
+        return tuple(-value for value in max(claims(job).values(), default=(0.0,)))
 
     for job in sorted(waiting, key=lambda job: (highest(job), job.submitted_at, job.id)):
-        admitted, _ = context.admissible(job)
-        claims = {kind: ledger.claim(job.id, kind, round_s) for kind in types}
-        context.place(job, sorted(admitted, key=lambda demand: -claims[demand.gpu_type or ""][0]))
+        if idle is IdleGpus.ALL or not job.request.needs_gpus:
+            by_type, (admitted, _) = claims(job), context.admissible(job)
+            context.place(job, sorted(admitted, key=lambda demand: -by_type.get(demand.gpu_type or "", (0.0,))[0]))
 
 
 def _candidates(context: CycleContext) -> Mapping[int, Job]:

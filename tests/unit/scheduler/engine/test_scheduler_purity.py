@@ -23,6 +23,8 @@ ALLOWED_IMPORTS = {
     "datetime",  # only to write a moment of the snapshot in words
     "importlib", "pkgutil",  # only to find the plug-ins
     "numpy",  # arithmetic on arrays; the test below refuses its random numbers
+    "highspy", "scipy",  # solvers, with one thread and bounds by counts
+    "random",  # only `Random` with the snapshot's seed; the test below refuses the generator that all share
     "re", "re2",  # patterns of what is in the snapshot, or in a log that the caller has
 }  # fmt: skip
 # The classifier's rules are data beside it, read once; those for logs are a text that the caller has.
@@ -55,6 +57,17 @@ def test_a_module_reaches_for_nothing_outside(module: Path) -> None:
     allowed = ALLOWED_IMPORTS | READS_ITS_RULES.get(module.relative_to(PACKAGE).as_posix(), set())
     assert {name.partition(".")[0] for name in imports(tree)} <= allowed
     assert not set(calls(tree)) & FORBIDDEN_CALLS
+    named = [
+        alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+        if node.module == "random"
+    ]
+    assert set(named) <= {"Random"}
+    assert "random" not in {
+        alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names
+    }
 
 
 def test_the_modules_are_found() -> None:
