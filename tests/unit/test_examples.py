@@ -14,8 +14,10 @@ from pathlib import Path
 import pytest
 
 from muster.jobs.spec import parse_spec
+from muster.local.demo.cluster import PROFILES
 from muster_client.spec import read_spec
 from nodeagent import jobside
+from nodeagent.gpu.choose import open_gpus
 from tests.pytorch import python_with_torch
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -63,6 +65,19 @@ def test_hello_tells_its_gpus_and_gets_near_pi() -> None:
     assert (job.returncode, err) == (0, "")
     assert "GPUs that I may use: GPU-1" in out
     assert re.search(r"\[100%\].* pi = 3\.14", out)
+
+
+def test_two_speeds_takes_the_time_of_its_gpu_type(tmp_path: Path) -> None:
+    driver = open_gpus("emulated:A100:1,V100:1", "here", str(tmp_path / "faults"), str(PROFILES))
+    rates = []
+    for gpu in driver.inventory():
+        modules = tmp_path / gpu.model
+        jobside.unpack(str(modules))
+        driver.furnish([gpu.uuid], str(modules))
+        env = {"PYTHONPATH": str(modules), "MUSTER_METRICS": str(modules / "metrics"), "STEPS": "20"}
+        rates.append(float(re.findall(r"([0-9.]+) steps/s", output(run("two-speeds", **env)))[-1]))
+        assert json.loads((modules / "metrics").read_text().splitlines()[-1])["total"] == 20
+    assert rates[0] / rates[1] == pytest.approx(2.5, rel=0.05)
 
 
 def test_failing_shows_a_traceback_after_some_progress() -> None:

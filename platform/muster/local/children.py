@@ -65,6 +65,8 @@ class AgentOptions:
     cpus: int
     memory_mib: int
     join_token: str = ""
+    gpu_profiles: str = ""
+    """The folder with the speeds of emulated GPUs."""
 
 
 def web(site: Site) -> Child:
@@ -110,6 +112,8 @@ def agent(site: Site, options: AgentOptions, *, folder: Path) -> Child:
         "--address": HOST,
         "--hide": str(site.home),
     }
+    if options.gpu_profiles:
+        words["--gpu-profiles"] = options.gpu_profiles
     kept = {name: os.environ[name] for name in ("HOME", "LANG", "PATH") if name in os.environ}
     if options.join_token:
         token_file = folder / f"{options.name}.join-token"

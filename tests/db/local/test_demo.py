@@ -12,11 +12,12 @@ import pytest
 from muster.accounts.models import User
 from muster.accounts.services import revoke_token, user_of_token
 from muster.fleet.models import Gpu, Node
-from muster.local.demo.cluster import NODES, epochs, prepare_nodes, prepare_tenants, wait_for_nodes
+from muster.local.demo.cluster import NODES, epochs, nodes_of, prepare_nodes, prepare_tenants, wait_for_nodes
 from muster.local.demo.people import prepare_people, read_people, require_python
 from muster.local.places import LocalError
 from muster.screening.models import PoolScreening
 from muster.tenants.models import Membership, Quota
+from muster.tenants.selectors import default_virtual_cluster
 from scheduler.model.lifecycle import NodeHealth
 
 URL = "http://127.0.0.1:8000"
@@ -28,8 +29,9 @@ def enrol(*names: str) -> None:
     """What the agents of these nodes do when they register."""
     for node in Node.objects.filter(name__in=names):
         Node.objects.filter(pk=node.pk).update(health=NodeHealth.READY, credential_digest=f"digest of {node.name}")
-        for index in range(NODES[node.name].gpus):
-            Gpu.objects.create(node=node, index=index, uuid=f"{node.name}-{index}", type="A100")
+        place = nodes_of(heterogeneous=True)[node.name]
+        for index in range(place.gpus):
+            Gpu.objects.create(node=node, index=index, uuid=f"{node.name}-{index}", type=place.gpu_type)
 
 
 @pytest.fixture
@@ -95,6 +97,25 @@ def test_tenants_and_quotas_are_made_once(cluster: Path) -> None:
         ("nlp", "A100", 4),
         ("vision", "A100", 4),
     ]
+
+
+def test_a_run_with_two_types_adds_a_pool_whose_gpus_have_a_speed(tmp_path: Path) -> None:
+    nodes = nodes_of(heterogeneous=True)
+    options = {one.name: one for one in prepare_nodes(tmp_path, nodes)}
+    assert [options[name].gpus for name in ("fast01", "slow01")] == ["emulated:A100:2", "emulated:V100:2"]
+    assert [name for name, one in options.items() if one.gpu_profiles] == ["fast01", "slow01"]
+    enrol(*NODES)
+    with pytest.raises(LocalError, match="fast01, slow01"):
+        wait_for_nodes(nodes, registered_before=dict.fromkeys(nodes, -1), timeout_s=0.3)
+    enrol("fast01", "slow01")
+    wait_for_nodes(nodes, registered_before=dict.fromkeys(nodes, -1), timeout_s=1)
+    prepare_tenants(heterogeneous=True)
+    prepare_tenants(heterogeneous=True)
+    assert sorted(Quota.objects.filter(vc__name="mixed").values_list("gpu_type", "gpus")) == [("A100", 2), ("V100", 2)]
+    prepare_people(tmp_path / "demo.json", url=URL, tenants=prepare_tenants())
+    vc = default_virtual_cluster(User.objects.get(username="ada"))
+    assert vc is not None
+    assert vc.name == "vision", "jobs that name no virtual cluster stay in the main pool"
 
 
 def test_a_quota_that_an_operator_changed_is_left_alone(cluster: Path) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import cycle
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -14,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from muster.local.children import ROOT
+from muster.local.demo.cluster import MIXED
 from muster.local.demo.people import Access
 from muster_client.client import Client
 from muster_client.errors import MusterError
@@ -34,6 +36,13 @@ class Example:
     folder: str
     owner: str
     expected: str
+    changes: Mapping[str, object] = field(default_factory=dict)
+    """What replaces keys of the spec."""
+
+    @property
+    def name(self) -> str:
+        """The name of the job."""
+        return str(self.changes.get("name", self.folder))
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,19 +63,37 @@ EXAMPLES = (
     Example("gang", "grace", "succeeded"),
     Example("failing", "ada", "failed"),
 )
+MIXED_EXAMPLES = tuple(
+    Example(
+        "two-speeds",
+        "ada",
+        "succeeded",
+        {
+            "name": f"{model}-{gpu_type.lower()}",
+            "vc": MIXED,
+            "gpus": f"{gpu_type}:1",
+            "env": {"MODEL": model, "BATCH_SIZE": 64, "STEPS": 2000},
+        },
+    )
+    for model in ("big-net", "small-net")
+    for gpu_type in ("A100", "V100")
+)
+"""Two models, each on two types: how much a model gains from the faster type is its own."""
 
 
-def run_examples(url: str, people: Mapping[str, Access], *, console: Console, timeout_s: float) -> list[Outcome]:
-    """All examples, submitted at once and followed side by side, with their output as it comes."""
-    width = max(len(example.folder) for example in EXAMPLES)
+def run_examples(
+    url: str, people: Mapping[str, Access], examples: Sequence[Example], *, console: Console, timeout_s: float
+) -> list[Outcome]:
+    """The examples, submitted at once and followed side by side, with their output as it comes."""
+    width = max(len(example.name) for example in examples)
     watchers = []
-    for example, colour in zip(EXAMPLES, _COLOURS, strict=True):
+    for example, colour in zip(examples, cycle(_COLOURS), strict=False):
         token = people[example.owner].token
         job = submit(url, token, example)
         console.print(
-            f"[green]✓[/] [bold]job {job['id']:<5}[/] {example.folder}, submitted by {example.owner}", highlight=False
+            f"[green]✓[/] [bold]job {job['id']:<5}[/] {example.name}, submitted by {example.owner}", highlight=False
         )
-        lines = _Lines(Text(f"{example.folder:>{width}} │ ", style=colour), console)
+        lines = _Lines(Text(f"{example.name:>{width}} │ ", style=colour), console)
         watchers.append(_Watcher(url, token, example=example, job=job, lines=lines))
     deadline = time.monotonic() + timeout_s
     columns = (
@@ -93,12 +120,12 @@ def submit(url: str, token: str, example: Example) -> Job:
     with Client(url, token) as client, pack_folder(folder / str(spec["code"])) as archive:
         if not client.knows_upload(archive.sha256):
             client.upload(archive)
-        return client.submit({**spec, "code": {"upload": archive.sha256}})
+        return client.submit({**spec, **example.changes, "code": {"upload": archive.sha256}})
 
 
 def summary(outcomes: list[Outcome]) -> Table:
     """What was expected of each job and what came of it."""
-    table = Table(title="The three jobs", title_justify="left", title_style="bold")
+    table = Table(title="The jobs", title_justify="left", title_style="bold")
     for name in ("job", "name", "owner", "GPUs", "ran", "exit", "state", "expected", ""):
         table.add_column(name, justify="right" if name in {"job", "GPUs", "ran", "exit"} else "left")
     for outcome in outcomes:
@@ -129,7 +156,7 @@ class _Watcher(threading.Thread):
     """
 
     def __init__(self, url: str, token: str, *, example: Example, job: Job, lines: _Lines) -> None:
-        super().__init__(name=f"watch {example.folder}", daemon=True)
+        super().__init__(name=f"watch {example.name}", daemon=True)
         self._url, self._token = url, token
         self._example, self._job, self._lines = example, job, lines
         self._error: MusterError | None = None

@@ -15,13 +15,15 @@ from rich.table import Table
 
 from muster.local import children
 from muster.local.demo.cluster import (
+    Place,
     epochs,
+    nodes_of,
     prepare_nodes,
     prepare_tenants,
     shared_single_user_nodes,
     wait_for_nodes,
 )
-from muster.local.demo.jobs import explanations, run_examples, summary
+from muster.local.demo.jobs import EXAMPLES, MIXED_EXAMPLES, explanations, run_examples, summary
 from muster.local.demo.people import FILE_NAME, Access, prepare_people, require_python
 from muster.local.places import LocalError, agents_folder
 from muster.local.stack import running_stack, step
@@ -41,17 +43,33 @@ class Command(BaseCommand):
             "--once", action="store_true", help="stop after the jobs; exit 0 if all ended as they should"
         )
         parser.add_argument("--port", type=int, help="default: $PORT, else the first free one from 8000 on")
-        parser.add_argument("--timeout", type=float, default=180.0, help="seconds that the three jobs may take (180)")
+        parser.add_argument(
+            "--heterogeneous",
+            action="store_true",
+            help="also a pool of two GPU types, on which jobs run at different speeds (docs/emulated.md)",
+        )
+        parser.add_argument("--timeout", type=float, help="seconds that the jobs may take (180, or 400 on two types)")
 
-    def handle(self, *args: object, once: bool, port: int | None, timeout: float, **options: object) -> None:
+    def handle(
+        self,
+        *args: object,
+        once: bool,
+        port: int | None,
+        heterogeneous: bool,
+        timeout: float | None,
+        **options: object,
+    ) -> None:
         """Runs the demonstration; the exit status says whether the jobs ended as they should."""
         console = Console()
         as_expected = False
         try:
             with running_stack(settings.STATE_FOLDER, port=port, console=console) as (site, supervisor):
-                start_nodes(site, supervisor)
+                nodes = nodes_of(heterogeneous=heterogeneous)
+                start_nodes(site, supervisor, nodes)
                 step(console, "nodes", "gpu01 and gpu02 are ready, with four emulated A100 each; screen01 has two")
-                if shared := shared_single_user_nodes():
+                if heterogeneous:
+                    step(console, "two types", "fast01 has two A100, slow01 two V100: the GPUs of the pool mixed")
+                if shared := shared_single_user_nodes(nodes):
                     step(
                         console,
                         "isolation",
@@ -59,10 +77,14 @@ class Command(BaseCommand):
                         "The demo allows that; a real node takes jobs of one tenant then",
                     )
                 path = site.home / FILE_NAME
-                people, renewed = prepare_people(path, url=site.public_url, tenants=prepare_tenants())
+                people, renewed = prepare_people(
+                    path, url=site.public_url, tenants=prepare_tenants(heterogeneous=heterogeneous)
+                )
                 require_python(settings.UID_RANGE[0])
                 step(console, "tenants", "vision (ada) and nlp (grace), 4 A100 each; otto is the operator")
-                outcomes = run_examples(site.local_url, people, console=console, timeout_s=timeout)
+                examples = (*EXAMPLES, *(MIXED_EXAMPLES if heterogeneous else ()))
+                timeout_s = timeout or (400.0 if heterogeneous else 180.0)
+                outcomes = run_examples(site.local_url, people, examples, console=console, timeout_s=timeout_s)
                 console.print("", summary(outcomes))
                 for sentence in explanations(outcomes):
                     console.print(f"[red]✗[/] {escape(sentence)}", highlight=False)
@@ -80,14 +102,14 @@ class Command(BaseCommand):
             sys.exit(1)
 
 
-def start_nodes(site: children.Site, supervisor: Supervisor) -> None:
+def start_nodes(site: children.Site, supervisor: Supervisor, nodes: Mapping[str, Place]) -> None:
     """Starts the agents of the nodes, and returns when the platform has them."""
     folder = agents_folder(site.home)
-    options = prepare_nodes(folder)
-    before = epochs()
+    options = prepare_nodes(folder, nodes)
+    before = epochs(nodes)
     for one in options:
         supervisor.start(children.agent(site, one, folder=folder))
-    wait_for_nodes(registered_before=before, timeout_s=60)
+    wait_for_nodes(nodes, registered_before=before, timeout_s=60)
 
 
 def tell_how_to_go_on(console: Console, url: str, path: Path, people: Mapping[str, Access], renewed: list[str]) -> None:
