@@ -13,7 +13,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from bench.published import confusions, philly, pollux, rates, screening
+from bench.published import allox, confusions, philly, pollux, rates, screening
 from bench.published.data import NoData, data_folder
 from bench.published.page import Lessons, Section, page
 
@@ -23,6 +23,7 @@ PAGES = {
     "screening": DOCS / "screening.md",
     "failures": DOCS / "failures.md",
     "rates": DOCS / "rates.md",
+    "emulated": DOCS / "emulated.md",
 }
 
 
@@ -47,6 +48,7 @@ def main(argv: Sequence[str]) -> int:
         # Of these only a part is made here.
         "failures": lambda: confusions.page(folder, PAGES["failures"].read_text()),
         "rates": lambda: rates.page(folder, PAGES["rates"].read_text()),
+        "emulated": lambda: allox.page(folder, PAGES["emulated"].read_text()),
     }
     for name in options.page or PAGES:
         path = PAGES[name] if options.out is None else options.out / f"{name}.md"
