@@ -25,7 +25,7 @@ from typing import Any, ClassVar, Literal
 from scheduler.admission import ANY_GPUS, Admission, Grant, Ledger, LockScope
 from scheduler.bases import assignment, rounds
 from scheduler.bases.ordered import OrderedPolicy
-from scheduler.bases.rounds import IdleGpus, Shares
+from scheduler.bases.rounds import IdleGpus, Shares, Unit
 from scheduler.engine.configs import PolicyError, config_of, configs_of, demand_for, rate_of
 from scheduler.engine.context import Attempt, CycleContext, GivenDemands, backoff_reason
 from scheduler.engine.queue import Key
@@ -63,6 +63,7 @@ __all__ = [
     "RoundPolicy",
     "Running",
     "Shares",
+    "Unit",
     "View",
     "Violation",
 ]
@@ -113,6 +114,15 @@ class Cycle:
     def rate(self, job: Job, config: Config, beside: Job | None = None) -> Rate | None:
         """How fast the job is, in its own unit per second: alone, or with another job on its GPUs; None: unknown."""
         return rate_of(self.context, job, config, beside)
+
+    def may_share(self, job: Job, other: Job) -> bool:
+        """Whether the two jobs may ever share GPUs: both allow it, for one virtual cluster, with as many GPUs."""
+        both = (job.request, other.request)
+        return (
+            all(request.shares_gpu and request.gpu_memory_mib is not None for request in both)
+            and (job.vc_id, job.job_class) == (other.vc_id, other.job_class)
+            and both[0].nodes == both[1].nodes
+        )
 
     def held(self, run: Running) -> Config:
         """The configuration in which a job runs."""
@@ -282,7 +292,10 @@ class RoundPolicy(CyclePolicy):
     state_version: ClassVar[int] = 2
 
     def shares(self, cycle: Cycle) -> Shares:
-        """The share of time, 0 to 1, of each job by its id and GPU type; the shares of a job add up to at most 1."""
+        """The share of time, 0 to 1, of each job by GPU type; the shares of a job add up to at most 1.
+
+        A key is the id of a job, or `(id,)`, or `(id, other id)` for two jobs that share their GPUs.
+        """
         raise NotImplementedError
 
     @property

@@ -7,7 +7,7 @@ by the time that it received there since the last reset, so that over many round
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -16,11 +16,16 @@ from typing import Any
 from scheduler.bases.assignment import assign
 from scheduler.engine.configs import PolicyError, config_of, configs_of
 from scheduler.engine.context import CycleContext, backoff_reason
-from scheduler.model import Job
+from scheduler.model import Job, Running
 from scheduler.model.request import Config
 
-Shares = Mapping[int, Mapping[str, float]]
-"""The share of time, 0 to 1, of each job by GPU type; a job's shares add up to at most 1."""
+Unit = tuple[int, ...]
+"""What a lease is for: the id of one job, or the ids of two that share their GPUs."""
+
+Shares = (
+    Mapping[int, Mapping[str, float]] | Mapping[Unit, Mapping[str, float]] | Mapping[int | Unit, Mapping[str, float]]
+)
+"""The share of time, 0 to 1, of each job or pair by GPU type; all shares of a job add up to at most 1."""
 
 SOON_S = 1e-6
 _ROUNDING = 1e-6
@@ -40,7 +45,7 @@ class IdleGpus(StrEnum):
 
 @dataclass(slots=True)
 class Account:
-    """What one job was promised and what it received since the last reset, by GPU type.
+    """What one job or pair was promised and what it received since the last reset, by GPU type.
 
     `deficit_s` is the time that it was promised and did not receive before the last reset.
     """
@@ -63,7 +68,7 @@ class Ledger:
     rounds: int = 0
     inputs: tuple[frozenset[int], Mapping[str, int]] = (frozenset(), {})
     types: list[str] = field(default_factory=list)  # in the order in which they are given out
-    accounts: dict[int, Account] = field(default_factory=dict)
+    accounts: dict[Unit, Account] = field(default_factory=dict)
 
     @classmethod
     def read(cls, state: Mapping[str, Any] | None) -> Ledger:
@@ -72,7 +77,9 @@ class Ledger:
             return cls()
         types = state["types"]
         accounts = {
-            int(key): Account(*({kind: value for kind, value in zip(types, row, strict=True) if value} for row in rows))
+            tuple(map(int, key.split("+"))): Account(
+                *({kind: value for kind, value in zip(types, row, strict=True) if value} for row in rows)
+            )
             for key, rows in state["accounts"].items()
         }
         inputs = (frozenset(state["jobs"]), dict(state["supply"]))
@@ -82,12 +89,12 @@ class Ledger:
         """The ledger as JSON values, in few digits, so that a pool can remember more than ten thousand jobs."""
         jobs, supply = self.inputs
         accounts = {
-            str(job_id): [
+            "+".join(map(str, unit)): [
                 [_significant(account.shares.get(kind, 0.0)) for kind in self.types],
                 [round(account.received_s.get(kind, 0.0), 3) for kind in self.types],
                 [round(account.deficit_s.get(kind, 0.0), 3) for kind in self.types],
             ]
-            for job_id, account in self.accounts.items()
+            for unit, account in self.accounts.items()
         }
         return {
             "ends_at": self.ends_at,
@@ -104,33 +111,36 @@ class Ledger:
         """Add the time that running jobs received since the last account, and forget jobs that are gone."""
         view, now = context.view, context.now
         present = view.waiting_by_id.keys() | view.running_by_job.keys()
-        self.accounts = {job_id: account for job_id, account in self.accounts.items() if job_id in present}
-        for run in view.running:
-            held, account = config_of(context, run).gpu_type, self.accounts.get(run.job.id)
+        self.accounts = {unit: account for unit, account in self.accounts.items() if present.issuperset(unit)}
+        for unit in {unit_of(context, run) for run in view.running if run.gpus}:
+            runs, account = [view.running_by_job[job_id] for job_id in unit], self.accounts.get(unit)
+            held = config_of(context, runs[0]).gpu_type
             if held is not None and account is not None:
-                span_s = now - max(self.at, run.placed_at)
+                span_s = now - max(self.at, *(run.placed_at for run in runs))
                 account.received_s[held] = account.received_s.get(held, 0.0) + span_s
         self.at = now
 
-    def reset(self, now: float, shares: Shares, inputs: tuple[frozenset[int], Mapping[str, int]]) -> None:
+    def reset(
+        self, now: float, shares: Mapping[Unit, Mapping[str, float]], inputs: tuple[frozenset[int], Mapping[str, int]]
+    ) -> None:
         """Settle what was owed and received in the deficits, and begin to count again with other shares."""
         span_s = 0.0 if self.reset_at is None else now - self.reset_at
         before, self.accounts = self.accounts, {}
-        for job_id in sorted(inputs[0]):
-            old = before.get(job_id, Account())
+        for unit in sorted({(job_id,) for job_id in inputs[0]} | shares.keys()):
+            old = before.get(unit, Account())
             deficit_s = dict(old.deficit_s)
             for kind in old.shares.keys() | old.received_s.keys():
                 owed_s = old.shares.get(kind, 0.0) * span_s - old.received_s.get(kind, 0.0)
                 deficit_s[kind] = deficit_s.get(kind, 0.0) + owed_s
-            self.accounts[job_id] = Account(dict(shares.get(job_id, {})), {}, deficit_s)
+            self.accounts[unit] = Account(dict(shares.get(unit, {})), {}, deficit_s)
         self.reset_at, self.inputs = now, inputs
 
-    def claim(self, job_id: int, gpu_type: str, round_s: float) -> tuple[float, float, float]:
-        """The priority, deficit and share of the job on the type: larger goes first.
+    def claim(self, unit: Unit, gpu_type: str, round_s: float) -> tuple[float, float, float]:
+        """The priority, deficit and share of the job or pair on the type: larger goes first.
 
         Half a round counts as received already, so that a new job's priority is finite.
         """
-        account = self.accounts.get(job_id)
+        account = self.accounts.get(unit)
         if account is None:
             return 0.0, 0.0, 0.0
         share = account.shares.get(gpu_type, 0.0)
@@ -143,60 +153,78 @@ def inputs_of(context: CycleContext) -> tuple[frozenset[int], Mapping[str, int]]
     return frozenset(_candidates(context)), dict(+context.state.capacity.gpus_in_service)
 
 
-def checked(context: CycleContext, shares: Shares) -> dict[int, dict[str, float]]:
-    """The shares above 0.
+def unit_of(context: CycleContext, run: Running) -> Unit:
+    """The job and the one that shares its GPUs, by id."""
+    gpu_id = next(gpu_id for share in run.allocations for gpu_id in share.gpu_ids)
+    return tuple(sorted({run.job.id, *context.view.holders_of_gpu.get(gpu_id, ())}))
+
+
+def checked(context: CycleContext, shares: Shares) -> Mapping[Unit, Mapping[str, float]]:
+    """The shares above 0 by unit.
 
     Raises:
         PolicyError: a job is unknown, or its shares are no numbers from 0 to 1 that add up to at most 1.
     """
     view, types = context.view, set(context.state.capacity.types)
-    for job_id, by_type in shares.items():
-        if job_id not in view.waiting_by_id and job_id not in view.running_by_job:
-            raise PolicyError(f"the shares name job {job_id}, which is not in this pool")
+    time: defaultdict[int, float] = defaultdict(float)
+    found: dict[Unit, Mapping[str, float]] = {}
+    for key, by_type in shares.items():
+        unit: Unit = (key,) if isinstance(key, int) else tuple(sorted(key))
+        words = "job " + " and ".join(map(str, unit))
+        if len(set(unit)) != len(unit) or len(unit) not in (1, 2):
+            raise PolicyError(f"the shares name {key}, which is neither a job nor a pair")
+        for job_id in unit:
+            if job_id not in view.waiting_by_id and job_id not in view.running_by_job:
+                raise PolicyError(f"the shares name job {job_id}, which is not in this pool")
+            time[job_id] += sum(by_type.values())
         for gpu_type, share in by_type.items():
             if gpu_type not in types:
-                raise PolicyError(
-                    f"the shares of job {job_id} name {gpu_type}; the pool has {', '.join(sorted(types))}"
-                )
+                raise PolicyError(f"the shares of {words} name {gpu_type}; the pool has {', '.join(sorted(types))}")
             if not math.isfinite(share) or not -_ROUNDING <= share <= 1 + _ROUNDING:
-                raise PolicyError(f"the share of job {job_id} of {gpu_type} is {share}, not from 0 to 1")
-        if sum(by_type.values()) > 1 + _ROUNDING:
-            raise PolicyError(f"the shares of job {job_id} add up to {sum(by_type.values()):g}, which is more than 1")
-    return {
-        job_id: {kind: share for kind, share in sorted(by_type.items()) if share > 0}
-        for job_id, by_type in sorted(shares.items())
-    }
+                raise PolicyError(f"the share of {words} of {gpu_type} is {share}, not from 0 to 1")
+        found[unit] = {kind: share for kind, share in sorted(by_type.items()) if share > 0}
+    for job_id, total in time.items():
+        if total > 1 + _ROUNDING:
+            raise PolicyError(f"the shares of job {job_id} add up to {total:g}, which is more than 1")
+    return {unit: by_type for unit, by_type in found.items() if by_type or len(unit) == 1}
 
 
 def start_round(context: CycleContext, ledger: Ledger, round_s: float, idle: IdleGpus) -> None:
     """Give out the GPUs for the next round.
 
-    1. Type by type, jobs get GPUs in the order of their claims while GPUs of the type are left. Jobs without a share
-       come last, those that run before those that wait.
-    2. A job whose GPUs do not change keeps them: its lease is extended.
+    1. Type by type, jobs and pairs get GPUs in the order of their claims while GPUs of the type are left. Jobs without
+       a share come last, those that run before those that wait.
+    2. A job whose GPUs and neighbour do not change keeps them: its lease is extended.
     """
     candidates = _candidates(context)
     left = Counter({kind: context.state.free.gpus(kind) for kind in context.state.capacity.types})
     held: dict[int, Config] = {}
-    for job_id in candidates:
-        run = context.view.running_by_job.get(job_id)
-        if run is not None:
-            held[job_id] = config_of(context, run)
-            left[held[job_id].gpu_type or ""] += held[job_id].gpus
+    for unit in {unit_of(context, run) for run in context.view.running if run.job.id in candidates and run.gpus}:
+        config = config_of(context, context.view.running_by_job[unit[0]])
+        held |= dict.fromkeys(candidates.keys() & set(unit), config)
+        left[config.gpu_type or ""] += config.gpus if candidates.keys() >= set(unit) else 0
     choices = {job_id: _by_type(configs_of(context, job)) for job_id, job in candidates.items()}
     chosen: dict[int, Config] = {}
+    beside: dict[int, int] = {}
+    units: list[Unit] = [(job_id,) for job_id in candidates]
+    units += [unit for unit in ledger.accounts if len(unit) > 1 and candidates.keys() >= set(unit)]
     for kind in ledger.types:
-        ranked = [(ledger.claim(job_id, kind, round_s), job_id) for job_id in candidates if job_id not in chosen]
-        ranked.sort(key=lambda entry: (*(-value for value in entry[0]), entry[1] not in held, entry[1]))
-        for (_, _, share), job_id in ranked:
-            config = choices[job_id].get(kind)
-            if config is None or config.gpus > left[kind]:
+        ranked = [(ledger.claim(unit, kind, round_s), unit) for unit in units if chosen.keys().isdisjoint(unit)]
+        ranked.sort(key=lambda entry: (*(-value for value in entry[0]), entry[1][0] not in held, entry[1]))
+        for (_, _, share), unit in ranked:
+            config_of_unit = choices[unit[0]].get(kind)
+            if config_of_unit is None or config_of_unit.gpus > left[kind] or not chosen.keys().isdisjoint(unit):
                 continue
-            if share > LEAST_SHARE or idle is IdleGpus.ALL or (idle is IdleGpus.SOLVED and job_id in ledger.accounts):
-                left[kind] -= config.gpus
-                chosen[job_id] = config
+            may_fill = len(unit) == 1 and (
+                idle is IdleGpus.ALL or (idle is IdleGpus.SOLVED and unit in ledger.accounts)
+            )
+            if share > LEAST_SHARE or may_fill:
+                left[kind] -= config_of_unit.gpus
+                chosen |= dict.fromkeys(unit, config_of_unit)
+                if len(unit) == 2:
+                    beside[unit[1]] = unit[0]
     wanted = {job_id: chosen.get(job_id) for job_id in candidates if job_id in held or job_id in chosen}
-    assign(context, wanted, atomic=False)
+    assign(context, wanted, atomic=False, beside=beside)
     for job_id in held.keys() - chosen.keys():
         run = context.view.running_by_job[job_id]
         if context.can_stay(run):  # quota kept its GPUs from the others
@@ -213,7 +241,7 @@ def fill(context: CycleContext, ledger: Ledger, round_s: float, idle: IdleGpus) 
     types = context.state.capacity.types
 
     def claims(job: Job) -> Mapping[str, tuple[float, float, float]]:
-        return {kind: ledger.claim(job.id, kind, round_s) for kind in types}
+        return {kind: ledger.claim((job.id,), kind, round_s) for kind in types}
 
     def highest(job: Job) -> tuple[float, ...]:
         return tuple(-value for value in max(claims(job).values(), default=(0.0,)))

@@ -58,19 +58,34 @@ def config_of(context: CycleContext, run: Running) -> Config:
 def rate_of(context: CycleContext, job: Job, config: Config, beside: Job | None = None) -> Rate | None:
     """How fast the job is in the configuration, alone or sharing its GPUs with another job; None: unknown.
 
-    A pair is known only while both jobs share their GPUs now and are measured.
+    A pair is measured only while both jobs share their GPUs. Otherwise its rate is estimated from the rate alone: by
+    what the view tells of the two, or by time slices in proportion to their utilisation, as far as that is known.
     """
     run = context.view.running_by_job.get(job.id)
     here = run is not None and config_of(context, run) == Config(config.gpu_type, config.gpus)
     if beside is not None:
         held = [gpu_id for share in run.allocations for gpu_id in share.gpu_ids] if run is not None and here else []
         together = held and all(beside.id in context.view.holders_of_gpu.get(gpu_id, ()) for gpu_id in held)
-        return Rate(run.speed, None, "measured") if together and run is not None and run.speed is not None else None
+        if together and run is not None and run.speed is not None:
+            return Rate(run.speed, None, "measured")
+        alone_rate, share = rate_of(context, job, config), _share_beside(context, job, beside, config.gpu_type)
+        if alone_rate is None or share is None:
+            return None
+        return Rate(alone_rate.mean * share, alone_rate.deviation, "estimated")
     for known in job.rates:
         if (known.gpu_type, known.gpus) == (config.gpu_type, config.gpus):
             return known.rate
     alone = run is not None and run.rate is None
     return Rate(run.speed, None, "measured") if run is not None and here and alone and run.speed is not None else None
+
+
+def _share_beside(context: CycleContext, job: Job, other: Job, gpu_type: str | None) -> float | None:
+    """The speed of the job beside the other, relative to alone; None: unknown."""
+    told = context.view.speed_beside(job.id, other.id, gpu_type or "")
+    if told is not None or job.utilization is None or other.utilization is None:
+        return told
+    wanted = job.utilization + other.utilization
+    return 1.0 if wanted <= 1 else 1.0 / wanted
 
 
 def _demand(context: CycleContext, job: Job, choice: Choice, config: Config) -> Demand:

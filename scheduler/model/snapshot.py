@@ -142,6 +142,10 @@ class View(Protocol):
         """The GPUs that live attempts hold, by virtual cluster and GPU type; a shared GPU counts once."""
         ...
 
+    def speed_beside(self, job_id: int, other_id: int, gpu_type: str) -> float | None:
+        """The speed of a job that shares its GPUs with another, relative to alone; None: not told."""
+        ...
+
 
 # No slots here: the cached indexes live in the instance's __dict__.
 @dataclass(frozen=True)
@@ -215,6 +219,10 @@ class Snapshot:
                 cpus, memory_mib = used.get(share.node_id, (0, 0))
                 used[share.node_id] = (cpus + share.cpus, memory_mib + share.memory_mib)
         return used
+
+    def speed_beside(self, job_id: int, other_id: int, gpu_type: str) -> float | None:
+        """See `View`; a snapshot does not tell."""
+        return None
 
     @cached_property
     def held_by_vc(self) -> Mapping[tuple[int, str], int]:

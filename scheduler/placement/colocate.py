@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from scheduler.model import AllocationView, Job, Locality, Running, View
@@ -10,10 +11,13 @@ from scheduler.placement.demand import Demand
 from scheduler.placement.free import Free
 
 
-def colocate(view: View, free: Free, job: Job, demand: Demand, run: Running) -> tuple[AllocationView, ...] | None:
+def colocate(
+    view: View, free: Free, job: Job, demand: Demand, run: Running, *, leaving: Collection[int] = ()
+) -> tuple[AllocationView, ...] | None:
     """One allocation for each rank, on exactly the GPUs of the run; None if the two jobs cannot share them.
 
-    The same plan may start the run. No third job may hold these GPUs, stopping jobs included. Both jobs must have as
+    The same plan may start the run. No third job may hold these GPUs, stopping jobs included, unless this plan
+    preempts it: `leaving` are the ids of such jobs. Both jobs must have as
     many GPUs on as many nodes: if only some ranks of a gang shared GPUs, the others would wait for them.
     """
     if (
@@ -32,7 +36,7 @@ def colocate(view: View, free: Free, job: Job, demand: Demand, run: Running) -> 
         cpus, memory_mib = demand.cpus * lots, demand.memory_mib * lots
         if node is None or node.id in demand.closed or node.cpus < cpus or node.memory_mib < memory_mib:
             return None
-        if not all(_shared(view, free, job, run, gpu_id) for gpu_id in share.gpu_ids):
+        if not all(_shared(view, free, (job, run), gpu_id, leaving) for gpu_id in share.gpu_ids):
             return None
         found.append(replace(share, cpus=cpus, memory_mib=memory_mib, slots=job.slots))
     return tuple(found)
@@ -56,12 +60,13 @@ def _near(view: View, demand: Demand, run: Running) -> bool:
     return demand.within is Locality.ANY or len(racks) == 1
 
 
-def _shared(view: View, free: Free, job: Job, run: Running, gpu_id: int) -> bool:
+def _shared(view: View, free: Free, two: tuple[Job, Running], gpu_id: int, leaving: Collection[int]) -> bool:
     """Whether the job may share this GPU of the run."""
+    job, run = two
     return (
         free.usable(gpu_id)
         and free.room_on(gpu_id) >= job.slots
-        and view.holders_of_gpu.get(gpu_id, ()) in ((), (run.job.id,))
+        and {*view.holders_of_gpu.get(gpu_id, ())} <= {run.job.id, *leaving}
         and gpu_id not in view.reserved_gpus
         and may_share(view.gpu_by_id[gpu_id], (job, run.job))
     )

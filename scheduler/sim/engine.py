@@ -16,6 +16,7 @@ import resource
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 from time import perf_counter
 
 from scheduler.engine.cycle import compose, decide_on
@@ -107,6 +108,7 @@ class _Simulation:
         self.attempts = self.wishes = 0  # a decision voids the wish of the one before to be woken
         self.changed = False
         self.sharing = Sharing(trace.throughputs)
+        self.world.told_speed = partial(self.sharing.told, self.jobs)
         self.busy_counted_until = 0.0  # busy GPU-seconds are counted until here
         self.result = Result(options.policy, trace.name, sum(cluster.gpus.values()), [])
 

@@ -8,6 +8,8 @@ slicing would give.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from scheduler.sim.applications.throughputs import Throughputs
 from scheduler.sim.trace import TraceJob
 
@@ -25,6 +27,10 @@ class Sharing:
             return measured
         wanted = sum(1.0 if one.gpu_utilization is None else one.gpu_utilization for one in (job, other))
         return min(1.0, 1.0 / wanted) if wanted > 0 else 1.0
+
+    def told(self, jobs: Mapping[int, TraceJob], job_id: int, other_id: int, gpu_type: str) -> float:
+        """The same for the ids of two jobs."""
+        return self.rate(jobs[job_id], jobs[other_id], gpu_type)
 
     def _measured(self, job: TraceJob, other: TraceJob, gpu_type: str) -> float | None:
         table = self._throughputs

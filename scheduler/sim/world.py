@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from itertools import count
 
@@ -37,6 +37,7 @@ class World:
         self.reservations: tuple[Reservation, ...] = ()
         self.reserved_gpus: dict[int, int] = {}
         self.pool_state: PoolState | None = None
+        self.told_speed: Callable[[int, int, str], float | None] = lambda *_: None
 
     @property
     def waiting(self) -> Iterable[Job]:
@@ -65,6 +66,10 @@ class World:
         """Take all GPUs from a job."""
         del self.running_by_job[run.job.id]
         self._count(run, -1)
+
+    def speed_beside(self, job_id: int, other_id: int, gpu_type: str) -> float | None:
+        """See `View`; as the trace tells."""
+        return self.told_speed(job_id, other_id, gpu_type)
 
     def note(self, job_id: int, policy_state: Mapping[str, float]) -> None:
         """Set the job's policy state."""

@@ -11,7 +11,7 @@ from collections import defaultdict
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduler.policies.gavel.objectives import normal_rates
+from scheduler.policies.gavel.objectives import equal_rates
 from scheduler.policies.gavel.problem import Floats, Problem
 from scheduler.policies.gavel.program import Program
 
@@ -27,19 +27,19 @@ def hierarchical(problem: Problem, *, fifo_within: bool) -> Floats:
 
     Levels are those of `objectives.levels`.
     """
-    normal = normal_rates(problem)
+    scale = problem.size / equal_rates(problem)
     level, final = np.zeros(len(problem)), np.zeros(len(problem), dtype=bool)
-    x = np.zeros(problem.rates.shape)
+    x = np.zeros((len(problem) + len(problem.pairs), len(problem.types)))
     for _ in range(_MAX_RISES):
         weight = weights(problem, final, fifo_within=fifo_within)
         if not weight.any():
             break
         program = Program(problem)
         rise = program.column()
-        program.at_least(normal, kept(level), (rise, weight / weight.max()))
+        program.at_least(scale, kept(level), (rise, weight / weight.max()))
         x, extra = program.solve(extra=(rise, 1.0))
         level = np.where(weight > 0, kept(level) + weight / weight.max() * extra[0], level)
-        stuck = bottlenecks(problem, normal, level, weight > 0)
+        stuck = bottlenecks(problem, scale, level, weight > 0)
         if not stuck.any():  # within the tolerance of the solver: nothing rises
             stuck = weight > 0
         final |= stuck
@@ -68,7 +68,7 @@ def kept(level: Floats) -> Floats:
     return found
 
 
-def bottlenecks(problem: Problem, normal: Floats, level: Floats, active: Mask) -> Mask:
+def bottlenecks(problem: Problem, scale: Floats, level: Floats, active: Mask) -> Mask:
     """The active jobs of which none can have a higher level while all levels are kept, shape (n,).
 
     A job that rises in one solution can rise: the mean of such solutions raises all of them.
@@ -78,8 +78,8 @@ def bottlenecks(problem: Problem, normal: Floats, level: Floats, active: Mask) -
     while stuck.any():
         program, rows = Program(problem), np.nonzero(stuck)[0]
         rises = program.column(len(rows))
-        program.at_least(normal, kept(level))
-        program.at_least(normal, kept(level)[rows], (rises, np.ones(len(rows))), only=rows)
+        program.at_least(scale, kept(level))
+        program.at_least(scale, kept(level)[rows], (rises, np.ones(len(rows))), only=rows)
         _, extra = program.solve(extra=(rises, 1.0), extra_upper=10 * room)
         if extra.sum() <= room:
             break

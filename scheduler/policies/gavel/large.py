@@ -13,7 +13,7 @@ from random import Random
 
 import numpy as np
 
-from scheduler.policies.gavel.problem import Floats, Problem
+from scheduler.policies.gavel.problem import Floats, Problem, Rows
 
 Objective = Callable[[Problem], Floats]
 
@@ -29,7 +29,8 @@ class Equal(StrEnum):
 def solve(problem: Problem, objective: Objective, *, exact_up_to: int, equal: Equal, seed: int) -> Floats:
     """The shares of `objective`, shape (n, k); exact for as many jobs, or classes of equal jobs, as `exact_up_to`.
 
-    Beyond it, the classes are dealt at random into parts of that size, each with its part of the GPUs.
+    Beyond it, no pairs are made, and the classes are dealt at random into parts of that size, each with its part of the
+    GPUs.
     """
     if len(problem) <= exact_up_to:
         return objective(problem)
@@ -38,15 +39,15 @@ def solve(problem: Problem, objective: Objective, *, exact_up_to: int, equal: Eq
     x = np.zeros(classes.rates.shape)
     for rows in deal(len(classes), parts, seed):
         part = classes.rows(rows)
-        supply = classes.supply * part.jobs / classes.jobs
-        x[rows] = objective(replace(part, supply=supply))
+        x[rows] = objective(replace(part, supply=classes.supply * part.jobs / classes.jobs))
     return x[class_of]
 
 
-def equal_jobs(problem: Problem, equal: Equal) -> tuple[Problem, np.ndarray[tuple[int, ...], np.dtype[np.intp]]]:
+def equal_jobs(problem: Problem, equal: Equal) -> tuple[Problem, Rows]:
     """One row for each class of equal jobs, with its count; and the class of each job, shape (n,)."""
     if equal is Equal.NONE:
-        return problem, np.arange(len(problem))
+        every = np.arange(len(problem))
+        return problem.rows(every), every
     keys = np.column_stack([problem.rates, problem.gpus])
     if equal is Equal.TENANT:
         keys = np.column_stack([keys, np.array(problem.tenants, dtype=float)])
@@ -54,7 +55,7 @@ def equal_jobs(problem: Problem, equal: Equal) -> tuple[Problem, np.ndarray[tupl
     return replace(problem.rows(first), counts=counts.astype(float)), class_of.reshape(-1)
 
 
-def deal(count: int, parts: int, seed: int) -> Sequence[np.ndarray[tuple[int, ...], np.dtype[np.intp]]]:
+def deal(count: int, parts: int, seed: int) -> Sequence[Rows]:
     """The first `count` rows, dealt into parts of nearly equal size; the same for the same seed."""
     order = list(range(count))
     if parts > 1:

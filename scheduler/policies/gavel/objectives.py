@@ -18,8 +18,11 @@ _CLOSE = 1e-6
 
 
 def effective(problem: Problem, x: Floats) -> Floats:
-    """The effective rates Σ_j rates[m, j] x[m, j], shape (n,)."""
-    found: Floats = (problem.rates * x).sum(axis=1)
+    """The effective rates of all jobs, alone and in pairs, shape (n,)."""
+    found: Floats = (problem.rates * x[: len(problem)]).sum(axis=1)
+    paired = x[len(problem) :]
+    if len(paired):
+        np.add.at(found, problem.pairs, (problem.pair_rates * paired[:, :, None]).sum(axis=1))
     return found
 
 
@@ -44,46 +47,38 @@ def remaining(problem: Problem) -> Floats:
     return np.where(known, problem.left, usual_s * fastest)
 
 
-def fairest(problem: Problem, weights: Floats) -> Floats:
-    """The shares that maximise the minimum over jobs of Σ_j weights[m, j] x[m, j]."""
+def fairest(problem: Problem, scale: Floats) -> Floats:
+    """The shares that maximise the minimum over jobs of scale[m] · effective rate[m]."""
     program = Program(problem)
     least = program.column()
-    program.at_least(weights, 0.0, (least, np.ones(1)))
+    program.at_least(scale, 0.0, (least, np.ones(1)))
     return program.solve(extra=(least, 1.0))[0]
-
-
-def normal_rates(problem: Problem) -> Floats:
-    """The rates relative to time divided equally between the types, times the GPUs; shape (n, k)."""
-    found: Floats = problem.rates * (problem.size / equal_rates(problem))[:, None]
-    return found
 
 
 def levels(problem: Problem, x: Floats) -> Floats:
     """What `max_min` raises, shape (n,): GPUs · T·x / T·x_equal."""
-    found: Floats = (normal_rates(problem) * x).sum(axis=1)
-    return found
+    return effective(problem, x) * problem.size / equal_rates(problem)
 
 
 def max_min(problem: Problem) -> Floats:
     """Least attained service: the lowest level is as high as can be (§4.1)."""
-    return fairest(problem, normal_rates(problem))
+    return fairest(problem, problem.size / equal_rates(problem))
 
 
 def makespan(problem: Problem) -> Floats:
     """The last of the present jobs ends as early as can be: the smallest T·x / remaining work is largest (§4.2)."""
     scale = 1.0 / remaining(problem)
-    return fairest(problem, problem.rates * (scale / scale.max())[:, None])
+    return fairest(problem, scale / scale.max())
 
 
 def throughput(problem: Problem) -> Floats:
     """The sum of the effective rates, each in its job's own unit, is as large as can be."""
-    return Program(problem).solve(problem.rates * problem.counts[:, None])[0]
+    return Program(problem).solve(np.ones(len(problem.types)))[0]
 
 
 def cost(problem: Problem, prices: Mapping[str, float]) -> Floats:
     """The sum of the effective rates per price of the type is as large as can be (§4.2); the default price is 1."""
-    by_type = np.array([prices.get(kind, 1.0) for kind in problem.types])
-    return Program(problem).solve(problem.rates / by_type * problem.counts[:, None])[0]
+    return Program(problem).solve(np.array([1.0 / prices.get(kind, 1.0) for kind in problem.types]))[0]
 
 
 def finish_time(problem: Problem, isolated_s: Mapping[int, float]) -> Floats:
@@ -104,7 +99,7 @@ def finish_time(problem: Problem, isolated_s: Mapping[int, float]) -> Floats:
     for _ in range(_MAX_STEPS):
         need = left / (reached * alone_s - problem.age_s)
         scale = 1.0 / need
-        x = fairest(problem, problem.rates * (scale / scale.max())[:, None])
+        x = fairest(problem, scale / scale.max())
         found = ratio(x)
         if not found < reached * (1 - _CLOSE):
             break

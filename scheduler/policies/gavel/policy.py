@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from random import Random
 from typing import Any, ClassVar
 
 from scheduler.authoring import Cycle, IdleGpus, RoundPolicy, Shares
@@ -12,11 +13,15 @@ from scheduler.policies.gavel import large, objectives
 from scheduler.policies.gavel.hierarchy import hierarchical
 from scheduler.policies.gavel.large import Equal
 from scheduler.policies.gavel.matching import allox
+from scheduler.policies.gavel.pairs import random_pairs, with_pairs
 from scheduler.policies.gavel.problem import Floats, Problem, problem_of, shares_of
 
 OBJECTIVES = (
-    *("max_min", "finish_time", "makespan", "throughput", "cost", "fifo", "allox", "gandiva_fair", "hierarchical"),
+    *("max_min", "finish_time", "makespan", "throughput", "cost", "fifo", "allox", "gandiva_fair", "random_pairs"),
+    "hierarchical",
 )
+# Beyond this, the pairs would be more than a cycle can look at.
+MAX_PAIRED_JOBS = 256
 _EQUAL = {"max_min": Equal.RATES, "throughput": Equal.RATES, "cost": Equal.RATES, "gandiva_fair": Equal.RATES}
 _SIMPLE: Mapping[str, Callable[[Problem], Floats]] = {
     "max_min": objectives.max_min,
@@ -75,6 +80,11 @@ class Gavel(RoundPolicy):
                 "default": "fair",
                 "description": "How the objective hierarchical divides a tenant's share between its jobs.",
             },
+            "shares_gpus": {
+                "type": "boolean",
+                "default": False,
+                "description": "Let two jobs that allow it share their GPUs if they are faster so than in turns.",
+            },
             "exact_up_to": {
                 "type": "integer",
                 "minimum": 8,
@@ -95,6 +105,7 @@ class Gavel(RoundPolicy):
     idle_gpus: str = "all"
     prices: Mapping[str, float] = field(default_factory=dict)
     within: str = "fair"
+    shares_gpus: bool = False
     exact_up_to: int = 2048
 
     @property
@@ -116,6 +127,8 @@ class Gavel(RoundPolicy):
         problem = problem_of(cycle, aware=self.aware)
         if not len(problem):
             return {}
+        if (self.shares_gpus or self.objective == "random_pairs") and len(problem) <= MAX_PAIRED_JOBS:
+            problem = with_pairs(cycle, problem, only_faster=self.objective != "random_pairs")
         return shares_of(problem, self._solve(cycle, problem))
 
     def _solve(self, cycle: Cycle, problem: Problem) -> Floats:
@@ -123,6 +136,8 @@ class Gavel(RoundPolicy):
             return objectives.fifo(problem)
         if self.objective == "allox":
             return self._match(cycle, problem)
+        if self.objective == "random_pairs":
+            return self._draw(cycle, problem)
         equal = _EQUAL.get(self.objective, Equal.NONE)
         if self.objective == "hierarchical" and self.within == "fair":
             equal = Equal.TENANT
@@ -152,6 +167,17 @@ class Gavel(RoundPolicy):
         x = allox(problem, kept)
         for row, job_id in enumerate(problem.ids):
             memo = {problem.types[int(x[row].argmax())]: 1.0} if x[row].any() else {}
+            if memo != jobs[job_id].policy_state:
+                cycle.note(jobs[job_id], memo)
+        return x
+
+    def _draw(self, cycle: Cycle, problem: Problem) -> Floats:
+        """The pairs of Gandiva's random packing. A job remembers its partner."""
+        jobs = {job.id: job for job in [*cycle.waiting(), *(run.job for run in cycle.running())]}
+        kept = {job_id: int(jobs[job_id].policy_state.get("partner", 0)) for job_id in problem.ids}
+        x, partners = random_pairs(problem, kept, Random(f"{cycle.seed}:{cycle.now}"))  # noqa: S311
+        for job_id in problem.ids:
+            memo = {"partner": float(partners[job_id])} if job_id in partners else {}
             if memo != jobs[job_id].policy_state:
                 cycle.note(jobs[job_id], memo)
         return x

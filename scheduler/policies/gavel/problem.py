@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduler.authoring import Config, Cycle, Job
+from scheduler.authoring import Config, Cycle, Job, Shares, Unit
 
 Floats = NDArray[np.float64]
+Rows = NDArray[np.intp]
 
 # A type on which a job is slower than this, relative to its fastest, is no choice for it: it would never end there,
 # and the numbers of the program stay in range.
@@ -27,8 +28,11 @@ _FASTEST = 1e9  # per second: a higher rate is a mistake, and counts as unknown
 class Problem:
     """The jobs and GPU types of one solve; `supply` has shape (k,), `rates` and `gpus` (n, k), the others (n,).
 
-    A rate of 0 means that the job cannot run on the type. Rates are in any unit of the job, and `left` is in the same
-    unit times seconds; NaN is unknown. `age_s` is the time since the submission.
+    A rate of 0 means that the job cannot run on the type. Rates are in any unit of the job per second, and `left` is in
+    that unit; NaN is unknown. `age_s` is the time since the submission.
+
+    With p `pairs` of jobs that may share their GPUs, shape (p, 2), shares have shape (n + p, k): the rows after the
+    first n are those of the pairs. `pair_rates` has shape (p, k, 2), and is 0 where the two cannot share.
     """
 
     ids: tuple[int, ...]
@@ -41,6 +45,12 @@ class Problem:
     tenants: tuple[int, ...]
     weights: Mapping[int, float]  # of tenants
     counts: Floats  # how many equal jobs a row stands for
+    pairs: Rows = field(default_factory=lambda: np.zeros((0, 2), dtype=np.intp))
+    pair_rates: Floats = field(default_factory=lambda: np.zeros((0, 1, 2)))
+
+    def __post_init__(self) -> None:
+        if not len(self.pairs):
+            object.__setattr__(self, "pair_rates", np.zeros((0, len(self.types), 2)))
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -62,19 +72,19 @@ class Problem:
         """The number of jobs."""
         return float(self.counts.sum())
 
-    def rows(self, chosen: Sequence[int] | NDArray[np.intp], *, supply: Floats | None = None) -> Problem:
-        """The problem of some rows alone."""
+    def rows(self, chosen: Sequence[int] | Rows) -> Problem:
+        """The problem of some jobs alone, without pairs."""
         picked = np.asarray(chosen, dtype=np.intp)
         return replace(
             self,
             ids=tuple(self.ids[row] for row in picked),
-            supply=self.supply if supply is None else supply,
             rates=self.rates[picked],
             gpus=self.gpus[picked],
             left=self.left[picked],
             age_s=self.age_s[picked],
             tenants=tuple(self.tenants[row] for row in picked),
             counts=self.counts[picked],
+            pairs=np.zeros((0, 2), dtype=np.intp),
         )
 
 
@@ -96,7 +106,7 @@ def problem_of(cycle: Cycle, *, aware: bool) -> Problem:
     types = tuple(kind for kind, gpus in sorted(supply.items()) if gpus > 0)
     found: list[tuple[Job, Mapping[str, Config], Mapping[str, float]]] = []
     for job in jobs:
-        accepted = {kind: config for kind, config in _by_type(cycle, job).items() if kind in types}
+        accepted = {kind: config for kind, config in preferred(cycle, job).items() if kind in types}
         known = rates_on(cycle, job, accepted, aware=aware)
         if any(known.values()):
             found.append((job, accepted, known))
@@ -137,17 +147,24 @@ def rates_on(cycle: Cycle, job: Job, configs: Mapping[str, Config], *, aware: bo
     return rates if aware else {kind: float(rate > 0) for kind, rate in rates.items()}
 
 
-def shares_of(problem: Problem, x: Floats) -> Mapping[int, Mapping[str, float]]:
-    """The shares by job and type, within their bounds to the last digit."""
-    x = np.where(problem.able, np.clip(x, 0.0, 1.0), 0.0)
-    x = x / np.maximum(1.0, x.sum(axis=1, keepdims=True))
+def shares_of(problem: Problem, x: Floats) -> Shares:
+    """The shares by job or pair and type, within their bounds to the last digit."""
+    alone, paired = x[: len(problem)], np.clip(x[len(problem) :], 0.0, 1.0)
+    alone = np.where(problem.able, np.clip(alone, 0.0, 1.0), 0.0)
+    pairs = problem.pairs[: len(paired)]
+    time = alone.sum(axis=1)
+    np.add.at(time, pairs, paired.sum(axis=1)[:, None])
+    time = np.maximum(1.0, time)
+    rows = np.concatenate([alone / time[:, None], paired / time[pairs].max(axis=1, initial=1.0)[:, None]])
+    units: list[Unit] = [(job_id,) for job_id in problem.ids]
+    units += [(problem.ids[first], problem.ids[second]) for first, second in pairs]
     return {
-        job_id: {kind: float(share) for kind, share in zip(problem.types, row, strict=True) if share > 0}
-        for job_id, row in zip(problem.ids, x, strict=True)
+        unit: {kind: float(share) for kind, share in zip(problem.types, row, strict=True) if share > 0}
+        for unit, row in zip(units, rows, strict=True)
     }
 
 
-def _by_type(cycle: Cycle, job: Job) -> Mapping[str, Config]:
+def preferred(cycle: Cycle, job: Job) -> Mapping[str, Config]:
     """The preferred configuration of each type."""
     found: dict[str, Config] = {}
     for config in cycle.configs(job):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,16 +15,16 @@ from scheduler.authoring import Cycle, PolicyError, RoundPolicy
 from scheduler.engine.cycle import Profile, decide_on
 from scheduler.engine.policy import POLICIES
 from scheduler.engine.state import SchedulerState
-from scheduler.model import Snapshot
+from scheduler.model import Job, Snapshot
 from scheduler.model.invariants import check
-from scheduler.model.plan import Plan
+from scheduler.model.plan import Plan, apply
 from scheduler.placement import PLACEMENTS
 from scheduler.sim.work import FixedWork
 from tests.profiles import examples
 from tests.sim.stories import by_id, ends, job, play
 from tests.unit.scheduler.factories import make_job, make_node, make_running, make_share, make_snapshot
 
-Shares = Mapping[int, Mapping[str, float]]
+Shares = Mapping[int | tuple[int, ...], Mapping[str, float]]
 ROUND_S = 60.0
 
 
@@ -101,6 +102,41 @@ def test_a_job_that_may_not_be_preempted_keeps_its_gpus() -> None:
     assert not plan.places
 
 
+def sharing(job_id: int, **fields: Any) -> Job:
+    """A job with 4 GPUs that it may share."""
+    return make_job(job_id, gpus=4, packs=True, gpu_memory_mib=1024, **fields)
+
+
+def places_of(plan: Plan) -> dict[int, set[int]]:
+    """The GPUs that each job gets."""
+    return {place.job_id: {gpu_id for share in place.allocations for gpu_id in share.gpu_ids} for place in plan.places}
+
+
+def test_the_two_jobs_of_a_pair_get_the_same_gpus() -> None:
+    shares: Shares = {(1, 2): {"A100": 1.0}, 3: {"A100": 1.0}}
+    found = places_of(plan_of(make_snapshot(waiting=[sharing(1), sharing(2), sharing(3)]), shares))
+    assert found[1] == found[2]
+    assert found[1].isdisjoint(found[3])
+
+
+def test_a_pair_takes_the_gpus_of_a_job_whose_lease_ends() -> None:
+    run = make_running(make_share(1, range(8)))
+    plan = plan_of(make_snapshot(waiting=[sharing(1), sharing(2)], running=[run]), {(1, 2): {"A100": 1.0}})
+    assert [one.job_id for one in plan.preempts] == [run.job.id]
+    assert places_of(plan)[1] == places_of(plan)[2]
+
+
+def test_of_a_pair_that_parts_one_job_moves_and_a_pair_that_stays_keeps_its_gpus() -> None:
+    world = make_snapshot(waiting=[sharing(1), sharing(2)])
+    together = apply(world, plan_of(world, {(1, 2): {"A100": 1.0}}))
+    later = replace(together, now=together.now + ROUND_S, waiting=(make_job(3),))  # so the shares are asked for again
+    plan = plan_of(later, {1: {"A100": 1.0}, 2: {"A100": 1.0}})
+    assert places_of(plan).keys() == {2}  # the first stays where it is
+    kept = plan_of(later, {(1, 2): {"A100": 1.0}})
+    assert places_of(kept).keys() == {3}
+    assert not kept.preempts
+
+
 @pytest.mark.parametrize(
     ("shares", "words"),
     [
@@ -108,6 +144,8 @@ def test_a_job_that_may_not_be_preempted_keeps_its_gpus() -> None:
         ({1: {"H100": 1.0}}, "name H100; the pool has A100"),
         ({1: {"A100": -0.5}}, "is -0.5, not from 0 to 1"),
         ({1: {"A100": float("nan")}}, "is nan, not from 0 to 1"),
+        ({(1, 1): {"A100": 0.5}}, "neither a job nor a pair"),
+        ({(1, 7): {"A100": 0.5}}, "job 7, which is not in this pool"),
     ],
 )
 def test_wrong_shares_are_named(shares: Shares, words: str) -> None:

@@ -103,6 +103,15 @@ def test_on_two_types_two_jobs_end_when_the_program_says() -> None:
     assert ends(result)[1] == pytest.approx(1500, abs=10)
 
 
+def test_two_jobs_that_are_faster_together_share_their_gpus_in_the_next_round() -> None:
+    lazy = [job(n, work=FixedWork(100, rates={"A100": 1.0}), gpu_utilization=0.4, gpu_memory_mib=1000) for n in (1, 2)]
+    shared = play(lazy, "A100:1x1", policy="gavel", policy_params={"shares_gpus": True, "round_s": 10}, share=True)
+    assert ends(shared) == {1: 100, 2: 100}
+    busy = [job(n, work=FixedWork(100, rates={"A100": 1.0}), gpu_utilization=1.0, gpu_memory_mib=1000) for n in (1, 2)]
+    turns = play(busy, "A100:1x1", policy="gavel", policy_params={"shares_gpus": True, "round_s": 10}, share=True)
+    assert max(end or 0.0 for end in ends(turns).values()) == 200
+
+
 THEIRS = {  # Gavel's own simulator: mean completion time and makespan in hours
     "fifo": ({"objective": "fifo", "idle_gpus": "none"}, 11.18, 25.19, 0.03),
     "max_min": ({}, 9.91, 19.03, 0.03),
@@ -112,6 +121,7 @@ THEIRS = {  # Gavel's own simulator: mean completion time and makespan in hours
     "makespan, agnostic": ({"objective": "makespan", "aware": False}, 19.99, 21.29, 0.03),
     "throughput": ({"objective": "throughput"}, 10.26, 22.49, 0.03),
     "water filling": ({"objective": "hierarchical"}, 9.90, 19.11, 0.03),
+    "gandiva": ({"objective": "random_pairs"}, 9.74, 21.11, 0.05),
 }
 
 
@@ -127,7 +137,8 @@ def test_the_authors_figures_are_reached(
         "gavel",
         options=ReadOptions(throughputs=folder / "simulation_throughputs.json"),
     )
-    options = Options(policy="gavel", policy_params=params, round_s=peer.round_s or 0.0)
+    shares = params.get("objective") == "random_pairs"
+    options = Options(policy="gavel", policy_params=params, round_s=peer.round_s or 0.0, share=shares)
     result = simulate(trace, parse_cluster(peer.cluster or ""), options)
     jcts = [record.ended_s - record.submitted_s for record in result.records if record.ended_s is not None]
     assert len(jcts) == 100

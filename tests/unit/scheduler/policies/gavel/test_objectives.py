@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import permutations, product
+from random import Random
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from scheduler.policies.gavel import objectives
 from scheduler.policies.gavel.hierarchy import hierarchical
 from scheduler.policies.gavel.large import Equal, solve
 from scheduler.policies.gavel.matching import allox
+from scheduler.policies.gavel.pairs import random_pairs
 from scheduler.policies.gavel.problem import Floats, Problem
 from tests.unit.scheduler.policies.gavel.problems import drawn, problem
 
@@ -151,6 +154,26 @@ def test_tenants_get_their_weights_and_fifo_serves_the_oldest_job_of_each() -> N
     asked = problem([[1.0]] * 3, [2], tenants=[1, 1, 2], weights={1: 1.0, 2: 1.0})
     assert hierarchical(asked, fifo_within=False)[:, 0] == pytest.approx([0.5, 0.5, 1.0], abs=1e-4)
     assert hierarchical(asked, fifo_within=True)[:, 0] == pytest.approx([1.0, 0.0, 1.0], abs=1e-4)
+
+
+def test_pairs_that_are_faster_together_raise_the_lowest_level() -> None:
+    alone = problem([[1.0], [1.0]], [1])
+    paired = replace(alone, pairs=np.array([[0, 1]]), pair_rates=np.array([[[0.8, 0.9]]]))
+    x = objectives.max_min(paired)
+    assert objectives.levels(alone, objectives.max_min(alone)).min() == pytest.approx(0.5, rel=CLOSE)
+    assert objectives.levels(paired, x).min() == pytest.approx(0.9 / 1.1, rel=1e-2)
+    assert x[2, 0] + x[:2].sum() <= 1 + 1e-6
+
+
+def test_random_pairs_have_equal_gpus_and_last_while_both_jobs_are_there() -> None:
+    asked = problem([[1.0]] * 5, [2], gpus=[1, 1, 1, 2, 2])
+    every = replace(asked, pairs=np.array([[0, 1], [0, 2], [1, 2], [3, 4]]), pair_rates=np.full((4, 1, 2), 0.7))
+    x, partner = random_pairs(every, {}, Random(1))
+    assert partner[4] == 5
+    assert len(partner) == 4
+    assert (x.sum(axis=0) > 0).all()
+    assert random_pairs(every, partner, Random(2))[1].items() >= partner.items()
+    assert random_pairs(every.rows([0, 1]), {}, Random(1))[1] == {}
 
 
 def test_gandiva_fair_gives_each_job_an_equal_part_of_each_type() -> None:
