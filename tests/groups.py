@@ -19,7 +19,7 @@ _ON_THE_CLUSTER = {
 _OF_THE_PAGES = {f"tests/e2e/test_{name}.py" for name in ("admin_pages", "page_actions", "pages")}
 _LONG = {
     *_OF_THE_PAGES,
-    *("tests/e2e/test_demo.py", "tests/e2e/test_torch.py"),
+    *("tests/e2e/test_demo.py", "tests/e2e/test_torch.py", "tests/e2e/test_two_speeds.py"),
     *("tests/api/test_openapi.py", "tests/db/links/test_links_ssh.py"),
     *("tests/sim/test_published.py", "tests/unit/test_examples.py"),
 }
