@@ -1,7 +1,7 @@
 """The speeds of emulated GPUs, from a folder of tables: docs/emulated.md has the files and their columns.
 
-Each table is a file `NAME.csv` or `NAME.csv.gz` with a header. Several rows of one value are refused, an empty value
-is a hole in the profile: only the job that needs it is told.
+Each table is a file `NAME.csv` or `NAME.csv.gz` with a header. Several rows of one value are refused. A value that is
+empty or impossible is a hole in the profile: only the job that needs it is told.
 """
 
 from __future__ import annotations
@@ -9,12 +9,15 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import logging
 import math
 import os
 import re
 from typing import Any, Collection, Dict, Iterator, List, Sequence, Tuple
 
 from nodeagent.gpu.port import GpuUnavailable
+
+_log = logging.getLogger("nodeagent.profiles")
 
 MAX_PHASE_S = 60.0
 """The longest phase of a profile."""
@@ -36,6 +39,10 @@ _LINKS = {
 Row = Dict[str, str]
 
 
+class _OutOfRange(GpuUnavailable):
+    """A number that cannot be true."""
+
+
 class GpuProfiles:
     """What a folder says of these GPU types, in plain JSON types, as `muster_gpu` reads it."""
 
@@ -54,6 +61,7 @@ class GpuProfiles:
 
     def _read(self) -> None:
         series: Dict[Tuple[str, str, str], Dict[int, float]] = {}
+        holes: List[str] = []
 
         def put(where: str, row: Row, what: str, column: str, limit: float) -> None:
             if row[column]:
@@ -61,7 +69,10 @@ class GpuProfiles:
                 batch_size = _batch_size(where, row["batch_size"])
                 if batch_size in series.setdefault(key, {}):
                     raise GpuUnavailable("{}: a second row of the same value".format(where))
-                series[key][batch_size] = _number(where, column, row[column], limit)
+                try:
+                    series[key][batch_size] = _number(where, column, row[column], limit)
+                except _OutOfRange as error:
+                    holes.append(str(error))
 
         for where, row in self._rows("compute_time", ("gpu", "model", "phase", "batch_size", "seconds")):
             if row["phase"] not in _PHASES:
@@ -73,7 +84,10 @@ class GpuProfiles:
             put(where, row, "peak_mib", "peak_mib", _MAX_MIB)
             put(where, row, "persistent_mib", "persistent_mib", _MAX_MIB)
         for (gpu_type, model, what), values in series.items():
-            self._model(gpu_type, model)[what] = sorted(values.items())
+            if values:
+                self._model(gpu_type, model)[what] = sorted(values.items())
+        if holes:
+            _log.warning("%d values of the GPU profiles are left out; the first: %s", len(holes), holes[0])
         for where, row in self._rows("model_transfer_time", ("gpu", "model", "seconds")):
             if row["seconds"]:
                 seconds = _number(where, "seconds", row["seconds"], MAX_PHASE_S)
@@ -138,8 +152,8 @@ def _batch_size(where: str, text: str) -> int:
 def _number(where: str, column: str, text: str, limit: float) -> float:
     try:
         number = float(text)
-    except ValueError:
-        number = math.nan
+    except ValueError as error:
+        raise GpuUnavailable("{}: {} {!r} is no number".format(where, column, text)) from error
     if not 0 < number <= limit or math.isinf(number):
-        raise GpuUnavailable("{}: {} {!r} is no number above 0 and up to {:g}".format(where, column, text, limit))
+        raise _OutOfRange("{}: {} {!r} is no number above 0 and up to {:g}".format(where, column, text, limit))
     return number

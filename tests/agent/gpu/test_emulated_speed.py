@@ -259,17 +259,14 @@ def test_profiles_may_be_compressed(profiles: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("table", "old", "new", "named"),
     [
-        ("compute_time", "32,0.004", "32,nan", "compute_time.csv, line 2: seconds 'nan' is no number above 0"),
-        ("compute_time", "32,0.004", "32,inf", "seconds 'inf' is no number"),
-        ("compute_time", "32,0.004", "32,0", "seconds '0' is no number"),
-        ("compute_time", "32,0.004", "32,61", "seconds '61' is no number above 0 and up to 60"),
+        ("compute_time", "32,0.004", "32,fast", "compute_time.csv, line 2: seconds 'fast' is no number"),
+        ("model_transfer_time", "0.03", "nan", "seconds 'nan' is no number above 0 and up to 60"),
         ("compute_time", "32,0.004", "1.5,1", "batch_size 1.5 is no whole number"),
         ("compute_time", "32,0.004", "64,1", "line 3: a second row of the same value"),
         ("compute_time", "50,forward,32", "50,sideways,32", "'sideways' is neither forward nor backward"),
         ("compute_time", "32,0.004", "32", "line 2: it has not 5 values"),
         ("compute_time", "gpu,model", "gpu,what", "its first line is not gpu,model,phase,batch_size,seconds"),
         ("data_transfer_time", "A100-SXM4-40GB,resnet50,64", "A100-PCIE-80GB,resnet50,64", "are both A100"),
-        ("memory", "6000,300", "-1,300", "peak_mib '-1' is no number"),
     ],
 )
 def test_an_agent_does_not_start_with_a_wrong_profile(
@@ -279,6 +276,18 @@ def test_an_agent_does_not_start_with_a_wrong_profile(
     path.write_text(path.read_text().replace(old, new))
     with pytest.raises(GpuUnavailable, match=named):
         driver_of(profiles)
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "0", "-1", "61"])
+def test_an_impossible_value_is_a_hole_that_log_and_job_are_told_of(
+    profiles: Path, tmp_path: Path, value: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    (profiles / "compute_time.csv").write_text(TABLES["compute_time"].replace("32,0.004", f"32,{value}"))
+    module = furnished(driver_of(profiles), tmp_path / "job", 0)
+    assert f"1 values of the GPU profiles are left out; the first: {profiles}/compute_time.csv, line 2" in caplog.text
+    assert module.device().model("resnet50", batch_size=64).forward() == pytest.approx(0.008)
+    with pytest.raises(module.ProfileError, match="has forward of resnet50 on A100 for batch sizes from 64 to 64, not"):
+        module.device().model("resnet50", batch_size=32).forward()
 
 
 def test_profiles_are_for_emulated_gpus_alone(profiles: Path) -> None:
