@@ -20,8 +20,9 @@ import pytest
 from nodeagent.gpu.choose import open_gpus
 from nodeagent.gpu.emulated import EmulatedGpus
 from nodeagent.gpu.port import GpuDriver, GpuUnavailable
+from nodeagent.runtime.shim.folders import FolderRuntime
 from scheduler.diagnosis.failures.classify import Tail, classify
-from tests.agent.conftest import AgentProcess
+from tests.agent.conftest import AgentProcess, RuntimeUnderTest
 from tests.agent.fake_platform import FakePlatform
 from tests.agent.loop.test_agent import finished
 
@@ -349,3 +350,19 @@ def test_two_processes_share_a_gpu_evenly(profiles: Path, tmp_path: Path) -> Non
         )
     took = [float(process.communicate(timeout=30)[0]) for process in running]
     assert statistics.mean(took) == pytest.approx(80 * 0.026, rel=0.15)
+
+
+def test_each_runtime_brings_the_module_and_the_shared_timeline(
+    under_test: RuntimeUnderTest, profiles: Path, tmp_path: Path
+) -> None:
+    driver = driver_of(profiles)
+    uuid = driver.inventory()[0].uuid
+    runtime = under_test.runtime
+    assert isinstance(runtime, FolderRuntime)
+    runtime.furnish = driver.furnish
+    timeline = f"$HOME/.muster-modules/{uuid}.timeline"
+    commands = (f"cat $HOME/.muster-modules/muster_gpu.* | wc -c; echo one >> {timeline}", f"cat {timeline}")
+    first, second = (under_test.run(command, gpu_uuids=(uuid,)) for command in commands)
+    assert (first[0].exit_code, second[0].exit_code) == (0, 0), (first, second)
+    assert int(first[1]) > 10_000
+    assert second[1] == b"one\n"
