@@ -33,6 +33,16 @@ class FailedResize(TypedDict):
     until: str
 
 
+class JobRate(TypedDict):
+    """How fast a job is on GPUs of one type, in its own unit per second."""
+
+    gpu_type: str
+    gpus: int
+    per_s: float
+    deviation: float | None
+    source: str
+
+
 class RunTimeEstimate(TypedDict):
     """How long a job is expected to run, in seconds, and where that comes from."""
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, NotRequired, TypedDict
 
-from muster_client.marks import Efficiency, FailedResize, Idle, Kept, RunTimeEstimate
+from muster_client.marks import Efficiency, FailedResize, Idle, JobRate, Kept, RunTimeEstimate
 
 JsonObject = dict[str, Any]
 JobSpec = dict[str, Any]
@@ -103,6 +103,7 @@ class Job(TypedDict):
     warnings: NotRequired[list[str]]
     efficiency: NotRequired[Efficiency | None]
     estimate: NotRequired[RunTimeEstimate | None]
+    rates: NotRequired[list[JobRate]]
     failed_resize: NotRequired[FailedResize | None]
     screening_runs: NotRequired[list[ScreeningRun]]
     gpu_choices: list[GpuChoice]

@@ -9,7 +9,9 @@ import pytest
 from django.test import Client
 
 from muster.accounts.models import User
+from muster.fleet.models import Gpu
 from muster.jobs.models import Job
+from muster.samples.rates import refresh_rates
 from muster.tenants.models import Quota, Tenant
 from scheduler.model.lifecycle import NodeAdmin
 from tests.api.asking import JOBS, problem_of, require_described, send, submit
@@ -39,6 +41,14 @@ BAD: list[tuple[str, dict[str, Any], str, str]] = [
     ("a type twice", {"gpus": {"any_of": ["A100:4", "A100:8"]}}, "gpus.any_of", "A100 is there twice"),
     ("a type that the pool lacks", {"gpus": {"any_of": ["A100:4", "T4:8"]}}, "gpus.any_of.1", "no node of this pool"),
     ("a size that no node holds", {"gpus": {"any_of": ["A100:8", "V100:8"]}}, "gpus.any_of.0", "the largest node"),
+    ("more memory than any GPU has", {"gpus": {"vram": "999GiB", "count": 1}}, "gpus.vram", "has at most"),
+    ("no size", {"gpus": {"vram": "much", "count": 1}}, "gpus.vram", "GiB"),
+    ("memory without a count", {"gpus": {"vram": "40GiB"}}, "gpus.count", "it is required"),
+    ("memory and types", {"gpus": {"vram": "40GiB", "any_of": ["A100:4"]}}, "gpus.vram", "unknown"),
+    ("a claim for another type", {"gpus": "A100:4", "throughput": {"T4": 10}}, "throughput.T4", "does not accept T4"),
+    ("a claim of 0", {"gpus": "A100:4", "throughput": {"A100": 0}}, "throughput.A100", "more than 0"),
+    ("a claim that is no number", {"gpus": "A100:4", "throughput": {"A100": "fast"}}, "throughput.A100", "number"),
+    ("a claim without GPUs", {"gpus": 0, "throughput": {"A100": 1}}, "throughput", "no rate"),
     ("a node that there is not", {"nodes_in": ["gpu01", "gpu99"]}, "nodes_in.1", "there is no node gpu99"),
     ("a retired node", {"nodes_in": ["old01"]}, "nodes_in.0", "there is no node old01"),
     ("a node of another pool", {"nodes_in": ["other01"]}, "nodes_in.0", "node other01 is in pool other"),
@@ -156,3 +166,25 @@ def test_a_dry_run_tells_all_choices(mixed: World, api: Api) -> None:
     answer = send(api(mixed.owner), "POST", f"{JOBS}:dry-run", {"command": "x", "gpus": BOTH})
     require_described("POST", f"{JOBS}:dry-run", answer)
     assert (answer.json()["gpu_choices"], answer.json()["starts_now"]) == (CHOICES, True)
+
+
+def test_memory_stands_for_the_types_that_have_it(mixed: World, api: Api) -> None:
+    Gpu.objects.filter(type="V100").update(memory_mib=16 * 1024)
+    Gpu.objects.filter(type="A100").update(memory_mib=40 * 1024)
+    client = api(mixed.owner)
+    small = submit(client, {"command": "x", "gpus": {"vram": "16GiB", "count": 2}}).json()
+    assert small["gpu_choices"] == [{"gpu_type": "V100", "gpus": 2}, {"gpu_type": "A100", "gpus": 2}]
+    assert small["spec"]["gpus"] == {"vram": "16GiB", "count": 2}
+    large = submit(client, {"command": "x", "gpus": {"vram": "24GiB", "count": 2}}).json()
+    assert large["gpu_choices"] == [{"gpu_type": "A100", "gpus": 2}]
+
+
+def test_a_job_shows_the_rates_that_the_scheduler_is_told(mixed: World, api: Api) -> None:
+    client = api(mixed.owner)
+    job = submit(client, {"command": "x", "gpus": BOTH, "throughput": {"A100": 410}}).json()
+    assert job["rates"] == []
+    refresh_rates()
+    (rate,) = client.get(f"{JOBS}/{job['id']}").json()["rates"]
+    assert (rate["gpu_type"], rate["gpus"], rate["source"]) == ("A100", 4, "claimed")
+    assert rate["per_s"] == pytest.approx(410)
+    assert rate["deviation"] > 0

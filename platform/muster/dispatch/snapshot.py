@@ -34,6 +34,7 @@ from muster.jobs.fields import request_of_text
 from muster.jobs.models import Job
 from muster.jobs.resizes import failed_resize_from, in_one_size
 from muster.jobs.runs import screening_run_from
+from muster.samples.rates import live_rates
 from muster.samples.speeds import Stretch, stretch_of
 from muster.tenants.models import Quota, VirtualCluster
 from scheduler import model
@@ -50,6 +51,7 @@ from scheduler.model.lifecycle import (
     Stage,
 )
 from scheduler.model.planners import seen_by
+from scheduler.model.request import Request
 from scheduler.predict.estimate import doubled
 
 _JOB_FIELDS = (
@@ -103,11 +105,6 @@ _WAITING = """
 SELECT {job_fields} FROM jobs_job job WHERE job.pool_id = %s AND job.state = %s AND job.desired = %s ORDER BY job.id
 """
 # A few jobs report their progress; most have no row.
-_RATES = """
-SELECT alone.job_id, alone.gpu_type, alone.gpus, alone.per_s
-FROM samples_speedalone alone JOIN jobs_job job ON job.id = alone.job_id
-WHERE job.pool_id = %s AND job.state = ANY(%s) ORDER BY alone.job_id, alone.gpu_type, alone.gpus
-"""
 _SELECTED = ", ".join(f"job.{name}" for name in _JOB_FIELDS)
 _IN_POOL = "job.pool_id = %s"
 # Screening runs use no quota of a virtual cluster; they count only where other screening runs are placed.
@@ -441,26 +438,33 @@ def _running(which: str, params: list[Any], *, now: float) -> tuple[model.Runnin
 
 
 def _with_rates(pool: Pool, snapshot: model.Snapshot) -> model.Snapshot:
-    """The snapshot with the measured rates of jobs that have been alone on their GPUs."""
-    with connection.cursor() as cursor:
-        cursor.execute(_RATES, [pool.pk, [JobState.QUEUED.value, JobState.ACTIVE.value]])
-        rates = {
-            job_id: tuple(
-                model.KnownRate(gpu_type, gpus, model.Rate(per_s, None, "measured"))
-                for _, gpu_type, gpus, per_s in rows
-            )
-            for job_id, rows in groupby(cursor.fetchall(), key=itemgetter(0))
-        }
+    """The snapshot with the known rates of jobs, and without choices on which a job does not run."""
+    rates = live_rates(pool.pk)
     if not rates:
         return snapshot
+    types = sorted({gpu.type for node in snapshot.nodes for gpu in node.gpus})
+
+    def informed(job: model.Job) -> model.Job:
+        if job.id not in rates:
+            return job
+        known = tuple(
+            model.KnownRate(one.gpu_type, one.gpus, model.Rate(one.per_s, one.deviation, one.source))
+            for one in rates[job.id]
+        )
+        stuck = {one.gpu_type for one in known if one.rate.mean == 0}
+        return replace(job, rates=known, request=_without(job.request, stuck, types) if stuck else job.request)
+
     return replace(
         snapshot,
-        waiting=tuple(replace(job, rates=rates[job.id]) if job.id in rates else job for job in snapshot.waiting),
-        running=tuple(
-            replace(run, job=replace(run.job, rates=rates[run.job.id])) if run.job.id in rates else run
-            for run in snapshot.running
-        ),
+        waiting=tuple(map(informed, snapshot.waiting)),
+        running=tuple(replace(run, job=informed(run.job)) for run in snapshot.running),
     )
+
+
+def _without(request: Request, stuck: Collection[str], types: Sequence[str]) -> Request:
+    """The request without GPU types on which the job does not run; unchanged where no other type is left."""
+    choices = tuple(choice for choice in request.choices_among(types) if choice.gpu_type not in stuck)
+    return replace(request, choices=choices) if choices else request
 
 
 def _measured(

@@ -1,4 +1,4 @@
-"""The GPUs of a job spec: `4`, `A100:4`, or `{any_of: [A100:4, V100:8]}`, always for each node."""
+"""The GPUs of a job spec: `4`, `A100:4`, `{any_of: [A100:4, V100:8]}` or `{vram: 40GiB, count: 2}`, for each node."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag
 
+from muster.jobs.units import SIZE_PATTERN, parse_size_mib
+
 MAX_GPUS = 1024
 MAX_CHOICES = 8
 
 _GPUS = re.compile(r"(?:([A-Za-z0-9][A-Za-z0-9_.\-]{0,61}):)?([0-9]{1,6})")
 # How pydantic names the two forms in the location of an error. A reader sees one field.
-_TEXT, _MAPPING = "function-gpus-text", "function-gpus-mapping"
+_TEXT, _MAPPING, _MEMORY = "function-gpus-text", "function-gpus-mapping", "function-gpus-memory"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,12 @@ def _choice(value: object) -> str:
     return text
 
 
+def _size(text: str) -> str:
+    if parse_size_mib(text) < 1:
+        raise ValueError("write 1MiB or more")
+    return text
+
+
 def _types_once(texts: list[str]) -> list[str]:
     twice = [gpu_type for gpu_type, times in Counter(read_gpus(text).gpu_type for text in texts).items() if times > 1]
     if twice:
@@ -66,13 +74,29 @@ class AnyOf(BaseModel):
     )
 
 
+class WithMemory(BaseModel):
+    """GPUs of any one type whose memory is large enough."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    vram: Annotated[str, AfterValidator(_size)] = Field(
+        json_schema_extra={"pattern": SIZE_PATTERN}, description="The memory that each GPU has at least, such as 40GiB."
+    )
+    count: int = Field(ge=1, le=MAX_GPUS, description="GPUs on each node.")
+
+
 def _form(value: Any) -> str:
+    if isinstance(value, WithMemory) or (
+        isinstance(value, dict) and "any_of" not in value and {"vram", "count"} & value.keys()
+    ):
+        return _MEMORY
     return _MAPPING if isinstance(value, dict | AnyOf) else _TEXT
 
 
 Gpus = Annotated[
     Annotated[str, BeforeValidator(_text, json_schema_input_type=int | str), Tag(_TEXT)]
-    | Annotated[AnyOf, Tag(_MAPPING)],
+    | Annotated[AnyOf, Tag(_MAPPING)]
+    | Annotated[WithMemory, Tag(_MEMORY)],
     Discriminator(_form),
 ]
 
@@ -83,7 +107,12 @@ def read_gpus(text: str) -> GpuChoice:
     return GpuChoice(gpu_type, int(gpus))
 
 
-def choices_of(gpus: str | AnyOf) -> tuple[GpuChoice, ...]:
-    """What the job accepts, in order of preference; one choice where the spec gives no list."""
+def choices_of(gpus: str | AnyOf | WithMemory) -> tuple[GpuChoice, ...]:
+    """What the job accepts, in order of preference; one choice where the spec gives no list.
+
+    A pool must have turned memory into types before it matters; until then any type will do.
+    """
+    if isinstance(gpus, WithMemory):
+        return (GpuChoice("", gpus.count),)
     texts = gpus.any_of if isinstance(gpus, AnyOf) else [gpus]
     return tuple(read_gpus(text) for text in texts)

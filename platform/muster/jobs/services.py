@@ -19,11 +19,13 @@ from muster.jobs.attempts import stop_attempt
 from muster.jobs.estimates import estimate_jobs
 from muster.jobs.feasibility import require_feasible, why_infeasible
 from muster.jobs.images import require_runtime
+from muster.jobs.memory import with_types
 from muster.jobs.models import Attempt, CodeArchive, IdempotencyKey, Job
 from muster.jobs.nodes import require_nodes
 from muster.jobs.requests import request_of_spec
 from muster.jobs.screener import screener
 from muster.jobs.spec import PRIORITIES, JobSpec, parse_spec
+from muster.jobs.throughput import require_known_types
 from muster.jobs.transitions import forget_reservations, move_job
 from muster.jobs.volumes import require_volumes
 from muster.tenants.models import Tenant, VirtualCluster
@@ -136,9 +138,10 @@ def warnings_of(job: Job) -> list[str]:
 
 def draft_job(*, user: User, data: object) -> Job:
     """The job that the data describes, checked against what the user may use, and not stored."""
-    spec = parse_spec(data)
-    vc = _virtual_cluster(user, spec)
+    asked = parse_spec(data)
+    vc = _virtual_cluster(user, asked)
     pool = vc.pool
+    spec = with_types(asked, pool)
     if spec.grace_s > pool.max_grace_s:
         raise Invalid.field("checkpoint.grace", f"pool {pool.name} allows at most {pool.max_grace_s:g}s")
     if spec.keep_failed_s > pool.keep_failed_max_s:
@@ -148,6 +151,7 @@ def draft_job(*, user: User, data: object) -> Job:
     require_volumes(spec.mounts, vc)
     require_runtime(spec, pool)
     require_nodes(spec, pool)
+    require_known_types(spec.throughput, spec.choices, pool)
     code = None
     if spec.code:
         code = CodeArchive.objects.filter(sha256=spec.code.upload, owners=user).first()
@@ -159,7 +163,7 @@ def draft_job(*, user: User, data: object) -> Job:
         pool=pool,
         owner=user,
         name=spec.label,
-        spec=spec.stored() | {"name": spec.label, "vc": vc.name},
+        spec=asked.stored() | {"name": spec.label, "vc": vc.name},
         tags=spec.tags,
         code=code,
         request=request_of_spec(spec, pool),

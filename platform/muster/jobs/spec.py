@@ -11,10 +11,11 @@ from pydantic_core import ErrorDetails
 
 from muster.common.errors import FieldError, Invalid, unknown_key
 from muster.common.validation import has_parent_part
-from muster.jobs.gpus import MAX_GPUS, AnyOf, GpuChoice, Gpus, choices_of
+from muster.jobs.gpus import MAX_GPUS, AnyOf, GpuChoice, Gpus, WithMemory, choices_of
 from muster.jobs.mounts import PATTERN, plain_mount, require_apart
 from muster.jobs.notify import Channel, Kind, read_notify
 from muster.jobs.spec_errors import message_of
+from muster.jobs.throughput import Throughput
 from muster.jobs.units import DURATION_PATTERN, SIZE_PATTERN, parse_duration_s, parse_size_mib
 from nodeagent.protocol import MOST_MOUNTS, workdir_problem
 from scheduler.diagnosis.idle import Rule
@@ -25,7 +26,7 @@ from scheduler.model.lifecycle import JobClass, Locality, RuntimeNeed
 NOT_SUPPORTED_YET = frozenset(
     {"resources", "secrets", "params", "kind"}
     | {"after", "begin", "deadline", "reservation", "chain"}
-    | {"throughput", "checkpoint.path", "checkpoint.interval", "code.git", "gpus.vram", "gpus.count"}
+    | {"checkpoint.path", "checkpoint.interval", "code.git"}
 )
 
 PRIORITIES = {"low": 0, "normal": 10, "high": 20, "urgent": 30}
@@ -266,7 +267,10 @@ class JobSpec(_Strict):
     vc: Annotated[Text, Field(max_length=63)] | None = Field(default=None, description="Default: your own.")
     gpus: Gpus = Field(
         default="0",
-        description="GPUs per node: 4, with a type A100:4, or by preference {any_of: [A100:4, V100:8]}.",
+        description=(
+            "GPUs per node: 4, with a type A100:4, by preference {any_of: [A100:4, V100:8]}, or by memory {vram: 40GiB,"
+            " count: 2}."
+        ),
     )
     nodes: int = Field(default=1, ge=1, le=MOST_NODES, description="A gang: all or nothing.")
     nodes_in: NodeNames = Field(
@@ -330,6 +334,10 @@ class JobSpec(_Strict):
     elastic: Elastic | None = Field(
         default=None,
         description="A policy may resize it by a stop and a restart, such as {min: 1, max: 8}: GPUs on each node.",
+    )
+    throughput: Throughput = Field(
+        default={},
+        description="Your estimate of its progress per second by GPU type, such as {A100: 410, V100: 190}.",
     )
     share: Annotated[Literal["never", "pack"], BeforeValidator(_share)] = Field(
         default="never", description="pack: another job of the virtual cluster may share its GPUs."
@@ -437,7 +445,8 @@ class JobSpec(_Strict):
         document = self.model_dump(mode="json", by_alias=True, exclude_none=True)
         # A number without a type is shown as people write it: `gpus: 2`, not `gpus: "2"`.
         first = self.choices[0]
-        return document if first.gpu_type else document | {"gpus": first.gpus}
+        named = first.gpu_type or isinstance(self.gpus, WithMemory)
+        return document if named else document | {"gpus": first.gpus}
 
 
 def parse_spec(data: object) -> JobSpec:
@@ -475,6 +484,8 @@ def _require_sense(spec: JobSpec) -> None:
     require_apart(spec.mounts, spec.workdir)
     if spec.idle is not None and not spec.has_gpus:
         raise Invalid.field("idle", "a job without GPUs has none that could be idle")
+    if spec.throughput and not spec.has_gpus:
+        raise Invalid.field("throughput", "a job without GPUs has no rate on any type: ask for gpus")
     _require_sense_of_sharing(spec)
     _require_sense_of_sizes(spec)
 
@@ -552,4 +563,6 @@ def _unknown_key(path: list[str]) -> str:
     }
     model = parts.get(path[0], JobSpec) if len(path) > 1 else JobSpec
     known = [field.alias or name for name, field in model.model_fields.items()]
+    if path[0] == "gpus" and len(path) > 1:
+        known = [name for name in (*known, *WithMemory.model_fields) if name != path[-1]]
     return unknown_key(path[-1], known)

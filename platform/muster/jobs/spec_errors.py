@@ -17,6 +17,7 @@ _MAPPINGS = {
     "notify": "{mail: [failed], webhook: []}",
     "retry": "{max: 3, on: [failed]}",
     "tags": "{project: seg}",
+    "throughput": "{A100: 410, V100: 190}",
 }
 _PATTERNS = {"code.upload": "write the SHA-256 of an upload, 64 hex digits"}
 
@@ -29,6 +30,7 @@ _BY_TYPE: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "missing": lambda _: "it is required",
     "bool_type": lambda _: "write true or false",
     "enum": _choices,
+    "finite_number": lambda _: "write a finite number",
     "float_type": lambda _: "write a number",
     "greater_than": lambda context: f"write more than {context['gt']:g}",
     "greater_than_equal": lambda context: f"write {context['ge']:g} or more",

@@ -181,6 +181,33 @@ class SpeedAlone(models.Model):
         return f"speed of job {self.job_id} on {self.gpus} {self.gpu_type}"
 
 
+class RateEstimate(models.Model):
+    """How fast a job is expected to be on GPUs of one type; `muster.samples.rates` makes these of all measurements."""
+
+    job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="rate_estimates")
+    gpu_type = models.CharField(max_length=63)
+    gpus = models.PositiveIntegerField()
+    per_s = models.FloatField(help_text="In the job's own units. 0: the job does not run there.")
+    deviation = models.FloatField()
+    source = models.CharField(max_length=16)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["job", "gpu_type", "gpus"], name="rate_estimate_once")]
+
+    def __str__(self) -> str:
+        return f"rate of job {self.job_id} on {self.gpus} {self.gpu_type}"
+
+
+class RateRefresh(models.Model):
+    """What the stored estimates were made of: one row."""
+
+    measured_at = models.DateTimeField(null=True)
+    job_id = models.BigIntegerField(default=0, help_text="The newest job at that time.")
+
+    def __str__(self) -> str:
+        return f"rates as of {self.measured_at}"
+
+
 class RollUp(models.Model):
     """How far a table has been made from the one below it. Whoever rolls up holds this row's lock."""
 

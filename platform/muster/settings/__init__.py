@@ -158,6 +158,7 @@ CELERY_BEAT_SCHEDULE = {
     "old_notices": {"task": "notices.forget", "schedule": timedelta(minutes=10)},
     "retention": {"task": "dispatch.forget_old_cycles", "schedule": timedelta(minutes=10)},
     "roll_up": {"task": "samples.roll_up", "schedule": timedelta(seconds=30), "options": {"expires": 30}},
+    "rates": {"task": "samples.refresh_rates", "schedule": timedelta(seconds=20), "options": {"expires": 20}},
     "grades": {"task": "usage.grade", "schedule": timedelta(seconds=10), "options": {"expires": 10}},
     "totals": {"task": "usage.count", "schedule": timedelta(minutes=1), "options": {"expires": 60}},
     "idle_jobs": {"task": "idle.look", "schedule": timedelta(minutes=1), "options": {"expires": 60}},

@@ -13,7 +13,7 @@ import { Ago, RunTime } from "../../components/Time";
 import { plural } from "../../format/amount";
 import { gpuWords } from "../../format/request";
 import { humanize } from "../../format/words";
-import { estimateWords } from "./estimate";
+import { estimateWords, rateWords } from "./estimate";
 import classes from "./JobPage.module.css";
 import { NodeFacts } from "./NodeFacts";
 
@@ -127,6 +127,7 @@ export function JobFacts({ job, attempt }: { job: JobWithSpec; attempt: Attempt 
           <RunTime job={job} />
         </Fact>
         {job.estimate === null ? null : <Fact name="Expected run time">{estimateWords(job.estimate)}</Fact>}
+        {job.rates.length === 0 ? null : <Fact name="Rates">{job.rates.map(rateWords).join("; ")}</Fact>}
         {attempt === undefined ? null : <NodeFacts attempt={attempt} />}
         {job.exit_code === null ? null : <Fact name="Exit code">{job.exit_code}</Fact>}
         {job.cloned_from === null ? null : (

@@ -1,4 +1,4 @@
-import type { RunTimeEstimate } from "../../api/types";
+import type { JobRate, RunTimeEstimate } from "../../api/types";
 import { duration } from "../../format/time";
 
 const SOURCES: Record<RunTimeEstimate["source"], string> = {
@@ -11,4 +11,11 @@ const SOURCES: Record<RunTimeEstimate["source"], string> = {
 /** How long a job is expected to run, and where that comes from. */
 export function estimateWords({ expected_s: seconds, source }: RunTimeEstimate): string {
   return `${duration(seconds)} (${SOURCES[source]})`;
+}
+
+/** How fast a job is on one GPU type, such as `4 A100: 410 ± 30 per second, measured`. */
+export function rateWords({ gpu_type: type, gpus, per_s: rate, deviation, source }: JobRate): string {
+  if (rate === 0) return `${String(gpus)} ${type}: does not run there`;
+  const around = deviation === null ? "" : ` ± ${deviation.toPrecision(2)}`;
+  return `${String(gpus)} ${type}: ${Number(rate.toPrecision(3)).toString()}${around} per second, ${source}`;
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
@@ -21,6 +22,7 @@ from muster.jobs.resizes import failed_resize_from
 from muster.jobs.selectors import RunTime, positions, run_times
 from muster.jobs.spec import PRIORITIES
 from muster.logs.models import LogFile
+from muster.samples.rates import rates_of
 from muster.screening.models import ScreeningResult
 from muster.screening.selectors import results_of
 from muster.usage.efficiency import efficiency_of
@@ -61,6 +63,7 @@ def job_document(job: Job) -> Json:
     document["spec"] = job.spec
     document["cloned_from"] = job.cloned_from_id
     document["estimate"] = current_estimate(job)
+    document["rates"] = [asdict(rate) for rate in rates_of(job)] if job.gpus else []
     document["failed_resize"] = _failed_resize(job)
     found = efficiency_of(job)
     document["efficiency"] = None if found is None else efficiency(found)

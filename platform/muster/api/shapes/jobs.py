@@ -13,6 +13,7 @@ from scheduler.diagnosis.efficiency import Grade, NoGradeReason
 from scheduler.diagnosis.screening import ScreeningVerdict
 from scheduler.model.lifecycle import AttemptState, Desired, HoldReason, JobState, Observed, Reason, Stage
 from scheduler.predict.estimate import Source
+from scheduler.predict.rates import RateSource
 
 SPEC = {"$ref": "#/components/schemas/JobSpec"}
 ANY_VALUES = {"type": "object", "additionalProperties": {}}
@@ -221,6 +222,19 @@ class RunTimeEstimate(Shape):
     )
 
 
+class JobRate(Shape):
+    """How fast a job is on GPUs of one type, as the scheduler is told."""
+
+    gpu_type = Text(help_text="The GPU type.")
+    gpus = Integer(help_text="GPUs of that type, on all nodes.")
+    per_s = Number(help_text="In the job's own unit of progress per second. 0: it does not run there.")
+    deviation = Number(allow_null=True, help_text="The standard deviation of per_s; null: unknown.")
+    source = Choice(  # type: ignore[assignment]
+        choices=values(RateSource),
+        help_text="measured on jobs alike, screened in short runs, claimed by its spec, or estimated from other types.",
+    )
+
+
 class FailedResize(Shape):
     """A resize that did not come back: until its pause is over the job keeps its former size."""
 
@@ -239,6 +253,7 @@ class Job(JobInList):
     cloned_from = Integer(
         allow_null=True, help_text="The number of the job that this one is a clone of; null if it is none."
     )
+    rates = JobRate(many=True, help_text="Its rates by GPU type, as far as they are known.")
     estimate = RunTimeEstimate(allow_null=True, help_text="Null: nothing is known.")
     failed_resize = FailedResize(allow_null=True, help_text="Null: a policy may resize it, or it has one size.")
     efficiency = Efficiency(allow_null=True, help_text="Of a job that has ended, some seconds after.")

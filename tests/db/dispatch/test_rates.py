@@ -1,0 +1,77 @@
+"""The rates that a pool's snapshot carries: measured, claimed and estimated, and no choice where a job stands still."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from muster.common.models import DatabaseNow
+from muster.dispatch.snapshot import pool_snapshot
+from muster.jobs.models import Job
+from muster.samples.models import RateEstimate, SpeedAlone
+from muster.samples.rates import rates_of, refresh_rates
+from muster.tenants.models import Quota
+from tests.db.stories import World, make_world, submit
+from tests.factories import make_node
+
+pytestmark = pytest.mark.django_db
+
+EITHER: dict[str, Any] = {"gpus": {"any_of": ["A100:1", "V100:1"]}, "name": "resnet"}
+
+
+@pytest.fixture
+def world() -> World:
+    """A node with A100 and one with V100."""
+    world = make_world(gpus=4, policy="gavel")
+    make_node(world.pool, "volta01", gpus=4, gpu_type="V100")
+    Quota.objects.create(vc=world.vc, gpu_type="V100", gpus=4)
+    return world
+
+
+def measured(job: Job, gpu_type: str, per_s: float) -> None:
+    SpeedAlone.objects.create(job=job, gpu_type=gpu_type, gpus=1, per_s=per_s, at=DatabaseNow())
+
+
+def told(world: World, job: Job) -> dict[str, tuple[float, str]]:
+    """What the snapshot tells a policy of the waiting job: rate and source by GPU type."""
+    known = pool_snapshot(world.pool, seed=0).waiting_by_id[job.pk].rates
+    return {one.gpu_type: (one.rate.mean, one.rate.source) for one in known}
+
+
+def test_a_job_alike_and_its_own_claim_give_the_rates(world: World) -> None:
+    before, after = submit(world, **EITHER), submit(world, **EITHER, throughput={"V100": 190})
+    measured(before, "A100", 410.0)
+    assert refresh_rates() == 2
+    found = told(world, after)
+    assert found["A100"] == (pytest.approx(410.0), "measured")
+    assert found["V100"] == (pytest.approx(190.0), "claimed")
+    shown = {rate.gpu_type: rate for rate in rates_of(after)}
+    assert shown["A100"].deviation == pytest.approx(41.0, rel=0.1)
+    assert shown["V100"].source == "claimed"
+
+
+def test_what_the_job_itself_was_measured_at_is_told_at_once(world: World) -> None:
+    job = submit(world, **EITHER, throughput={"A100": 100})
+    refresh_rates()
+    assert told(world, job)["A100"][1] == "claimed"
+    measured(job, "A100", 400.0)
+    assert told(world, job)["A100"] == (400.0, "measured")
+
+
+def test_nothing_is_estimated_while_nothing_is_new(world: World) -> None:
+    job = submit(world, **EITHER, throughput={"A100": 100})
+    assert refresh_rates() == 1
+    assert refresh_rates() == 0
+    measured(job, "A100", 400.0)
+    assert refresh_rates() == 1
+
+
+def test_a_type_with_rate_zero_is_no_choice(world: World) -> None:
+    job = submit(world, **EITHER)
+    RateEstimate.objects.create(job=job, gpu_type="A100", gpus=1, per_s=0.0, deviation=0.0, source="measured")
+    waiting = pool_snapshot(world.pool, seed=0).waiting_by_id[job.pk]
+    assert [choice.gpu_type for choice in waiting.request.choices] == ["V100"]
+    RateEstimate.objects.create(job=job, gpu_type="V100", gpus=1, per_s=0.0, deviation=0.0, source="measured")
+    left = pool_snapshot(world.pool, seed=0).waiting_by_id[job.pk]
+    assert left.request == job.request  # no type is left: the job fails on one rather than wait for ever
