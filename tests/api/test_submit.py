@@ -77,7 +77,7 @@ NAMED: list[tuple[str, Any, str]] = [
     ("a retry after a preemption", {"command": "x", "retry": {"on": ["preempted"]}}, "retry.on"),
     ("an archive that was not uploaded", {"command": "x", "code": {"upload": "0" * 64}}, "code.upload"),
     ("a screening that is a mapping", {"command": "x", "screening": {}}, "screening"),
-    ("a feature that is not there yet", {"command": "x", "throughput": {"A100": 1}}, "throughput"),
+    ("a feature that is not there yet", {"command": "x", "secrets": ["token"]}, "secrets"),
     ("outputs that are no list", {"command": "x", "outputs": "*.csv"}, "outputs"),
     ("an output outside the working folder", {"command": "x", "outputs": ["a", "../b"]}, "outputs.1"),
     ("an output from the root", {"command": "x", "outputs": ["/etc/passwd"]}, "outputs.0"),

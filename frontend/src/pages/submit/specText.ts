@@ -37,6 +37,7 @@ const ORDER = [
   "mounts",
   "time",
   "expected",
+  "throughput",
   "priority",
   "class",
   "retry",
