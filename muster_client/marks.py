@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, TypedDict
 
+from muster_client.terminal import clean
+
 
 class Efficiency(TypedDict):
     """What a job used of what it had: a grade, or why there is none."""
@@ -63,3 +65,9 @@ class Kept(TypedDict):
     until: str
     reason: str
     exit_code: int | None
+
+
+def rate_text(rate: JobRate) -> str:
+    """`8 A100: 410 ± 30 per s measured`."""
+    around = "" if rate["deviation"] is None else f" ± {rate['deviation']:.2g}"
+    return f"{rate['gpus']} {clean(rate['gpu_type'])}: {rate['per_s']:.3g}{around} per s {clean(rate['source'])}"

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from muster_client.machines import Gpu, Node
-from muster_client.marks import Efficiency, FailedResize, Idle, JobRate, Kept, RunTimeEstimate
+from muster_client.marks import Efficiency, FailedResize, Idle, JobRate, Kept, RunTimeEstimate, rate_text
 from muster_client.request import gpus_text, request_rows
 from muster_client.shapes import (
     Attempt,
@@ -485,14 +485,7 @@ def _hold_rows(hold: Hold | None) -> list[tuple[str, RenderableType]]:
 
 
 def _rate_rows(rates: Sequence[JobRate]) -> list[tuple[str, RenderableType]]:
-    """`8 A100: 410 ± 30 per s measured`, a line for each type."""
-    lines = [
-        f"{rate['gpus']} {clean(rate['gpu_type'])}: {rate['per_s']:.3g}"
-        + (f" ± {rate['deviation']:.2g}" if rate["deviation"] is not None else "")
-        + f" per s {clean(rate['source'])}"
-        for rate in rates
-    ]
-    return [("Rates", _text("\n".join(lines)))] if lines else []
+    return [("Rates", _text("\n".join(map(rate_text, rates))))] if rates else []
 
 
 def _estimate_rows(estimate: RunTimeEstimate | None) -> list[tuple[str, RenderableType]]:

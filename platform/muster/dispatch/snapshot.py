@@ -104,7 +104,6 @@ ORDER BY attempt.id, allocation.rank
 _WAITING = """
 SELECT {job_fields} FROM jobs_job job WHERE job.pool_id = %s AND job.state = %s AND job.desired = %s ORDER BY job.id
 """
-# A few jobs report their progress; most have no row.
 _SELECTED = ", ".join(f"job.{name}" for name in _JOB_FIELDS)
 _IN_POOL = "job.pool_id = %s"
 # Screening runs use no quota of a virtual cluster; they count only where other screening runs are placed.

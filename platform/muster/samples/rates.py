@@ -23,6 +23,7 @@ from scheduler.predict.rates import Ask, Measurement, Rates, Size, Subject
 
 HISTORY_ROWS = 5000  # the newest measurements of each kind that count
 LIVE = (JobState.QUEUED, JobState.ACTIVE)
+_OF_JOB = ("job__owner", "job__name", "job__tenant", "job__request", "job__spec")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +92,13 @@ def _read(which: str, values: list[Any]) -> Mapping[int, Sequence[KnownRate]]:
 
 def _measured() -> Iterator[Measurement]:
     """The newest measured speeds of jobs alone on their GPUs."""
-    rows = SpeedAlone.objects.order_by("-at").values_list(
-        *("job__owner_id", "job__name", "job__tenant_id", "gpu_type", "gpus", "per_s", "job__spec__throughput")
-    )
-    for owner_id, name, tenant_id, gpu_type, gpus, per_s, claims in rows[:HISTORY_ROWS]:
-        subject = Subject((owner_id, name), owner_id, tenant_id)
-        claimed = (claims or {}).get(gpu_type)
-        yield Measurement(subject, Size(gpu_type, gpus), per_s, claimed=claimed)
+    rows = SpeedAlone.objects.order_by("-at").select_related("job").only("gpu_type", "gpus", "per_s", *_OF_JOB)
+    for row in rows[:HISTORY_ROWS]:
+        job = row.job
+        subject = Subject((job.owner_id, job.name), job.owner_id, job.tenant_id)
+        as_asked = row.gpus == job.request.gpus_on(row.gpu_type)  # a resize says nothing of the claim
+        claimed = (job.spec.get("throughput") or {}).get(row.gpu_type) if as_asked else None
+        yield Measurement(subject, Size(row.gpu_type, row.gpus), row.per_s, claimed=claimed)
 
 
 def _screened() -> Iterator[Measurement]:
