@@ -13,7 +13,7 @@ from types import FrameType
 
 from rich.console import Console
 
-from bench import cycle, failures, limits, planners, policies, report, simulations
+from bench import cycle, failures, gavel, limits, planners, policies, report, simulations
 from bench.figures import (
     AGENTS,
     CONTAINERS,
@@ -23,6 +23,7 @@ from bench.figures import (
     EACH_POLICY,
     FAILURES,
     FIGURES,
+    GAVEL,
     IDLE,
     INGEST,
     ITEMS,
@@ -121,6 +122,8 @@ def _measure_muster(plan: Plan, console: Console) -> System:
         series |= policies.measure(samples=plan.cycles)
     if FAILURES in plan.items:
         series |= failures.measure(samples=plan.cycles * 10)
+    if GAVEL in plan.items:
+        series |= gavel.measure(samples=plan.cycles)
     if PLANNERS in plan.items:
         series |= planners.measure(hours=plan.planner_hours)
     if SIMULATE in plan.items:

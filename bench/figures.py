@@ -20,7 +20,7 @@ AGENTS, INGEST, CONTAINERS, IDLE = "agents", "ingest", "docker", "idle"
 LOG_PAGE = "log-page"
 FAILURES = "failures"
 USAGE = "usage"
-LANES, PLANNERS = "lanes", "planners"
+LANES, PLANNERS, GAVEL = "lanes", "planners", "gavel"
 ITEMS: Mapping[str, str] = {
     FIRST_LINE: "from submitting a job to its first line at the client",
     SUBMIT: "how long the call that submits a job takes",
@@ -40,6 +40,7 @@ ITEMS: Mapping[str, str] = {
     SIMULATE: "Philly's 82,247 jobs in the simulator, on 2,490 and on 640 GPUs",
     USAGE: "reports of usage over a year of 100,000 attempts, from claims alone and from the sums by days",
     LANES: "first lines of one pool while the policy of another solves for 10 s, in a lane and under the lock",
+    GAVEL: "gavel for many jobs on four GPU types: solve, whole decision, and the loss of parts",
     PLANNERS: "two planners on one pool in simulated time: conflicts, useful work and wait",
     FAILURES: "the class of a failure from 64 KiB of a log, and from a MiB that is made to hinder it",
 }
@@ -47,11 +48,12 @@ ITEMS: Mapping[str, str] = {
 
 # The policies that are measured one by one; `conservative` is a mode of backfill.
 POLICIES = (
-    *("backfill", "capacity", "conservative", "drf", "fair", "fifo", "gandiva", "las", "optimus", "philly"),
-    *("priority", "qssf", "sjf", "srsf", "srtf", "tetris", "tiresias"),
+    *("backfill", "capacity", "conservative", "drf", "fair", "fifo", "gandiva", "gavel"),
+    *("las", "optimus", "philly", "priority", "qssf", "sjf", "srsf", "srtf", "tetris", "tiresias"),
 )
 
 
+GAVEL_JOBS = (512, 2048, 10_000)
 # For two planners on one pool: the share of the pool that the jobs need, and how long a decision takes, s.
 PLANNER_LOADS, PLANNER_DECISIONS_S = (0.5, 0.7, 0.9), (1, 10, 60)
 
@@ -119,6 +121,13 @@ FIGURES: tuple[Figure, ...] = (
     *_times("lanes.alone", "lanes_alone_ms", "first line, the other pool at rest", (None, None)),
     *_times("lanes.beside", "lanes_beside_ms", "first line while its lane solves for 10 s", (500, 1000)),
     *_times("lanes.locked", "lanes_locked_ms", "the same without a lane", (None, None)),
+    *(
+        Figure(f"gavel.{jobs}-{what}", f"gavel, {jobs:,} jobs: {title}", "ms", f"gavel_{jobs}_{what}_ms", median, goal)
+        for jobs, goals in zip(GAVEL_JOBS, (None, 500, 3000), strict=True)
+        for what, title, goal in (("solve", "solve, CPU", goals), ("cycle", "whole decision, CPU", None))
+    ),
+    Figure("gavel.growth", "growth of the solve, 512 to 10,000 jobs, per job", "times", "gavel_growth", max),
+    Figure("gavel.loss", "loss of the lowest level, 2,048 jobs in parts of 512", "%", "gavel_loss", max),
     *(
         Figure(f"planners.{way}-{load}-{decision_s}-{key}", f"{title}: {name}", unit, f"{stem}_{key}", statistic)
         for way, title in (("incremental", "place by place"), ("whole", "all or nothing"))

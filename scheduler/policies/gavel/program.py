@@ -109,7 +109,7 @@ class Program:
         model.a_matrix_.index_, model.a_matrix_.value_ = rows[order], values[order]
         solved = None
         for method in ("ipm", "simplex"):  # the interior point stalls on a few degenerate programs
-            solver = highspy.Highs()  # type: ignore[no-untyped-call]
+            solver = highspy._core._Highs()  # the class around it prints a banner when it is made
             solver.setOptionValue("output_flag", False)
             solver.setOptionValue("threads", 1)
             solver.setOptionValue("solver", method)
