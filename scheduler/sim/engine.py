@@ -35,11 +35,11 @@ from scheduler.sim.failures import FAILED, SUCCEEDED, FailureClass, Failures, at
 from scheduler.sim.forecast import Forecast, estimated
 from scheduler.sim.options import Options, Oracle
 from scheduler.sim.result import Result, record_of
-from scheduler.sim.scheduled import scheduled_job
+from scheduler.sim.scheduled import scheduled_job, with_rates
 from scheduler.sim.screening import screening_runs
 from scheduler.sim.sharing import Sharing
 from scheduler.sim.trace import Trace, TraceError, TraceJob
-from scheduler.sim.work import Layout
+from scheduler.sim.work import ChangingWork, Layout
 from scheduler.sim.world import World, quotas_of
 
 Progress = Callable[[int, int, float], None]  # ended jobs, all jobs, simulated seconds
@@ -102,6 +102,7 @@ class _Simulation:
         self.events: list[tuple[float, int, int, int]] = [(at, _ARRIVE, job_id, 0) for job_id, at in arrivals.items()]
         heapq.heapify(self.events)
         self.distributed: Counter[int] = Counter()  # jobs on several nodes, by node
+        self.changing = {job.id: job.work for job in trace.jobs if isinstance(job.work, ChangingWork)}
         self.elastic: set[int] = set()  # ids of the running jobs with a variable size
         self.stopping_shares: dict[int, tuple[AllocationView, ...]] = {}
         self.backing_off: dict[int, Job] = {}  # failed jobs that wait for their retry
@@ -289,10 +290,17 @@ class _Simulation:
         self.clocks.sample(len(self.world.holders_of_gpu))
 
     def _measure(self) -> None:
-        """Correct the predictions of jobs that outlived them, and of elastic jobs, whose epochs differ in speed."""
+        """Correct what is told of jobs that outlived predictions, have new rates, or are elastic (epochs differ)."""
         for run in self.forecast.corrected(self.world):
             self.world.running_by_job[run.job.id] = run
             self.state.add_running(run)
+        for job_id in sorted(self.changing.keys() & self.world.running_by_job.keys()):
+            run = self.world.running_by_job[job_id]
+            self._accrue_progress(run)
+            job = with_rates(run.job, self.changing[job_id].rates_at(self.executions[job_id].done))
+            if job is not run.job:
+                self.world.running_by_job[job_id] = told = replace(run, job=job)
+                self.state.add_running(told)
         if self.options.oracle is not Oracle.PERFECT:
             return
         for job_id in sorted(self.elastic):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from scheduler.model import Job
 from scheduler.model.lifecycle import JobClass
@@ -66,3 +67,12 @@ def scheduled_job(
         rates=rates,
         expected_rate=fastest if perfect and fastest > 0 else None,
     )
+
+
+def with_rates(job: Job, rates: Mapping[str, float]) -> Job:
+    """The job with these rates by GPU type on the GPUs of its known rates; itself if they are the same."""
+    told = tuple(replace(known, rate=replace(known.rate, mean=rates.get(known.gpu_type, 0.0))) for known in job.rates)
+    if told == job.rates:
+        return job
+    fastest = max(known.rate.mean for known in told)
+    return replace(job, rates=told, expected_rate=None if job.expected_rate is None else fastest)

@@ -151,9 +151,54 @@ class StepsWork:
         return self.rates.get(gpu_type, 0.0)
 
 
+@dataclass(frozen=True, slots=True)
+class ChangingWork:
+    """Pieces of work one after the other, each with rates of its own; progress is the sum of their steps."""
+
+    pieces: tuple[StepsWork, ...]
+
+    def rates_at(self, done: float) -> Mapping[str, float]:
+        """The rates of the piece that runs after this progress."""
+        return next((piece.rates for piece, _ in self._rest(done)), self.pieces[-1].rates)
+
+    def seconds_left(self, done: float, gpu_type: str, layout: Layout, speed: float) -> float:
+        """See `Work`."""
+        return sum(piece.seconds_left(begun, gpu_type, layout, speed) for piece, begun in self._rest(done))
+
+    def advance(self, done: float, gpu_type: str, layout: Layout, speed: float, seconds: float) -> float:
+        """See `Work`."""
+        for piece, begun in self._rest(done):
+            left_s = piece.seconds_left(begun, gpu_type, layout, speed)
+            if left_s > seconds:
+                return done + piece.advance(begun, gpu_type, layout, speed, seconds) - begun
+            done, seconds = done + piece.steps - begun, seconds - left_s
+        return done
+
+    def remaining_s(self, done: float) -> float:
+        """See `Work`; on GPUs of the reference type."""
+        return sum(piece.remaining_s(begun) for piece, begun in self._rest(done))
+
+    def alone_s(self) -> float:
+        """See `Work`; on GPUs of the reference type."""
+        return self.remaining_s(0.0)
+
+    def speeds(self) -> tuple[float, ...]:
+        """See `Work`."""
+        return ()
+
+    def _rest(self, done: float) -> Iterable[tuple[StepsWork, float]]:
+        """The pieces that have not ended, each with its own progress."""
+        for piece in self.pieces:
+            if done < piece.steps:
+                yield piece, max(0.0, done)
+            done -= piece.steps
+
+
 def known_rates(work: Work, gpus: int, gpu_types: Iterable[str]) -> tuple[KnownRate, ...]:
     """The rates on `gpus` GPUs of each type that a trace tells, 0 where the job cannot run; none if types are alike."""
     rates = work.rates if isinstance(work, FixedWork | StepsWork) else None
+    if isinstance(work, ChangingWork):
+        rates = work.rates_at(0.0)
     if rates is None:
         return ()
     return tuple(KnownRate(kind, gpus, Rate(rates.get(kind, 0.0), None, "trace")) for kind in gpu_types)

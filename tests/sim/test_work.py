@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.sim.work import FixedWork, ScalingWork, StepsWork, Work, known_rates
+from scheduler.sim.work import ChangingWork, FixedWork, ScalingWork, StepsWork, Work, known_rates
 
 STEPS = StepsWork(600.0, 4, {"V100": 6.0, "K80": 1.0}, {"V100": 3.0}, node_gpus=4)
 
@@ -75,3 +75,13 @@ def test_the_rates_of_a_trace_are_zero_where_the_job_cannot_run() -> None:
     known = {(one.gpu_type, one.gpus): one.rate.mean for one in known_rates(work, 2, ["K80", "V100"])}
     assert known == {("K80", 2): 0.0, ("V100", 2): 4.0}
     assert known_rates(FixedWork(100), 1, ["K80"]) == ()
+
+
+def test_a_work_that_changes_goes_through_its_pieces() -> None:
+    work = ChangingWork((StepsWork(100, 1, {"V100": 1.0}), StepsWork(60, 1, {"V100": 2.0})))
+    assert work.alone_s() == work.seconds_left(0.0, "V100", (1,), 1.0) == 130
+    assert work.advance(50.0, "V100", (1,), 1.0, 60.0) == 120
+    assert work.remaining_s(120.0) == 20
+    assert work.advance(120.0, "V100", (1,), 1.0, 60.0) == 160
+    assert work.seconds_left(0.0, "K80", (1,), 1.0) == float("inf")
+    assert [work.rates_at(done)["V100"] for done in (0.0, 99.0, 100.0, 160.0)] == [1.0, 1.0, 2.0, 2.0]

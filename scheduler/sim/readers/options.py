@@ -18,6 +18,7 @@ class ReadOptions:
     gpu_type: str | None = None  # the type that jobs ask for if the trace names none
     throughputs: Path | None = None  # gavel, shockwave, philly_gavel: the table, or its folder
     consolidation: bool = False  # the same formats: scattered gangs run at the rates measured for scattered ones
+    batch_sizes: bool = False  # shockwave: they change as the folder `batch_sizes` beside the traces says, if there
     applications: Path | None = None  # pollux: the folder with a folder of measurements per application
     whole_seconds: bool = False  # pollux: epochs, but for the last, end at whole seconds, as in the authors' program
     processors_per_gpu: int = 1  # swf: this many processors count as one GPU

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -144,3 +145,25 @@ def test_the_authors_figures_are_reached(
     assert len(jcts) == 100
     assert sum(jcts) / len(jcts) / 3600 == pytest.approx(jct_h, rel=within)
     assert result.makespan_s / 3600 == pytest.approx(makespan_h, rel=within)
+
+
+@pytest.mark.parametrize(
+    ("params", "jct_s", "makespan_s"),
+    [({"aware": False}, 11_274.1, 33_207.7), ({"objective": "throughput"}, 9_654.7, 31_909.0)],
+    ids=["max_min, agnostic", "throughput"],
+)
+def test_shockwaves_figures_are_reached_with_batch_sizes_that_change(
+    params: dict[str, Any], jct_s: float, makespan_s: float
+) -> None:
+    peer = formats()["shockwave"].peer
+    assert peer is not None
+    (path,) = data("shockwave", "traces").glob("120_*.trace")
+    trace = read_trace(path, options=ReadOptions(batch_sizes=True))
+    like = Options.like(peer, "gavel")
+    result = simulate(
+        trace, parse_cluster(peer.cluster or ""), replace(like, policy_params={**like.policy_params, **params})
+    )
+    jcts = [record.ended_s - record.submitted_s for record in result.records if record.ended_s is not None]
+    assert len(jcts) == 120
+    assert sum(jcts) / len(jcts) == pytest.approx(jct_s, rel=0.03)
+    assert result.makespan_s == pytest.approx(makespan_s, rel=0.03)
