@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import tracemalloc
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -353,6 +354,19 @@ def test_it_reads_how_a_job_of_shockwave_changes(tmp_path: Path, table: Options)
     assert (job.mode, job.gpus, job.work.remaining_s(0.0)) == ("gns", 2, 200)
     with pytest.raises(TraceError, match="line 2: unknown mode 'magic'"):
         read(tmp_path, shockwave() + shockwave(mode="magic"), "shockwave", options=table)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"samples_per_epoch": 100}, {"samples_per_epoch": 0, "batch_size_from_epoch": [[0, 8]]}],
+)
+def test_it_refuses_batch_sizes_of_shockwave_that_are_malformed(
+    tmp_path: Path, table: Options, changes: dict[str, object]
+) -> None:
+    (tmp_path / "batch_sizes").mkdir()
+    (tmp_path / "batch_sizes" / "trace.txt.json").write_text(json.dumps([{"job": 0, **changes}]))
+    with pytest.raises(TraceError, match="line 1: its batch sizes are malformed"):
+        read(tmp_path, shockwave(), "shockwave", options=replace(table, batch_sizes=True))
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,12 @@ def read(path: Path, options: ReadOptions) -> Trace:
         job = steps.draft(model=row[0], total=row[5], gpus=row[6], weight=row[8], slo=row[9], submitted=row[11])
         job["mode"] = row[7]
         if int(number) in changes:
-            job["work"] = _changing(changes[int(number)], steps, row[0], cast(StepsWork, job["work"]))
+            try:
+                job["work"] = _changing(changes[int(number)], steps, row[0], cast(StepsWork, job["work"]))
+            except Unusable:
+                raise
+            except (KeyError, IndexError, TypeError, ValueError, ZeroDivisionError) as error:
+                raise Unusable(f"its batch sizes are malformed: {error!r}") from None
         return job
 
     rows = enumerate(source.lines())
