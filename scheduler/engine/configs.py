@@ -20,6 +20,10 @@ def configs_of(context: CycleContext, job: Job) -> Sequence[Config]:
     Of an elastic job, each size of its range follows the size that it asks for, ascending.
     """
     request = job.request
+    key = (request, context.placement.within(job, context.now), context.closed_to(job))
+    known = context.state.configs.get(key)
+    if known is not None:
+        return known
     found = []
     for choice in request.choices_among(context.state.capacity.types):
         sizes = [choice.gpus]
@@ -29,6 +33,7 @@ def configs_of(context: CycleContext, job: Job) -> Sequence[Config]:
             config = Config(choice.gpu_type, gpus * request.nodes)
             if context.state.capacity.infeasible(_demand(context, job, choice, config)) is None:
                 found.append(config)
+    context.state.configs[key] = found
     return found
 
 

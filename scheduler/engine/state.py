@@ -13,6 +13,7 @@ from scheduler.admission import Admission, Ledger
 from scheduler.engine.queue import PreemptionOrder, PreemptionOrdering, Queue, QueueGrouping, QueueOrdering, Queues
 from scheduler.engine.usage import ResourceUsage
 from scheduler.model import Job, Reservation, Running, View
+from scheduler.model.request import Config
 from scheduler.placement.capacity import Capacity
 from scheduler.placement.demand import Demand
 from scheduler.placement.free import Free
@@ -44,6 +45,7 @@ class SchedulerState:
         self.due: set[int] | None = None
         # The demands for a request, by everything else that they depend on: see `CycleContext.demands`.
         self.demands: dict[Hashable, Sequence[Demand]] = {}
+        self.configs: dict[Hashable, Sequence[Config]] = {}
         self._indexes: dict[type[WaitingIndex], WaitingIndex] = {}
         self._preemption_order: PreemptionOrder | None = None
         self._resource_usage: ResourceUsage | None = None

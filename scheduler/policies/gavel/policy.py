@@ -115,7 +115,9 @@ class Gavel(RoundPolicy):
 
     def order_types(self, cycle: Cycle) -> Sequence[str]:
         """The type first that is fastest on average over the jobs, relative to each one's fastest."""
-        problem = problem_of(cycle, aware=self.aware)
+        if not self.aware:
+            return sorted(cycle.supply())
+        problem = problem_of(cycle, aware=True)
         if not len(problem):
             return sorted(cycle.supply())
         speed = (problem.rates / problem.rates.max(axis=1, keepdims=True)).mean(axis=0)

@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 
 from muster.common.models import DatabaseNow
+from muster.dispatch.models import PolicyState
 from muster.dispatch.snapshot import pool_snapshot
-from muster.jobs.models import Job
+from muster.jobs.models import Attempt, Job
 from muster.samples.models import RateEstimate, SpeedAlone
 from muster.samples.rates import rates_of, refresh_rates
 from muster.tenants.models import Quota
-from tests.db.stories import World, make_world, submit
+from tests.db.stories import World, cycle, make_world, submit
 from tests.factories import make_node
 
 pytestmark = pytest.mark.django_db
@@ -75,3 +76,18 @@ def test_a_type_with_rate_zero_is_no_choice(world: World) -> None:
     RateEstimate.objects.create(job=job, gpu_type="V100", gpus=1, per_s=0.0, deviation=0.0, source="measured")
     left = pool_snapshot(world.pool, seed=0).waiting_by_id[job.pk]
     assert left.request == job.request  # no type is left: the job fails on one rather than wait for ever
+
+
+def test_gavel_gives_the_fast_type_to_the_job_that_gains_more(world: World) -> None:
+    whole = {"gpus": {"any_of": ["A100:4", "V100:4"]}}
+    little = submit(world, **whole, name="little", throughput={"A100": 3, "V100": 2})
+    much = submit(world, **whole, name="much", throughput={"A100": 20, "V100": 2})
+    refresh_rates()
+    cycle(world)
+    types = {
+        attempt.job_id: attempt.request.first.gpu_type for attempt in Attempt.objects.filter(job__in=[little, much])
+    }
+    assert types == {little.pk: "V100", much.pk: "A100"}
+    ledger = PolicyState.objects.get(pool=world.pool).data
+    assert ledger["types"] == ["A100", "V100"]
+    assert {int(job_id) for job_id in ledger["accounts"]} == {little.pk, much.pk}
