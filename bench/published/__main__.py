@@ -13,7 +13,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from bench.published import allox, confusions, philly, pollux, rates, screening
+from bench.published import allox, confusions, gavel, philly, pollux, rates, screening
 from bench.published.data import NoData, data_folder
 from bench.published.page import Lessons, Section, page
 
@@ -24,6 +24,7 @@ PAGES = {
     "failures": DOCS / "failures.md",
     "rates": DOCS / "rates.md",
     "emulated": DOCS / "emulated.md",
+    "gavel": DOCS / "policies" / "gavel.md",
 }
 
 
@@ -48,6 +49,7 @@ def main(argv: Sequence[str]) -> int:
         # Of these only a part is made here.
         "failures": lambda: confusions.page(folder, PAGES["failures"].read_text()),
         "rates": lambda: rates.page(folder, PAGES["rates"].read_text()),
+        "gavel": lambda: gavel.page(folder, PAGES["gavel"].read_text()),
         "emulated": lambda: allox.page(folder, PAGES["emulated"].read_text()),
     }
     for name in options.page or PAGES:

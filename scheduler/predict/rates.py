@@ -224,7 +224,8 @@ class Rates:
         bias, deviation = self._claiming.of(("owner", ask.subject.owner))
         claims: dict[Size, Entry] = {}
         for gpu_type, claimed in ask.claims.items():
-            size = next((size for size in ask.sizes if size.gpu_type == gpu_type), None)
+            sizes = (size for size in ask.sizes if size.gpu_type == gpu_type and 0 < size.gpus <= MAX_GPUS)
+            size = next(sizes, None)
             reason = "the job does not accept it" if size is None else _unusable(claimed)
             if size is not None and claimed == 0:
                 claims[size] = (-math.inf, 0.0)

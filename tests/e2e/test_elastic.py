@@ -33,7 +33,7 @@ def cluster() -> Iterator[Cluster]:
     """Two nodes with four GPUs each, whose policy resizes jobs."""
     cluster = Cluster()
     try:
-        cluster.sql(f"UPDATE {POOL_TABLE} SET policy = %s, policy_params = %s::jsonb", "optimus", "{}")
+        cluster.sql(f"UPDATE {POOL_TABLE} SET policy = %s, policy_params = %s::jsonb", "optimus", '{"every_s": 5}')
         yield cluster
         cluster.settle()
         assert overlapping_claims(cluster) == []

@@ -245,3 +245,10 @@ class TestCompletion:
 
     def test_an_empty_matrix_knows_nothing(self) -> None:
         assert fit([], np.empty((0, 0))).complete({"A100": (1.0, 0.1)}) == {}
+
+
+def test_a_claim_for_a_size_without_gpus_is_ignored() -> None:
+    asked = Ask(Subject("resnet", "olivia", "vision"), (Size("A100", 0), Size("V100", 2)), {"A100": 5.0})
+    answer = Rates([]).estimate(asked)
+    assert answer.rates == ()
+    assert answer.ignored == ("claimed for A100: the job does not accept it",)
