@@ -112,7 +112,7 @@ def test_a_new_tenant_with_a_user_who_can_submit_takes_one_form(otto: Page, demo
     page.get_by_label("GPUs", exact=True).fill("0")
     page.get_by_role("main").get_by_role("button", name="Submit job").click()
     page.wait_for_url(re.compile(r"/jobs/\d+"))
-    expect(page.get_by_text("echo from a new tenant").first).to_be_visible()
+    expect(page.get_by_role("region", name="Output").get_by_text("from a new tenant", exact=True)).to_be_visible()
 
 
 def test_times_are_on_the_readers_clock_with_utc_beside(otto: Page, demo: Demo) -> None:
