@@ -93,7 +93,7 @@ class Device:
         return Model(self, name, batch_size, pinned)
 
     def all_reduce(self, nbytes: float) -> float:
-        """Wait as long as a ring all-reduce of so many bytes takes, and return the seconds."""
+        """Wait as long as a ring all-reduce of this many bytes takes, and return the seconds."""
         seconds = self.all_reduce_s(nbytes)
         self.work(seconds)
         return seconds

@@ -78,7 +78,10 @@ class Ledger:
         types = state["types"]
         accounts = {
             tuple(map(int, key.split("+"))): Account(
-                *({kind: value for kind, value in zip(types, row, strict=True) if value} for row in rows)
+                *(
+                    {kind: value for kind, value in zip(types, row or [0.0] * len(types), strict=True) if value}
+                    for row in rows
+                )
             )
             for key, rows in state["accounts"].items()
         }
@@ -86,13 +89,13 @@ class Ledger:
         return cls(state["ends_at"], state["at"], state["reset_at"], state["rounds"], inputs, list(types), accounts)
 
     def to_state(self) -> Mapping[str, Any]:
-        """The ledger as JSON values, in few digits, so that a pool can remember more than ten thousand jobs."""
+        """The ledger as JSON values, in few digits, so that a pool can remember ten thousand jobs on four types."""
         jobs, supply = self.inputs
         accounts = {
             "+".join(map(str, unit)): [
                 [_significant(account.shares.get(kind, 0.0)) for kind in self.types],
-                [round(account.received_s.get(kind, 0.0), 3) for kind in self.types],
-                [round(account.deficit_s.get(kind, 0.0), 3) for kind in self.types],
+                [round(account.received_s.get(kind, 0.0), 1) for kind in self.types] if account.received_s else [],
+                [round(account.deficit_s.get(kind, 0.0)) for kind in self.types] if account.deficit_s else [],
             ]
             for unit, account in self.accounts.items()
         }
@@ -154,7 +157,7 @@ def inputs_of(context: CycleContext) -> tuple[frozenset[int], Mapping[str, int]]
 
 
 def unit_of(context: CycleContext, run: Running) -> Unit:
-    """The job and the one that shares its GPUs, by id."""
+    """The ids of the job and of the job that shares its GPUs, if any, ascending."""
     gpu_id = next(gpu_id for share in run.allocations for gpu_id in share.gpu_ids)
     return tuple(sorted({run.job.id, *context.view.holders_of_gpu.get(gpu_id, ())}))
 

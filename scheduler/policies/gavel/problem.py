@@ -91,7 +91,7 @@ class Problem:
 def problem_of(cycle: Cycle, *, aware: bool) -> Problem:
     """The problem of the jobs that wait or may stop, on the GPUs that other jobs leave them.
 
-    Rates that nobody knows are taken as the mean of the job's known ones. Without `aware`, a job has the rate 1 on each
+    Unknown rates are taken as the mean of the job's known ones. Without `aware`, a job has the rate 1 on each
     type that it accepts, and its remaining work is in seconds on its preferred one.
     """
     runs = {run.job.id: run for run in cycle.running()}

@@ -51,7 +51,7 @@ def world() -> World:
 
 
 def measure(job: Job, per_s: dict[int, float]) -> None:
-    """The job was measured alone on so many GPUs."""
+    """The job was measured alone on these numbers of GPUs."""
     for gpus, rate in per_s.items():
         SpeedAlone.objects.create(job=job, gpu_type="A100", gpus=gpus, per_s=rate, at=DatabaseNow())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -11,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.admission import ADMISSIONS
-from scheduler.authoring import Cycle, PolicyError, RoundPolicy
+from scheduler.authoring import MAX_STATE_BYTES, Cycle, PolicyError, RoundPolicy
+from scheduler.bases.rounds import Account, Ledger
 from scheduler.engine.cycle import Profile, decide_on
 from scheduler.engine.policy import POLICIES
 from scheduler.engine.state import SchedulerState
@@ -192,3 +194,12 @@ def test_a_share_of_a_faster_type_speeds_a_job_up() -> None:
     fast = [job(n, work=FixedWork(1200, rates=rates)) for n in (1, 2)]
     result = play(fast, "A100:1x1,V100:1x1", policy="given", policy_params={"each": 0.5})
     assert max(record.ended_s or 0.0 for record in result.records) <= 960
+
+
+def test_the_accounts_of_ten_thousand_jobs_fit_into_the_state_of_a_pool() -> None:
+    types = ["A100", "H100", "T4", "V100"]
+    account = Account(dict.fromkeys(types, 0.0012345), {}, dict.fromkeys(types, -123.456))
+    ledger = Ledger(types=types, inputs=(frozenset(range(10_000)), {}), accounts={(n,): account for n in range(10_000)})
+    assert len(json.dumps(ledger.to_state())) <= MAX_STATE_BYTES
+    again = Ledger.read(json.loads(json.dumps(ledger.to_state()))).accounts[9_999,]
+    assert (again.shares["T4"], again.deficit_s["T4"]) == (0.0012345, -123)
