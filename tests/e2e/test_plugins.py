@@ -61,7 +61,9 @@ def shell(demo: Demo, script: str, path: str) -> list[str]:
     with start_services(demo.home, environ={}) as services:
         env = {**os.environ, **services.environment(), "MUSTER_HOME": str(demo.home), "PYTHONPATH": path}
         words = [sys.executable, "manage.py", "shell", "--no-imports", "-c", script]
-        return subprocess.run(words, cwd=ROOT, env=env, check=True, capture_output=True, text=True).stdout.split()
+        done = subprocess.run(words, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.split()
 
 
 def test_jobs_run_by_both_plug_ins_and_their_cycle_replays(demo: Demo) -> None:
@@ -87,8 +89,9 @@ _CARRIED = """
 from muster.dispatch.cycles import replay
 from muster.dispatch.models import Cycle
 kept = Cycle.objects.filter(target__isnull=False, plan__isnull=False).order_by("-pk").first()
-then, now = replay(kept)
-print(kept.config["policy"], kept.target.config["policy"], then == now)
+if kept is not None:
+    then, now = replay(kept)
+    print(kept.config["policy"], kept.target.config["policy"], then == now)
 """
 
 
@@ -117,5 +120,9 @@ def test_a_lane_solves_in_a_process_of_its_own_which_is_started_again_when_it_is
         ends()  # by what fills the pool meanwhile
         second = until(lambda: (lane_pid() or first) != first and lane_pid(), "the lane has another process", 30)
         assert second != first
-        ends()
-    assert shell(demo, _CARRIED, path) == ["fifo", "maxmin", "True"]
+        for _ in range(10):
+            ends()
+            carried = shell(demo, _CARRIED, path)
+            if carried:
+                break  # a slow machine may fill the pool before the lane has solved
+    assert carried == ["fifo", "maxmin", "True"]
