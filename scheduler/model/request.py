@@ -190,7 +190,7 @@ class Request(_CachesHash):
         if not self.needs_gpus:
             return self.choices
         if self.choices[0].gpu_type is None:
-            return tuple(replace(self.choices[0], gpu_type=kind) for kind in gpu_types or ("any",))
+            return tuple(_on_type(self.choices[0], kind) for kind in gpu_types or ("any",))
         return tuple(choice for choice in self.choices if choice.gpu_type in gpu_types) or self.choices
 
     def choice_of(self, gpu_type: str | None) -> Choice | None:
@@ -199,12 +199,14 @@ class Request(_CachesHash):
             if choice.gpu_type == gpu_type or not choice.gpus:
                 return choice
             if choice.gpu_type is None:
-                return replace(choice, gpu_type=gpu_type)
+                return _on_type(choice, gpu_type)
         return None
 
     def resized(self, choice: Choice, gpus: int) -> Choice:
         """The choice with another number of GPUs. CPUs and memory of an indivisible job scale with it, rounded up."""
-        if gpus == choice.gpus or self.divisible or not choice.gpus:
+        if gpus == choice.gpus:
+            return choice
+        if self.divisible or not choice.gpus:
             return replace(choice, gpus=gpus)
         cpus, memory_mib = -(-choice.cpus * gpus // choice.gpus), -(-choice.memory_mib * gpus // choice.gpus)
         return replace(choice, gpus=gpus, cpus=cpus, memory_mib=memory_mib)
@@ -238,6 +240,11 @@ class Request(_CachesHash):
         if self.elastic is None and self.choices == (choice,):
             return self
         return replace(self, choices=(choice,), elastic=None)
+
+
+@lru_cache(maxsize=_INTERNED)
+def _on_type(choice: Choice, gpu_type: str | None) -> Choice:
+    return replace(choice, gpu_type=gpu_type)
 
 
 @lru_cache(maxsize=_INTERNED)

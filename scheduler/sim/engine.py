@@ -431,8 +431,7 @@ class _Simulation:
         now, execution, traced = self.world.now, self.executions[run.job.id], self.jobs[run.job.id]
         if not traced.checkpoints:
             execution.done = execution.useful_gpu_s = 0.0
-        job = replace(run.job, attained_gpu_s=run.attained_gpu_s(now), ran_s=run.ran_s(now), requeued_at=now)
-        return self.forecast.requeued(job, traced, execution.done)
+        return self.forecast.requeued(run, traced, execution.done, now)
 
     def _wait(self, job: Job) -> None:
         self.world.waiting_by_id[job.id] = job

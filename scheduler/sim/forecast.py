@@ -48,11 +48,16 @@ class Forecast:
             self._without_history[_history_key(job)][job.id] = job
         return None if found is None else found.expected_s
 
-    def requeued(self, view: Job, job: TraceJob, done: float) -> Job:
+    def requeued(self, run: Running, job: TraceJob, done: float, now: float) -> Job:
         """The job as it waits again, with the prediction for the rest, or for all of it without checkpoints."""
-        if self._oracle is not Oracle.ESTIMATES:
-            return replace(view, remaining_s=self._work_left_s(job, done))
-        return estimated(view, view.expected_s)
+        waits = replace(
+            run.job,
+            attained_gpu_s=run.attained_gpu_s(now),
+            ran_s=run.ran_s(now),
+            requeued_at=now,
+            remaining_s=self._work_left_s(job, done),
+        )
+        return estimated(waits, waits.expected_s) if self._oracle is Oracle.ESTIMATES else waits
 
     def started(self, run: Running) -> None:
         """Note the moment at which the running job outlives its estimate."""

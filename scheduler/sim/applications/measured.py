@@ -15,13 +15,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-from scipy.interpolate import LinearNDInterpolator
-from scipy.spatial import Delaunay
 
 from scheduler.sim.work import Layout
+
+if TYPE_CHECKING:
+    from scipy.interpolate import LinearNDInterpolator
 
 Floats = npt.NDArray[np.float64]
 
@@ -148,6 +150,10 @@ class Application:
 
 def _mesh(points: Floats, values: Floats) -> LinearNDInterpolator:
     """Linear interpolation within each tetrahedron of the Delaunay mesh of the points."""
+    # Loading scipy takes a second, which simulations without such applications would pay too.
+    from scipy.interpolate import LinearNDInterpolator  # noqa: PLC0415
+    from scipy.spatial import Delaunay  # noqa: PLC0415
+
     mesh = Delaunay(points)
     # For its first answer scipy solves a small system for each tetrahedron in BLAS, whose threads take seconds for it
     # when they share processors with other work. These systems have a closed form; given the solutions, scipy does not
