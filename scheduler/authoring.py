@@ -7,6 +7,9 @@ A policy is a class with `params_schema`, a JSON Schema of its parameters, and o
 - `AssignmentPolicy`: the policy chooses a configuration for each job;
 - `CyclePolicy`: the policy says itself what happens in a cycle.
 
+A policy that decides by estimates names them in a property `needs`, a frozenset of `Need`; pages then tell how well a
+pool knows them.
+
 A policy decides through a `Cycle` and keeps nothing itself: the same function runs in production, in the simulator, in
 a dry run and a replay. An error that it raises changes nothing: the pool falls back to simpler settings and names it.
 
@@ -28,6 +31,7 @@ from scheduler.bases.ordered import OrderedPolicy
 from scheduler.bases.rounds import IdleGpus, Shares, Unit
 from scheduler.engine.configs import PolicyError, config_of, configs_of, demand_for, rate_of
 from scheduler.engine.context import Attempt, CycleContext, GivenDemands, backoff_reason
+from scheduler.engine.policy import Need
 from scheduler.engine.queue import Key
 from scheduler.engine.usage import gpus_by_type
 from scheduler.model import Job, Locality, PoolState, Rate, Running, View
@@ -56,6 +60,7 @@ __all__ = [
     "Ledger",
     "Locality",
     "LockScope",
+    "Need",
     "OrderedPolicy",
     "Plan",
     "PolicyError",

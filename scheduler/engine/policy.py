@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from enum import StrEnum
 from typing import Protocol, runtime_checkable
 
 from scheduler.engine.context import CycleContext
@@ -38,6 +39,23 @@ class PeriodicPolicy(Protocol):
     @property
     def period_s(self) -> float | None:
         """The maximum time between two decisions while jobs run, s; None: its parameters do not need them."""
+        ...
+
+
+class Need(StrEnum):
+    """What a policy may have to know of jobs beyond what they ask for."""
+
+    RATES = "rates"  # how fast each job is on each GPU type, or on each number of GPUs
+    REMAINING = "remaining"  # how long each job still runs
+
+
+@runtime_checkable
+class InformedPolicy(Protocol):
+    """A policy that decides by estimates: the better they are, the better it decides."""
+
+    @property
+    def needs(self) -> frozenset[Need]:
+        """What it needs to know with its parameters."""
         ...
 
 

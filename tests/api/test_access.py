@@ -69,6 +69,7 @@ TABLE: list[tuple[str, str, Any, tuple[int, ...]]] = [
     ("GET", "/policies", None, (401, 200, 200, 200, 200, 200)),
     ("GET", "/pools/{pool}/policy", None, (401, 403, 403, 403, 200, 403)),
     ("PUT", "/pools/{pool}/policy", {"policy": "fifo"}, (401, 403, 403, 403, 200, 403)),
+    ("GET", "/pools/{pool}/decisions", None, (401, 403, 403, 403, 200, 403)),
     ("GET", "/nodes", None, (401, 200, 200, 200, 200, 200)),
     ("GET", "/nodes/gpu01", None, (401, 200, 200, 200, 200, 200)),
     ("PATCH", "/nodes/gpu01", {"action": "drain", "reason": "fans"}, (401, 403, 403, 403, 200, 403)),

@@ -9,8 +9,11 @@ import pytest
 from django.test import Client
 
 from muster.accounts.models import User
+from muster.dispatch.cycles import run_cycle
 from muster.dispatch.settings import config_of, fall_back
 from muster.events.models import AuditEntry
+from muster.jobs.models import Job
+from muster.samples.models import RateEstimate
 from scheduler.engine.cycle import CycleConfig
 from scheduler.engine.policy import POLICIES
 from tests.api.asking import fields_of, problem_of, require_described, send
@@ -104,3 +107,35 @@ def test_it_tells_that_and_why_a_pool_has_fallen_back_until_its_settings_are_sen
     fallback = answer.json()["fallback"]
     assert (fallback["policy"], fallback["why"], fallback["cycle"]) == ("fifo", "ZeroDivisionError: no share", 7)
     assert send(api(world.operator), "PUT", path, {"policy": "tiresias"}).json()["fallback"] is None
+
+
+def test_an_operator_sees_what_a_policy_decided_and_by_what_it_knew(world: World, api: Api) -> None:
+    pool = world.pool
+    path = f"/api/v1/pools/{pool.name}/decisions"
+    answer = api(world.operator).get(path)
+    require_described("GET", path, answer)
+    assert answer.json() == {
+        "policy": "fifo",
+        "policy_params": {},
+        "needs": [],
+        "knows": {"jobs": 3, "rates": 0, "by_source": {}, "expected": 0},
+        "last_round": None,
+    }
+    pool.policy, pool.policy_params = "gavel", {"objective": "makespan"}
+    pool.save(update_fields=["policy", "policy_params"])
+    Job.objects.filter(pk=world.running.pk).update(expected_s=60)
+    RateEstimate.objects.create(job=world.running, gpu_type="A100", gpus=2, per_s=20, deviation=2, source="claimed")
+    run_cycle(pool.pk, trigger="command")
+    answer = api(world.operator).get(path)
+    require_described("GET", path, answer)
+    told = answer.json()
+    assert told["needs"] == ["rates", "remaining"]
+    assert told["knows"] == {"jobs": 3, "rates": 1, "by_source": {"claimed": 1}, "expected": 1}
+    (row,) = [row for row in told["last_round"]["rows"] if row["job_ids"] == [world.running.pk]]
+    assert row["title"].startswith(f"#{world.running.pk} running (vision), 2 GPUs")
+    (share,) = row["by_type"]
+    assert (share["gpu_type"], share["rate"]["per_s"], share["rate"]["source"]) == ("A100", 20, "claimed")
+    assert 0 < share["share"] <= 1
+    for role in ("owner", "manager"):
+        assert api(world.user(role)).get(path).status_code == 403
+    assert api(world.operator).get("/api/v1/pools/none/decisions").status_code == 404

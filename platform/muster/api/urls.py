@@ -107,6 +107,7 @@ v1 = [
     _to("volumes", volumes.Volumes),
     _to("pools", fleet.Pools),
     _to("pools/<name:name>/policy", policies.OnePoolPolicy, Scope.ADMIN),
+    _to("pools/<name:name>/decisions", policies.PoolDecisions, Scope.ADMIN),
     _to("policies", policies.Policies),
     _to("nodes", fleet.Nodes),
     _to("nodes/<name:name>", fleet.OneNode, Scope.ADMIN),

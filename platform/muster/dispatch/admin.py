@@ -13,8 +13,9 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 
 from muster.dispatch.admin_planners import PlannerAdmin
-from muster.dispatch.decided import TypeShare, knowledge, last_round
+from muster.dispatch.decided import TypeShare, last_round
 from muster.dispatch.forms import PoolForm, field_names, pool_form
+from muster.dispatch.knowledge import knowledge_of
 from muster.dispatch.models import Cycle, Lane, Planner, Target
 from muster.dispatch.plugins import KINDS, objections
 from muster.dispatch.settings import decide_again, fallback_of, forget_fallback
@@ -123,7 +124,7 @@ class PoolAdmin(AuditedMixin, ModelAdmin[Pool]):
     @admin.display(description="What it knows")
     def knows(self, pool: Pool) -> str:
         """How well the rates and run times of its jobs are known; some policies decide by them."""
-        return knowledge(pool)
+        return str(knowledge_of(pool))
 
     @admin.display(description="What its policy decided")
     def decided(self, pool: Pool) -> str:

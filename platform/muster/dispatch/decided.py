@@ -8,11 +8,12 @@ from datetime import UTC, datetime
 
 from muster.common.clock import utc_now
 from muster.dispatch.policy_state import pool_state_of
+from muster.dispatch.settings import config_of
 from muster.fleet.models import Pool
 from muster.jobs.models import Attempt, Job
 from muster.samples.rates import LIVE, KnownRate, live_rates
 from scheduler.authoring import RoundPolicy
-from scheduler.bases.rounds import LEAST_SHARE, Ledger
+from scheduler.bases.rounds import LEAST_SHARE, Ledger, Unit
 from scheduler.engine.policy import POLICIES
 from scheduler.model.lifecycle import ATTEMPT_LIVE
 
@@ -34,6 +35,7 @@ class TypeShare:
 class Decided:
     """One job, or two that share GPUs: `title` names them, and `why` says where they are and why."""
 
+    job_ids: Unit
     title: str
     by_type: Sequence[TypeShare]
     why: str
@@ -50,10 +52,10 @@ class LastRound:
 
 def last_round(pool: Pool) -> LastRound | None:
     """What the pool's policy decided in its last round; None for a policy without rounds, or before the first one."""
-    state = pool_state_of(pool)
-    if state is None or state.policy != pool.policy or state.policy not in POLICIES.names:
+    state, config = pool_state_of(pool), config_of(pool)
+    if state is None or state.policy != config.policy or state.policy not in POLICIES.names:
         return None
-    policy = POLICIES.make(state.policy, {})
+    policy = POLICIES.make(state.policy, config.policy_params)
     if not isinstance(policy, RoundPolicy) or policy.state_version != state.version:
         return None
     ledger = Ledger.read(state.data)
@@ -81,25 +83,9 @@ def last_round(pool: Pool) -> LastRound | None:
             if account.shares.get(kind, 0.0) > LEAST_SHARE or account.received_s.get(kind)
         ]
         if by_type:
-            rows.append(Decided(_title(members), by_type, _why(held.get(unit[0]), by_type)))
+            rows.append(Decided(unit, _title(members), by_type, _why(held.get(unit[0]), by_type)))
     rows.sort(key=lambda row: -sum(one.share for one in row.by_type))
     return LastRound(_moment(ledger.reset_at), _moment(ledger.ends_at), rows[:MAX_ROWS])
-
-
-def knowledge(pool: Pool) -> str:
-    """How well the rates and remaining times of the pool's live jobs are known, in a sentence."""
-    jobs = list(Job.objects.filter(pool=pool, state__in=LIVE, gpus__gt=0).only("pk", "expected_s"))
-    if not jobs:
-        return "No job with GPUs waits or runs."
-    rates = live_rates(pool.pk)
-    sources = [{rate.source for rate in rates.get(job.pk, ())} for job in jobs]
-    counts = {source: sum(source in found for found in sources) for source in sorted(set().union(*sources))}
-    told = ", ".join(f"{count} {source}" for source, count in counts.items())
-    timed = sum(job.expected_s is not None for job in jobs)
-    return (
-        f"Of {len(jobs)} jobs with GPUs, rates are known for {sum(map(bool, sources))}"
-        f"{f' ({told})' if told else ''}, and the expected run time for {timed}."
-    )
 
 
 def _title(jobs: Sequence[Job]) -> str:

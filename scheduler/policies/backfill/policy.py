@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, ClassVar
 
-from scheduler.authoring import Job, JobClass, Key, OrderedPolicy, Running
+from scheduler.authoring import Job, JobClass, Key, Need, OrderedPolicy, Running
 from scheduler.policies.backfill.horizon import Horizon, Promise
 from scheduler.policies.predicted import ends_at, rest_s
 from scheduler.workshop import (
@@ -71,6 +71,12 @@ class Backfill(OrderedPolicy):
     depth: int = 100
     optimistic: bool = False
     shortest_first: bool = False
+
+    @property
+    def needs(self) -> frozenset[Need]:
+        """Remaining times, where they count as ends or decide who passes."""
+        shortest = self.shortest_first and self.mode == "easy"
+        return frozenset({Need.REMAINING} if self.optimistic or shortest else ())
 
     def waiting_key(self, job: Job) -> Key:
         """By priority, then submission."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from scheduler.authoring import Job, Key, Running, View
+from scheduler.authoring import Job, Key, Need, Running, View
 from scheduler.policies.gandiva import elastic, moves, pairs, probation
 from scheduler.policies.gandiva.job_state import (
     LAST_SEARCH,
@@ -91,6 +91,11 @@ class Gandiva:
         """See `PeriodicPolicy`."""
         asked = (self.introspect_s, self.grow_after_s, self.trial_s)
         return _LOOK_EVERY_S if any(after_s is not None for after_s in asked) else None
+
+    @property
+    def needs(self) -> frozenset[Need]:
+        """Remaining times, if a job that ends soon is not worth a restart."""
+        return frozenset({Need.REMAINING} if self.restart_s > 0 else ())
 
     def waiting_key(self, job: Job) -> Key:
         """Suspended jobs first, longest waiting first; then by priority, then submission."""

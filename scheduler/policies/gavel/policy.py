@@ -8,7 +8,7 @@ from functools import partial
 from random import Random
 from typing import Any, ClassVar
 
-from scheduler.authoring import Cycle, IdleGpus, RoundPolicy, Shares
+from scheduler.authoring import Cycle, IdleGpus, Need, RoundPolicy, Shares
 from scheduler.policies.gavel import large, objectives
 from scheduler.policies.gavel.hierarchy import hierarchical
 from scheduler.policies.gavel.large import Equal
@@ -23,6 +23,8 @@ OBJECTIVES = (
 # Beyond this, the pairs would be more than a cycle can look at.
 MAX_PAIRED_JOBS = 256
 _EQUAL = {"max_min": Equal.RATES, "throughput": Equal.RATES, "cost": Equal.RATES, "gandiva_fair": Equal.RATES}
+_WITHOUT_RATES = ("gandiva_fair", "random_pairs")
+_WITH_REMAINING = ("finish_time", "makespan", "allox")
 _SIMPLE: Mapping[str, Callable[[Problem], Floats]] = {
     "max_min": objectives.max_min,
     "makespan": objectives.makespan,
@@ -45,7 +47,10 @@ class Gavel(RoundPolicy):
                 "type": "string",
                 "enum": list(OBJECTIVES),
                 "default": "max_min",
-                "description": "What the shares optimise.",
+                "description": (
+                    "What the shares optimise. All but gandiva_fair and random_pairs need rates; finish_time, makespan"
+                    " and allox need remaining times."
+                ),
             },
             "aware": {
                 "type": "boolean",
@@ -107,6 +112,14 @@ class Gavel(RoundPolicy):
     within: str = "fair"
     shares_gpus: bool = False
     exact_up_to: int = 2048
+
+    @property
+    def needs(self) -> frozenset[Need]:
+        """By the objective; without `aware` all types count as equally fast."""
+        return frozenset(
+            ({Need.RATES} if self.aware and self.objective not in _WITHOUT_RATES else set())
+            | ({Need.REMAINING} if self.objective in _WITH_REMAINING else set())
+        )
 
     @property
     def shuffles_types(self) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from scheduler.authoring import Config, Job, Key, Locality, Running, View
+from scheduler.authoring import Config, Job, Key, Locality, Need, Running, View
 from scheduler.workshop import (
     UNSCHEDULABLE,
     AllocationView,
@@ -60,6 +60,11 @@ class Optimus:
     min_gain_s: float = 0
     restart_s: float = 0
     every_s: float | None = 60
+
+    @property
+    def needs(self) -> frozenset[Need]:
+        """Measured rates, from which it tells the speeds of other sizes, and remaining times."""
+        return frozenset({Need.RATES, Need.REMAINING})
 
     def waiting_key(self, job: Job) -> Key:
         """By priority, then submission: the order of first GPUs, and of equal gains."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, ClassVar
 
-from scheduler.authoring import Job, JobClass, Key, Locality, Running, View
+from scheduler.authoring import Job, JobClass, Key, Locality, Need, Running, View
 from scheduler.policies.philly.back_off import (
     BackOffGroups,
     back_off,
@@ -103,6 +103,11 @@ class Philly(Shared):
     migrate_to_defragment: bool = False
     restart_s: float = 60
     no_retry_of_hopeless: bool = False
+
+    @property
+    def needs(self) -> frozenset[Need]:
+        """Run times, if long jobs wait for their locality."""
+        return frozenset({Need.REMAINING} if self.long_jobs_wait_for_locality else ())
 
     @property
     def max_stopping_share(self) -> float:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from scheduler.authoring import Job, Key, OrderedPolicy
+from scheduler.authoring import Job, Key, Need, OrderedPolicy
 from scheduler.policies.predicted import UNKNOWN_S, whole_s
 
 
@@ -21,6 +21,11 @@ class Sjf(OrderedPolicy):
     }
 
     unknown_s: float | None = None
+
+    @property
+    def needs(self) -> frozenset[Need]:
+        """Remaining times."""
+        return frozenset({Need.REMAINING})
 
     def waiting_key(self, job: Job) -> Key:
         """By the predicted run time, then submission."""

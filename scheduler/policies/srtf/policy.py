@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from scheduler.authoring import Job, Key, Running
+from scheduler.authoring import Job, Key, Need, Running
 from scheduler.policies.predicted import UNKNOWN_S, ends_at, left_s, rest_s
 from scheduler.policies.preemptive import MIN_RUN_S, Preemptive
 
@@ -22,6 +22,11 @@ class Srtf(Preemptive):
     }
 
     unknown_s: float | None = None
+
+    @property
+    def needs(self) -> frozenset[Need]:
+        """Remaining times."""
+        return frozenset({Need.REMAINING})
 
     def waiting_key(self, job: Job) -> Key:
         """By the remaining time, then submission."""

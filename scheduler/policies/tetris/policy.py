@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from scheduler.authoring import Job, Key, Running, View
+from scheduler.authoring import Job, Key, Need, Running, View
 from scheduler.policies.shared import DominantShares, requested, weights_of_vcs
 from scheduler.workshop import UNSCHEDULABLE, AllocationView, CycleContext, Demand, FreeNode, QueueWalk
 
@@ -57,6 +57,11 @@ class Tetris:
     fairness: float = 0.25
     remote_penalty: float = 0.1
     aligned_nodes: bool = True
+
+    @property
+    def needs(self) -> frozenset[Need]:
+        """Remaining times."""
+        return frozenset({Need.REMAINING})
 
     def waiting_key(self, job: Job) -> Key:
         """By remaining time: of jobs with equal demands the shortest always scores best, so only the first of each

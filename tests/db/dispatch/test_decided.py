@@ -6,7 +6,8 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from muster.dispatch.decided import knowledge, last_round
+from muster.dispatch.decided import last_round
+from muster.dispatch.knowledge import knowledge_of
 from muster.samples.rates import refresh_rates
 from muster.tenants.models import Quota
 from tests.db.stories import World, cycle, make_world, submit
@@ -61,4 +62,4 @@ def test_a_policy_that_is_an_order_has_no_shares(world: World, client: Client) -
     submit(world, gpus=1)
     cycle(world)
     assert "gives out no shares of time" in page_of(world, client)
-    assert knowledge(world.pool).startswith("Of 3 jobs with GPUs, rates are known for 2")
+    assert str(knowledge_of(world.pool)).startswith("Of 3 jobs with GPUs, rates are known for 2")

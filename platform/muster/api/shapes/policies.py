@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from muster.api.shapes.common import Integer, Moment, Shape, Text
-from muster.api.shapes.jobs import Values
+from rest_framework import serializers
+
+from muster.api.shapes.common import Choice, Integer, Moment, Number, Shape, Text, values
+from muster.api.shapes.jobs import JobRate, Values
+from scheduler.engine.policy import Need
 
 
 class PlugIn(Shape):
@@ -74,3 +77,56 @@ class PoolPolicyChange(Shape):
             if kind in attrs:
                 attrs.setdefault(f"{kind}_params", {})
         return attrs
+
+
+class Knowledge(Shape):
+    """Of the live jobs with GPUs: for how many the rates and the run time are known."""
+
+    jobs = Integer(help_text="Jobs with GPUs that wait or run.")
+    rates = Integer(help_text="Those with a known rate on some GPU type.")
+    by_source = serializers.DictField(
+        child=Integer(), help_text="Those with a rate from each source; a job may have several."
+    )
+    expected = Integer(help_text="Those with an expected run time.")
+
+
+class TypeShare(Shape):
+    """What a job, or two jobs that share GPUs, shall have of one GPU type, and what it had since the last solve."""
+
+    gpu_type = Text(help_text="The GPU type.")
+    share = Number(help_text="The share of time that the last solve gave it there, from 0 to 1.")
+    received = Number(help_text="The share of the time since then in which it had GPUs of this type.")
+    deficit_s = Number(help_text="The time, s, that it was promised before the last solve and did not receive.")
+    rate = JobRate(allow_null=True, help_text="How fast the first of the jobs is there; null: unknown.")
+
+
+class Decided(Shape):
+    """What a policy that gives out shares of time decided for one job, or for two that share their GPUs."""
+
+    job_ids = serializers.ListField(child=Integer(), help_text="The job, or the two jobs that share their GPUs.")
+    title = Text(help_text="The jobs with their tenants and GPUs, in words.")
+    by_type = TypeShare(many=True, help_text="By GPU type, in the order in which the types are given out.")
+    why = Text(help_text="Where it is, and by which shares.")
+
+
+class LastRound(Shape):
+    """The last round of a policy that gives out shares of time."""
+
+    solved_at = Moment(help_text="When the shares were computed.")
+    ends_at = Moment(help_text="When the next round begins.")
+    rows = Decided(many=True, help_text="The jobs with shares, the largest share first; at most 500.")
+
+
+class PoolDecisions(Shape):
+    """What the policy that a pool decides by now needs to know, how well that is known, and what it decided."""
+
+    policy = Text(help_text="The name of the policy in use.")
+    policy_params = Values(help_text="Its parameters; those that are not named have their defaults.")
+    needs = serializers.ListField(
+        child=Choice(choices=values(Need)),
+        help_text="What it needs to know of jobs: their rates by GPU type, their remaining run times, or nothing.",
+    )
+    knows = Knowledge(
+        help_text="How well the pool knows rates and run times now, whether or not the policy needs them."
+    )
+    last_round = LastRound(allow_null=True, help_text="null: the policy keeps no shares, or has not decided yet.")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -10,8 +12,10 @@ from muster.api.render.jobs import Json
 from muster.api.shapes import policies as shapes
 from muster.api.views.base import ApiView, body_of, caller, describe
 from muster.common.errors import Forbidden, NotFound
+from muster.dispatch.decided import last_round
+from muster.dispatch.knowledge import knowledge_of, needs_of
 from muster.dispatch.plugins import KINDS
-from muster.dispatch.settings import SETTINGS, change_settings, fallback_of
+from muster.dispatch.settings import SETTINGS, change_settings, config_of, fallback_of
 from muster.fleet.models import Pool
 
 _PLURALS = {"policy": "policies", "placement": "placements", "admission": "admissions"}
@@ -55,6 +59,27 @@ class OnePoolPolicy(ApiView):
         pool = _pool(name)
         changes = body_of(request, shapes.PoolPolicyChange)
         return Response(_settings(change_settings(pool=pool, changes=changes, actor=user.username)))
+
+
+class PoolDecisions(ApiView):
+    """What the policy of one pool decided, and by what knowledge."""
+
+    @describe("get_pool_decisions", tag="cluster", answers={200: shapes.PoolDecisions}, problems=(403, 404))
+    def get(self, request: Request, name: str) -> Response:
+        """What the pool's policy needs to know, how well the pool knows it now, and the last round of a policy that
+        gives out shares of time. For operators."""
+        _require_operator(caller(request))
+        pool = _pool(name)
+        config, found = config_of(pool), last_round(pool)
+        return Response(
+            {
+                "policy": config.policy,
+                "policy_params": config.policy_params,
+                "needs": sorted(needs_of(config.policy, config.policy_params)),
+                "knows": asdict(knowledge_of(pool)),
+                "last_round": found and asdict(found),
+            }
+        )
 
 
 def _require_operator(user: User) -> None:
