@@ -45,6 +45,14 @@ class JobRate(TypedDict):
     source: str
 
 
+class JobFinish(TypedDict):
+    """When a waiting job would finish on each GPU type that it accepts, in words."""
+
+    summary: str
+    detail: str
+    types: list[dict[str, Any]]
+
+
 class RunTimeEstimate(TypedDict):
     """How long a job is expected to run, in seconds, and where that comes from."""
 
@@ -71,3 +79,14 @@ def rate_text(rate: JobRate) -> str:
     """`8 A100: 410 ± 30 per s measured`."""
     around = "" if rate["deviation"] is None else f" ± {rate['deviation']:.2g}"
     return f"{rate['gpus']} {clean(rate['gpu_type'])}: {rate['per_s']:.3g}{around} per s {clean(rate['source'])}"
+
+
+def finish_texts(finish: JobFinish | None) -> list[str]:
+    """`V100 now finishes before A100 in 4 h.` and the start and the finish on each type; empty without any."""
+    if finish is None:
+        return []
+    lines = [f"{finish['summary']}." if finish["summary"] else "", finish["detail"], _NOT_COUNTED]
+    return ["\n".join(clean(line) for line in lines if line)]
+
+
+_NOT_COUNTED = "Jobs ahead of it in the queue are not counted."

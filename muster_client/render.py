@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from muster_client.machines import Gpu, Node
-from muster_client.marks import Efficiency, FailedResize, Idle, JobRate, Kept, RunTimeEstimate, rate_text
+from muster_client.marks import Efficiency, FailedResize, Idle, JobRate, Kept, RunTimeEstimate, finish_texts, rate_text
 from muster_client.request import gpus_text, request_rows
 from muster_client.shapes import (
     Attempt,
@@ -128,6 +128,7 @@ def job_sheet(job: Job, now: datetime) -> RenderableType:
         rows.append(("Run time", Text(run_time(job, now))))
     rows += _estimate_rows(job.get("estimate"))
     rows += _rate_rows(job.get("rates", []))
+    rows += [("By GPU type", _text(text)) for text in finish_texts(job.get("finish"))]
     if job["exit_code"] is not None:
         rows.append(("Exit code", Text(str(job["exit_code"]))))
     if job["position"] is not None:

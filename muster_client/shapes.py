@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, NotRequired, TypedDict
 
-from muster_client.marks import Efficiency, FailedResize, Idle, JobRate, Kept, RunTimeEstimate
+from muster_client.marks import Efficiency, FailedResize, Idle, JobFinish, JobRate, Kept, RunTimeEstimate
 
 JsonObject = dict[str, Any]
 JobSpec = dict[str, Any]
@@ -104,6 +104,7 @@ class Job(TypedDict):
     efficiency: NotRequired[Efficiency | None]
     estimate: NotRequired[RunTimeEstimate | None]
     rates: NotRequired[list[JobRate]]
+    finish: NotRequired[JobFinish | None]
     failed_resize: NotRequired[FailedResize | None]
     screening_runs: NotRequired[list[ScreeningRun]]
     gpu_choices: list[GpuChoice]

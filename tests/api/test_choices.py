@@ -188,3 +188,17 @@ def test_a_job_shows_the_rates_that_the_scheduler_is_told(mixed: World, api: Api
     assert (rate["gpu_type"], rate["gpus"], rate["source"]) == ("A100", 4, "claimed")
     assert rate["per_s"] == pytest.approx(410)
     assert rate["deviation"] > 0
+
+
+def test_a_waiting_job_tells_when_it_would_finish_on_each_type(mixed: World, api: Api) -> None:
+    client = api(mixed.owner)
+    spec = {"command": "x", "gpus": BOTH, "expected": "1h", "throughput": {"A100": 400, "V100": 200}}
+    job = submit(client, spec).json()
+    assert job["finish"] is None
+    refresh_rates()
+    answer = client.get(f"{JOBS}/{job['id']}")
+    require_described("GET", f"{JOBS}/{job['id']}", answer)
+    finish = answer.json()["finish"]
+    assert finish["summary"].startswith("A100 now ")
+    assert [(one["gpu_type"], one["starts_in_s"]) for one in finish["types"]] == [("A100", 0), ("V100", 0)]
+    assert finish["types"][0]["finishes_in_s"] == 3600

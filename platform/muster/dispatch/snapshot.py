@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
@@ -34,7 +34,7 @@ from muster.jobs.fields import request_of_text
 from muster.jobs.models import Job
 from muster.jobs.resizes import failed_resize_from, in_one_size
 from muster.jobs.runs import screening_run_from
-from muster.samples.rates import live_rates
+from muster.samples.rates import KnownRate, live_rates, rates_of
 from muster.samples.speeds import Stretch, stretch_of
 from muster.tenants.models import Quota, VirtualCluster
 from scheduler import model
@@ -148,23 +148,40 @@ def pool_snapshot(
     It includes the virtual clusters that bound the screening runs of these tenants, even without any in the pool.
     """
     with one_moment():
-        moment = database_now()
-        now = moment.timestamp()
-        nodes = list(_nodes_of(pool))
-        tenants, vcs = _virtual_clusters(Q(pool=pool))
-        snapshot = model.Snapshot(
-            now=now,
-            seed=seed,
-            pool_id=pool.pk,
-            nodes=_nodes(nodes, strikes_of([node.pk for node in nodes], now=moment)),
-            waiting=_waiting(pool, now=now),
-            running=_running(_IN_POOL, [pool.pk], now=now),
-            reservations=(*reservations_of_other_apps(pool), *reservations_of(pool)),
-            tenants=tenants,
-            vcs=vcs,
-            pool_state=pool_state_of(pool, planner),
-        )
-        return with_screening(pool, with_sizes(_with_rates(pool, snapshot)), also_of=screening_of)
+        snapshot = _whole(pool, seed=seed, planner=planner, waiting=lambda now: _waiting(pool, now=now))
+        return with_screening(pool, with_sizes(_with_rates(snapshot, live_rates(pool.pk))), also_of=screening_of)
+
+
+def snapshot_without_others(job: Job) -> model.Snapshot:
+    """The job's pool as it is now, with this waiting job alone and its rates; what is reserved for others stays so."""
+    pool = job.pool
+    with one_moment():
+        snapshot = _whole(pool, seed=0, planner=None, waiting=lambda now: (job_view(job, job_id=job.pk, now=now),))
+        reservations = tuple(replace(one, foreign=one.job_id != job.pk) for one in snapshot.reservations)
+        rates = {job.pk: rates_of(job)}
+        return with_screening(pool, with_sizes(_with_rates(replace(snapshot, reservations=reservations), rates)))
+
+
+def _whole(
+    pool: Pool, *, seed: int, planner: Planner | None, waiting: Callable[[float], tuple[model.Job, ...]]
+) -> model.Snapshot:
+    """The pool as it is now, with these waiting jobs and without rates."""
+    moment = database_now()
+    now = moment.timestamp()
+    nodes = list(_nodes_of(pool))
+    tenants, vcs = _virtual_clusters(Q(pool=pool))
+    return model.Snapshot(
+        now=now,
+        seed=seed,
+        pool_id=pool.pk,
+        nodes=_nodes(nodes, strikes_of([node.pk for node in nodes], now=moment)),
+        waiting=waiting(now),
+        running=_running(_IN_POOL, [pool.pk], now=now),
+        reservations=(*reservations_of_other_apps(pool), *reservations_of(pool)),
+        tenants=tenants,
+        vcs=vcs,
+        pool_state=pool_state_of(pool, planner),
+    )
 
 
 def hardware_snapshot(pool: Pool) -> model.Snapshot:
@@ -436,9 +453,8 @@ def _running(which: str, params: list[Any], *, now: float) -> tuple[model.Runnin
     return _measured(running, speeds) if speeds else tuple(running)
 
 
-def _with_rates(pool: Pool, snapshot: model.Snapshot) -> model.Snapshot:
+def _with_rates(snapshot: model.Snapshot, rates: Mapping[int, Sequence[KnownRate]]) -> model.Snapshot:
     """The snapshot with the known rates of jobs, and without choices on which a job does not run."""
-    rates = live_rates(pool.pk)
     if not rates:
         return snapshot
     types = sorted({gpu.type for node in snapshot.nodes for gpu in node.gpus})

@@ -206,6 +206,13 @@ def test_a_job_tells_of_a_resize_that_did_not_come_back() -> None:
     assert "Resize" not in shown(render.job_sheet(job(failed_resize=None), NOW))
 
 
+def test_a_waiting_job_tells_on_which_type_it_finishes_first() -> None:
+    finish = {"summary": "V100 now finishes before A100 in 4 h", "detail": "On V100 it would start now.", "types": []}
+    text = " ".join(shown(render.job_sheet(job(finish=finish), NOW)).split())
+    assert "V100 now finishes before A100 in 4 h. On V100 it would start now. Jobs ahead of it" in text
+    assert "By GPU type" not in shown(render.job_sheet(job(finish=None), NOW))
+
+
 def test_why_shows_the_evidence_and_what_helps() -> None:
     text = shown(
         render.why_sheet(

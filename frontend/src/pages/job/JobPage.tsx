@@ -15,6 +15,7 @@ import { AttemptsTab } from "./AttemptsTab";
 import { EfficiencyCard } from "./EfficiencyCard";
 import { EventsTab } from "./EventsTab";
 import { FailureCard } from "./FailureCard";
+import { FinishCard } from "./FinishCard";
 import { FilesTab } from "./FilesTab";
 import { IdleCard } from "./IdleCard";
 import { JobFacts, JobHeader } from "./JobHeader";
@@ -103,6 +104,7 @@ function JobBody({ job }: { job: JobWithSpec }) {
         {job.state === "queued" || (job.state === "active" && job.stage === "screening") ? (
           <WhyCard job={job} />
         ) : null}
+        {job.finish === null ? null : <FinishCard finish={job.finish} />}
         {job.state === "failed" ? <FailureCard job={job} /> : null}
         {phone ? null : <Results job={job} />}
       </div>

@@ -5,6 +5,7 @@ import { expect, it } from "vitest";
 import { causeOf } from "../../components/cause";
 import { AT, makeAttempt, makeJob } from "../../testing/makers";
 import { FailureCard } from "./FailureCard";
+import { FinishCard } from "./FinishCard";
 import { IdleCard } from "./IdleCard";
 import { KeptCard } from "./KeptCard";
 import { NodeFacts } from "./NodeFacts";
@@ -122,4 +123,17 @@ it("marks an idle job in the list", () => {
   const running = makeJob({ state: "active", started_at: AT(0) });
   expect(causeOf(running)).toBeNull();
   expect(causeOf({ ...running, idle: { since: AT(0), stop_at: null } })).toBe("Idle GPUs");
+});
+
+it("says on which GPU type a waiting job finishes first, and that jobs ahead are not counted", () => {
+  const detail =
+    "On V100 it would start now and finish in about 9 h; on A100 it would start in 4 h and finish in about 11 h.";
+  const { rerender } = render(
+    <FinishCard finish={{ summary: "V100 now finishes before A100 in 4 h", detail, types: [] }} />,
+  );
+  const card = screen.getByRole("region", { name: "V100 now finishes before A100 in 4 h" });
+  expect(card.textContent).toContain(detail);
+  expect(card.textContent).toContain("jobs ahead of it in the queue are not counted");
+  rerender(<FinishCard finish={{ summary: "", detail, types: [] }} />);
+  expect(screen.getByRole("region", { name: "When it would start on each GPU type" })).toBeTruthy();
 });

@@ -13,6 +13,7 @@ from django.db.models import QuerySet
 from muster.api.render.marks import NO_MARKS, Marks, marks_of
 from muster.api.render.moments import moment
 from muster.common.clock import utc_now
+from muster.dispatch.finish import FinishByType
 from muster.events.models import Event
 from muster.fleet.networks import host_network_reason
 from muster.jobs.estimates import current_estimate
@@ -64,6 +65,7 @@ def job_document(job: Job) -> Json:
     document["cloned_from"] = job.cloned_from_id
     document["estimate"] = current_estimate(job)
     document["rates"] = [asdict(rate) for rate in rates_of(job)] if job.gpus else []
+    document["finish"] = None
     document["failed_resize"] = _failed_resize(job)
     found = efficiency_of(job)
     document["efficiency"] = None if found is None else efficiency(found)
@@ -73,6 +75,14 @@ def job_document(job: Job) -> Json:
 def gpu_choices(job: Job) -> list[Json]:
     """The GPU types that the job accepts, each with a size, in order of preference."""
     return [{"gpu_type": choice.gpu_type, "gpus": choice.gpus} for choice in job.request.choices]
+
+
+def finish(found: FinishByType | None) -> Json | None:
+    """When a waiting job would finish on each GPU type; one of several types only."""
+    if found is None:
+        return None
+    types = [asdict(one) | {"finishes_in_s": one.finishes_in_s} for one in found.types]
+    return {"summary": found.summary, "detail": found.detail, "types": types}
 
 
 def efficiency(row: Efficiency) -> Json:

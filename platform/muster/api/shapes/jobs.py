@@ -235,6 +235,29 @@ class JobRate(Shape):
     )
 
 
+class FinishOnType(Shape):
+    """The expected start and run time of a waiting job on GPUs of one type."""
+
+    gpu_type = Text(help_text="The GPU type.")
+    gpus = Integer(help_text="GPUs of that type, on all nodes.")
+    starts_in_s = Number(
+        allow_null=True,
+        help_text="Seconds until quota and placement allow its start, if running jobs end as expected and nothing else "
+        "starts; 0: now; null: unknown.",
+    )
+    runs_s = Number(allow_null=True, help_text="Its remaining run time there, by its rates, in seconds; null: unknown.")
+    deviation_s = Number(help_text="The standard deviation of runs_s, by those of the rates.")
+    finishes_in_s = Number(allow_null=True, help_text="Seconds until its finish; null: unknown.")
+
+
+class JobFinish(Shape):
+    """When a waiting job would finish on each GPU type that it accepts. Jobs ahead of it are not counted."""
+
+    summary = Text(help_text="Such as: V100 now finishes before A100 in 4 h. Empty: fewer than two finishes are known.")
+    detail = Text(help_text="The start and the finish on each type, in words.")
+    types = FinishOnType(many=True, help_text="The earliest finish first, unknown ones last.")
+
+
 class FailedResize(Shape):
     """A resize that did not come back: until its pause is over the job keeps its former size."""
 
@@ -255,6 +278,10 @@ class Job(JobInList):
     )
     rates = JobRate(many=True, help_text="Its rates by GPU type, as far as they are known.")
     estimate = RunTimeEstimate(allow_null=True, help_text="Null: nothing is known.")
+    finish = JobFinish(
+        allow_null=True,
+        help_text="Null: it does not wait, or its pool could give it GPUs of one type only. Told by get_job alone.",
+    )
     failed_resize = FailedResize(allow_null=True, help_text="Null: a policy may resize it, or it has one size.")
     efficiency = Efficiency(allow_null=True, help_text="Of a job that has ended, some seconds after.")
 

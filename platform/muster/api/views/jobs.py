@@ -16,7 +16,7 @@ from muster.api import limits
 from muster.api.bodies import BatchParser, JsonParser, TextYamlParser, YamlParser
 from muster.api.pages import decode_cursor, encode_cursor
 from muster.api.problems import problem_of
-from muster.api.render.jobs import for_list, job_document, job_list
+from muster.api.render.jobs import finish, for_list, job_document, job_list
 from muster.api.scopes import token_of
 from muster.api.shapes.jobs import (
     SPEC,
@@ -35,6 +35,7 @@ from muster.api.shapes.jobs import (
 )
 from muster.api.views.base import ApiView, body_of, caller, checked, describe, job_to_change
 from muster.common.errors import Invalid, unknown_key
+from muster.dispatch.finish import finish_by_type
 from muster.jobs import services
 from muster.jobs.models import Job as JobRow
 from muster.jobs.selectors import cancellable_jobs, count_jobs, get_job, matching_jobs, search_rank
@@ -148,8 +149,9 @@ class OneJob(ApiView):
 
     @describe("get_job", tag="jobs", answers={200: Job}, problems=(404,))
     def get(self, request: Request, job_id: int) -> Response:
-        """The job with its spec."""
-        return Response(job_document(get_job(caller(request), job_id)))
+        """The job with its spec, and, while it waits, with its finish on each GPU type that it accepts."""
+        job = get_job(caller(request), job_id)
+        return Response({**job_document(job), "finish": finish(finish_by_type(job))})
 
     @describe(
         "edit_job",
