@@ -14,8 +14,7 @@ from django.utils.safestring import SafeString, mark_safe
 
 from muster.dispatch.admin_planners import PlannerAdmin
 from muster.dispatch.decided import TypeShare, last_round
-from muster.dispatch.forms import PoolForm, field_names, pool_form
-from muster.dispatch.knowledge import knowledge_of
+from muster.dispatch.forms import PoolForm, field_names, needs_names, pool_form
 from muster.dispatch.models import Cycle, Lane, Planner, Target
 from muster.dispatch.plugins import KINDS, objections
 from muster.dispatch.settings import decide_again, fallback_of, forget_fallback
@@ -63,8 +62,9 @@ class PoolAdmin(AuditedMixin, ModelAdmin[Pool]):
 
     @property
     def conditional_fields(self) -> dict[str, str]:
-        """The parameters of a plug-in are shown while it is selected."""
-        return {name: f"{kind} == '{plugin}'" for kind in KINDS for name, plugin in field_names(kind).items()}
+        """The parameters of a plug-in, and what a policy needs to know, are shown while it is selected."""
+        needs = {name: f"policy == '{policy}'" for name, policy in needs_names().items()}
+        return needs | {name: f"{kind} == '{plugin}'" for kind in KINDS for name, plugin in field_names(kind).items()}
 
     def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
         """The form with a field for each parameter of each installed plug-in."""
@@ -72,8 +72,9 @@ class PoolAdmin(AuditedMixin, ModelAdmin[Pool]):
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
         """The plug-ins, each kind with its parameters, and the rest."""
-        kinds = [(kind.capitalize(), {"fields": [kind, *field_names(kind)]}) for kind in KINDS]
-        first = ["name"] if obj is None else ["name", "decides_by", "silent_since", "knows", "decided"]
+        notes = {"policy": needs_names()}
+        kinds = [(kind.capitalize(), {"fields": [kind, *notes.get(kind, ()), *field_names(kind)]}) for kind in KINDS]
+        first = ["name"] if obj is None else ["name", "decides_by", "silent_since", "decided"]
         return [
             (None, {"fields": first}),
             *kinds,
@@ -85,7 +86,7 @@ class PoolAdmin(AuditedMixin, ModelAdmin[Pool]):
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
         """A pool keeps its name."""
-        return [] if obj is None else ["name", "decides_by", "silent_since", "knows", "decided"]
+        return [] if obj is None else ["name", "decides_by", "silent_since", "decided"]
 
     def render_change_form(  # noqa: PLR0917 - the signature is Django's
         self,
@@ -120,11 +121,6 @@ class PoolAdmin(AuditedMixin, ModelAdmin[Pool]):
             f"{config.policy}, {config.placement}, {config.admission} since {fallback['since']}, because its own "
             f"settings failed in {_source_of(fallback)}: {fallback['why']}"
         )
-
-    @admin.display(description="What it knows")
-    def knows(self, pool: Pool) -> str:
-        """How well the rates and run times of its jobs are known; some policies decide by them."""
-        return str(knowledge_of(pool))
 
     @admin.display(description="What its policy decided")
     def decided(self, pool: Pool) -> str:

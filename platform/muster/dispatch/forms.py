@@ -9,6 +9,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from django import forms
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
 from unfold.widgets import (
     UnfoldAdminDecimalFieldWidget,
     UnfoldAdminIntegerFieldWidget,
@@ -17,6 +19,7 @@ from unfold.widgets import (
     UnfoldAdminTextInputWidget,
 )
 
+from muster.dispatch.knowledge import knowledge_of, needs_in_words, needs_of
 from muster.dispatch.plugins import KINDS, objections, parameters
 from muster.events.labels import words
 from muster.fleet.models import Pool
@@ -48,6 +51,19 @@ def field_names(kind: str) -> dict[str, str]:
     }
 
 
+def needs_names() -> dict[str, str]:
+    """The form fields that tell what policies need to know, each with its policy."""
+    return {f"needs__{policy}": policy for policy in KINDS["policy"].names}
+
+
+class Sentence(forms.Widget):
+    """Text where other fields have an input."""
+
+    def render(self, name: str, value: Any, attrs: Any = None, renderer: Any = None) -> SafeString:
+        """The text."""
+        return format_html('<div class="readonly">{}</div>', value or "")
+
+
 class PoolForm(PoolFields):
     """A pool whose plug-ins exist and accept their parameters; `pool_form` adds the fields of the parameters."""
 
@@ -64,6 +80,10 @@ class PoolForm(PoolFields):
             for parameter, rules in parameters(kind, plugin).items():
                 if parameter in params:
                     self.initial[field_name(kind, plugin, parameter)] = _shown(rules, params[parameter])
+        known = f" {knowledge_of(self.instance)}" if self.instance.pk else ""
+        for name, policy in needs_names().items():
+            needs = needs_of(policy, self.instance.policy_params if policy == self.instance.policy else {})
+            self.initial[name] = needs_in_words(needs) + (known if needs else "")
 
     def clean(self) -> dict[str, Any]:
         """Reject invalid parameters, at the field of the parameter, and timers in the wrong order."""
@@ -143,6 +163,8 @@ def pool_form() -> type[PoolForm]:
         for plugin in registry.names:
             for parameter, rules in parameters(kind, plugin).items():
                 fields[field_name(kind, plugin, parameter)] = parameter_field(parameter, rules)
+    for name in needs_names():
+        fields[name] = forms.CharField(label="Needs to know", widget=Sentence, disabled=True, required=False)
     return type("PoolForm", (PoolForm,), fields)
 
 

@@ -30,8 +30,8 @@ class Knowledge:
             return "No job with GPUs waits or runs."
         told = ", ".join(f"{count} {source}" for source, count in self.by_source.items())
         return (
-            f"Of {self.jobs} jobs with GPUs, rates are known for {self.rates}{f' ({told})' if told else ''}, "
-            f"and the expected run time for {self.expected}."
+            f"Of {self.jobs} {'job' if self.jobs == 1 else 'jobs'} with GPUs, rates are known for {self.rates}"
+            f"{f' ({told})' if told else ''}, and the expected run time for {self.expected}."
         )
 
 

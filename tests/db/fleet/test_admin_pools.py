@@ -16,7 +16,7 @@ from muster.dispatch.settings import config_of, fall_back, fallback_of
 from muster.events.models import AuditEntry
 from muster.fleet.models import Pool
 from scheduler.engine.cycle import CycleConfig
-from tests.factories import make_pool, make_user
+from tests.factories import make_job, make_pool, make_tenant, make_user, make_vc
 
 pytestmark = pytest.mark.django_db
 
@@ -54,6 +54,20 @@ def test_whatever_a_pool_has_can_be_changed(browser: Client) -> None:
     shown = set(page.context["adminform"].form.fields)
     stored = {field.name for field in Pool._meta.concrete_fields if field.editable} - {"id", "name"}
     assert stored - {f"{kind}_params" for kind in KINDS} - shown == set()
+
+
+def test_each_policy_tells_what_it_needs_and_the_pools_own_by_its_parameters(browser: Client) -> None:
+    pool = make_pool(policy="gavel", policy_params={"objective": "makespan", "aware": False})
+    make_job(make_vc(make_tenant(), pool), make_user("ada"), gpus=2, expected_s=60)
+    page = browser.get(reverse("admin:fleet_pool_change", args=[pool.pk]))
+    form = page.context["adminform"].form
+    told = {name: form[f"needs__{name}"].initial for name in KINDS["policy"].names}
+    known = "Of 1 job with GPUs, rates are known for 0, and the expected run time for 1."
+    assert told["gavel"] == f"This policy needs expected run times. {known}"
+    assert told["optimus"] == f"This policy needs rates and expected run times. {known}"
+    assert told["fifo"].endswith("It needs neither rates nor expected run times.")
+    assert known in page.content.decode()
+    assert page.context["adminform"].model_admin.conditional_fields["needs__gavel"] == "policy == 'gavel'"
 
 
 def test_a_pool_is_stored(browser: Client) -> None:
