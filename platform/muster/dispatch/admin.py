@@ -9,11 +9,10 @@ from django.contrib import admin, messages
 from django.db import transaction
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
-from django.utils.html import format_html, format_html_join
-from django.utils.safestring import SafeString, mark_safe
+from django.utils.safestring import SafeString
 
 from muster.dispatch.admin_planners import PlannerAdmin
-from muster.dispatch.decided import TypeShare, last_round
+from muster.dispatch.decided_page import decided_page
 from muster.dispatch.forms import PoolForm, field_names, needs_names, pool_form
 from muster.dispatch.models import Cycle, Lane, Planner, Target
 from muster.dispatch.plugins import KINDS, objections
@@ -123,22 +122,9 @@ class PoolAdmin(AuditedMixin, ModelAdmin[Pool]):
         )
 
     @admin.display(description="What its policy decided")
-    def decided(self, pool: Pool) -> str:
-        """The shares of the last solve by job and GPU type beside what was received; for policies with rounds."""
-        found = last_round(pool)
-        if found is None:
-            return "Its policy gives out no shares of time: it is an order of jobs, which the page Queue shows."
-        rows = (
-            (row.title, format_html_join(mark_safe("<br>"), "{}", ((share_bar(one),) for one in row.by_type)), row.why)
-            for row in found.rows
-        )
-        body = format_html_join("", "<tr><td>{}</td><td>{}</td><td>{}</td></tr>", rows)
-        return format_html(
-            "<p>Solved {}; the round ends {}.</p>"
-            "<table><tr><th>Job</th><th>Share of time by type</th><th>Why</th></tr>{}</table>",
-            *(moment.strftime("%Y-%m-%d %H:%M:%S UTC") for moment in (found.solved_at, found.ends_at)),
-            body,
-        )
+    def decided(self, pool: Pool) -> SafeString:
+        """The shares of the last solve and the last rounds; for policies with rounds."""
+        return decided_page(pool)
 
     @admin.action(description="Try the pool's own settings again")
     def try_again(self, request: HttpRequest, queryset: QuerySet[Pool]) -> None:
@@ -150,19 +136,6 @@ class PoolAdmin(AuditedMixin, ModelAdmin[Pool]):
             with transaction.atomic():
                 forget_fallback(pool, actor=actor(request))
             self.message_user(request, f"{pool.name}: the next cycle tries its settings again.", messages.WARNING)
-
-
-def share_bar(one: TypeShare) -> SafeString:
-    """A bar of the share and one of what was received, with the figures and the rate."""
-    rate = "rate unknown"
-    if one.rate is not None:
-        around = "" if one.rate.deviation is None else f" ± {one.rate.deviation:.2g}"
-        rate = f"{one.rate.per_s:.3g}{around} per s, {one.rate.source}"
-    return format_html(
-        '{} <meter value="{}"></meter> {} share, <meter value="{}"></meter> {} received, owed {} s before; {}',
-        *(one.gpu_type, f"{one.share:.3f}", f"{one.share:.0%}", f"{one.received:.3f}", f"{one.received:.0%}"),
-        *(f"{one.deficit_s:.0f}", rate),
-    )
 
 
 def _source_of(fallback: dict[str, Any]) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from muster.common.clock import utc_now
+from django.db.models import Q
+
 from muster.dispatch.policy_state import pool_state_of
 from muster.dispatch.settings import config_of
 from muster.fleet.models import Pool
@@ -16,18 +17,23 @@ from scheduler.authoring import RoundPolicy
 from scheduler.bases.rounds import LEAST_SHARE, Ledger, Unit
 from scheduler.engine.policy import POLICIES
 from scheduler.model.lifecycle import ATTEMPT_LIVE
+from scheduler.registry import ConfigError
 
 MAX_ROWS = 500
 
 
 @dataclass(frozen=True, slots=True)
 class TypeShare:
-    """A job's or a pair's share of time on one GPU type since the last solve; shares are from 0 to 1."""
+    """A job's or a pair's share of time on one GPU type since the last solve; shares are from 0 to 1.
+
+    `turn` counts from 1: its place when the GPUs of the type are given out next; None: it has no share of them.
+    """
 
     gpu_type: str
     share: float
     received: float
     deficit_s: float
+    turn: int | None
     rate: KnownRate | None
 
 
@@ -43,20 +49,34 @@ class Decided:
 
 @dataclass(frozen=True, slots=True)
 class LastRound:
-    """The last solve, the end of the round, and what was decided for each job, the largest share first."""
+    """What the last solve gave each job, the largest share first, and what jobs received until `counted_at`."""
 
     solved_at: datetime
+    counted_at: datetime
     ends_at: datetime
+    round_s: float
+    total: int  # of the jobs and pairs with shares; `rows` has the first ones
     rows: Sequence[Decided]
+
+
+@dataclass(frozen=True, slots=True)
+class Spell:
+    """A time during which a job held GPUs of one type; `ended_at` is None while it does."""
+
+    gpu_type: str
+    gpus: int
+    began_at: datetime
+    ended_at: datetime | None
 
 
 def last_round(pool: Pool) -> LastRound | None:
     """What the pool's policy decided in its last round; None for a policy without rounds, or before the first one."""
-    state, config = pool_state_of(pool), config_of(pool)
-    if state is None or state.policy != config.policy or state.policy not in POLICIES.names:
-        return None
-    policy = POLICIES.make(state.policy, config.policy_params)
-    if not isinstance(policy, RoundPolicy) or policy.state_version != state.version:
+    state, policy = pool_state_of(pool), round_policy_of(pool)
+    if (
+        state is None
+        or policy is None
+        or (state.policy, state.version) != (config_of(pool).policy, policy.state_version)
+    ):
         return None
     ledger = Ledger.read(state.data)
     if ledger.reset_at is None:
@@ -64,7 +84,8 @@ def last_round(pool: Pool) -> LastRound | None:
     jobs = {job.pk: job for job in Job.objects.filter(pool=pool, state__in=LIVE).select_related("tenant")}
     runs = Attempt.objects.filter(job__in=jobs, state__in=ATTEMPT_LIVE)
     held = {attempt.job_id: attempt.request.first.gpu_type or "" for attempt in runs}
-    rates, span_s = live_rates(pool.pk), max(1.0, utc_now().timestamp() - ledger.reset_at)
+    rates, span_s = live_rates(pool.pk), max(1.0, ledger.at - ledger.reset_at)
+    turns = _turns(ledger, policy.round_s, jobs)
     rows = []
     for unit, account in ledger.accounts.items():
         members = [jobs[job_id] for job_id in unit if job_id in jobs]
@@ -77,25 +98,63 @@ def last_round(pool: Pool) -> LastRound | None:
                 account.shares.get(kind, 0.0),
                 min(1.0, account.received_s.get(kind, 0.0) / span_s),
                 account.deficit_s.get(kind, 0.0),
+                turns.get((kind, unit)),
                 known.get(kind),
             )
             for kind in ledger.types
             if account.shares.get(kind, 0.0) > LEAST_SHARE or account.received_s.get(kind)
         ]
         if by_type:
-            rows.append(Decided(unit, _title(members), by_type, _why(held.get(unit[0]), by_type)))
-    rows.sort(key=lambda row: -sum(one.share for one in row.by_type))
-    return LastRound(_moment(ledger.reset_at), _moment(ledger.ends_at), rows[:MAX_ROWS])
+            rows.append(Decided(unit, _title(members), by_type, _why(members[0], held.get(unit[0]), by_type)))
+    rows.sort(key=lambda row: (-sum(one.share for one in row.by_type), row.job_ids))
+    solved_at, counted_at, ends_at = map(_moment, (ledger.reset_at, ledger.at, ledger.ends_at))
+    return LastRound(solved_at, counted_at, ends_at, policy.round_s, len(rows), rows[:MAX_ROWS])
+
+
+def recent_spells(pool: Pool, since: datetime) -> Mapping[Job, Sequence[Spell]]:
+    """When jobs held GPUs of which type since that moment, by job, the oldest job first; the newest `MAX_ROWS`."""
+    attempts = Attempt.objects.filter(Q(ended_at=None) | Q(ended_at__gt=since), job__pool=pool, job__gpus__gt=0)
+    found: dict[Job, list[Spell]] = {}
+    for one in sorted(attempts.select_related("job__tenant").order_by("-id")[:MAX_ROWS], key=lambda one: one.pk):
+        choice = one.request.first
+        spell = Spell(choice.gpu_type or "", one.request.gpus_total, one.placed_at, one.ended_at)
+        found.setdefault(one.job, []).append(spell)
+    return dict(sorted(found.items(), key=lambda entry: entry[0].pk))
+
+
+def round_policy_of(pool: Pool) -> RoundPolicy | None:
+    """The policy by which the pool decides now, if it hands out shares in rounds."""
+    config = config_of(pool)
+    try:
+        policy = POLICIES.make(config.policy, config.policy_params)
+    except ConfigError:
+        return None
+    return policy if isinstance(policy, RoundPolicy) else None
+
+
+def _turns(ledger: Ledger, round_s: float, jobs: Collection[int]) -> Mapping[tuple[str, Unit], int]:
+    """The order in which units would be served on each type if the round ended now, from 1."""
+    present = [unit for unit in ledger.accounts if all(job_id in jobs for job_id in unit)]
+    found: dict[tuple[str, Unit], int] = {}
+    for kind in ledger.types:
+        claims = {unit: ledger.claim(unit, kind, round_s) for unit in present}
+        ranked = sorted(unit for unit in present if claims[unit][2] > LEAST_SHARE)
+        ranked.sort(key=lambda unit: claims[unit], reverse=True)
+        found |= {(kind, unit): turn for turn, unit in enumerate(ranked, 1)}
+    return found
 
 
 def _title(jobs: Sequence[Job]) -> str:
     return " with ".join(f"#{job.pk} {job.name} ({job.tenant.name}), {job.gpus_total} GPUs" for job in jobs)
 
 
-def _why(here: str | None, by_type: Sequence[TypeShare]) -> str:
-    place = "waits" if here is None else f"runs on {here}"
-    shares = "; ".join(f"{one.share:.0%} of {one.gpu_type}, received {one.received:.0%}" for one in by_type)
-    return f"{place}: its share of time is {shares} since the last solve"
+def _why(job: Job, here: str | None, by_type: Sequence[TypeShare]) -> str:
+    if here is None:
+        return f"waits: {job.hold['detail']}" if job.hold else "waits"
+    (share, received) = next(((one.share, one.received) for one in by_type if one.gpu_type == here), (0.0, 0.0))
+    if share > LEAST_SHARE:
+        return f"runs on {here}: its share of time is {share:.0%} there, and it received {received:.0%}"
+    return f"runs on {here}: its share of time is nothing there, but no job with a share took these GPUs"
 
 
 def _moment(seconds: float) -> datetime:

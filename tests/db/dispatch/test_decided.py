@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import re
+from datetime import timedelta
+
 import pytest
 from django.test import Client
 from django.urls import reverse
 
-from muster.dispatch.decided import last_round
+from muster.dispatch.decided import last_round, recent_spells
 from muster.dispatch.knowledge import knowledge_of
+from muster.jobs.models import Attempt
 from muster.samples.rates import refresh_rates
 from muster.tenants.models import Quota
+from scheduler.model.lifecycle import AttemptState
 from tests.db.stories import World, cycle, make_world, submit
-from tests.factories import make_node, make_user
+from tests.factories import make_attempt, make_node, make_user
 
 pytestmark = pytest.mark.django_db
 
@@ -63,3 +68,32 @@ def test_a_policy_that_is_an_order_has_no_shares(world: World, client: Client) -
     cycle(world)
     assert "gives out no shares of time" in page_of(world, client)
     assert str(knowledge_of(world.pool)).startswith("Of 3 jobs with GPUs, rates are known for 2")
+
+
+def test_a_solve_counts_what_was_received_until_the_last_cycle(world: World) -> None:
+    found = last_round(world.pool)
+    assert found is not None
+    assert (found.total, found.round_s, found.counted_at) == (2, 360, found.solved_at)
+    fast, slow = (row.by_type for row in found.rows)
+    assert {one.received for one in (*fast, *slow)} == {0}
+    assert sorted(one.turn or 0 for row in found.rows for one in row.by_type if one.gpu_type == "A100") == [1, 2]
+
+
+def test_the_page_draws_shares_and_the_last_rounds(world: World, client: Client) -> None:
+    (run,) = Attempt.objects.filter(job__name="much")
+    began, ended = run.placed_at - timedelta(seconds=600), run.placed_at - timedelta(seconds=60)
+    old = make_attempt(submit(world, **WHOLE, name="gone"), world.nodes, state=AttemptState.FAILED, reason="exit")
+    Attempt.objects.filter(pk=old.pk).update(placed_at=began, ended_at=ended)
+    text = page_of(world, client)
+    assert 'class="share"><i style="width:50.0%"></i><b style="left:0.0%"></b></span>50% · 0%' in text
+    assert f"#{old.job_id} gone ({world.tenant.name})" in text
+    drawn = re.findall(r'<i class="type type-1" style="left:([0-9.]+)%;width:([0-9.]+)%" title="4 A100 from', text)
+    assert float(drawn[-1][1]) == pytest.approx(100 * 540 / 2160, abs=0.5)
+    spells = recent_spells(world.pool, began + timedelta(seconds=545))
+    assert [job.name for job in spells] == ["little", "much"]
+
+
+def test_a_pool_whose_policy_has_not_decided_says_so(client: Client) -> None:
+    world = make_world(policy="gavel")
+    assert last_round(world.pool) is None
+    assert "gavel has not decided yet" in page_of(world, client)

@@ -91,12 +91,16 @@ class Knowledge(Shape):
 
 
 class TypeShare(Shape):
-    """What a job, or two jobs that share GPUs, shall have of one GPU type, and what it had since the last solve."""
+    """What the last solve gave a job, or two jobs that share GPUs, of one GPU type, and what it received since then."""
 
     gpu_type = Text(help_text="The GPU type.")
     share = Number(help_text="The share of time that the last solve gave it there, from 0 to 1.")
     received = Number(help_text="The share of the time since then in which it had GPUs of this type.")
     deficit_s = Number(help_text="The time, s, that it was promised before the last solve and did not receive.")
+    turn = Integer(
+        allow_null=True,
+        help_text="Its place, from 1, when the GPUs of this type are given out next; null: it has no share of them.",
+    )
     rate = JobRate(allow_null=True, help_text="How fast the first of the jobs is there; null: unknown.")
 
 
@@ -113,7 +117,10 @@ class LastRound(Shape):
     """The last round of a policy that gives out shares of time."""
 
     solved_at = Moment(help_text="When the shares were computed.")
+    counted_at = Moment(help_text="Until when the time that jobs received is counted.")
     ends_at = Moment(help_text="When the next round begins.")
+    round_s = Number(help_text="The length of a round, s.")
+    total = Integer(help_text="The number of jobs, and of pairs that share GPUs, with shares.")
     rows = Decided(many=True, help_text="The jobs with shares, the largest share first; at most 500.")
 
 
