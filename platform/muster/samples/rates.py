@@ -98,19 +98,23 @@ def _measured() -> Iterator[Measurement]:
         subject = Subject((job.owner_id, job.name), job.owner_id, job.tenant_id)
         as_asked = row.gpus == job.request.gpus_on(row.gpu_type)  # a resize says nothing of the claim
         claimed = (job.spec.get("throughput") or {}).get(row.gpu_type) if as_asked else None
-        yield Measurement(subject, Size(row.gpu_type, row.gpus), row.per_s, claimed=claimed)
+        size = Size(row.gpu_type, row.gpus, job.request.nodes > 1)
+        yield Measurement(subject, size, row.per_s, claimed=claimed)
 
 
 def _screened() -> Iterator[Measurement]:
     """The newest speeds of screening runs that were alone on their GPUs."""
     rows = Speed.objects.filter(attempt__stage=Stage.SCREENING, beside=[], since__isnull=False).order_by("-at")
     columns = ("at", "count", "beside", "since", "first", "steps")
-    names = ("attempt__job__owner_id", "attempt__job__name", "attempt__job__tenant_id", "gpu_type", "gpus")
-    for owner_id, name, tenant_id, gpu_type, gpus, *stretch in rows.values_list(*names, *columns)[:HISTORY_ROWS]:
+    names = ("attempt__job__owner_id", "attempt__job__name", "attempt__job__tenant_id")
+    held = ("gpu_type", "gpus", "attempt__request")
+    for owner_id, name, tenant_id, *row in rows.values_list(*names, *held, *columns)[:HISTORY_ROWS]:
+        gpu_type, gpus, request, *stretch = row
         found = stretch_of(*stretch)
         if found is not None and found.per_s is not None:
             subject = Subject((owner_id, name), owner_id, tenant_id)
-            yield Measurement(subject, Size(gpu_type, gpus), found.per_s, readings=found.steps, screened=True)
+            size = Size(gpu_type, gpus, request.nodes > 1)
+            yield Measurement(subject, size, found.per_s, readings=found.steps, screened=True)
 
 
 def _estimated(rates: Rates) -> Iterator[RateEstimate]:
@@ -121,8 +125,8 @@ def _estimated(rates: Rates) -> Iterator[RateEstimate]:
     jobs = Job.objects.filter(state__in=LIVE, gpus__gt=0).only("owner", "name", "tenant", "pool", "request", "spec")
     for job in jobs.iterator(chunk_size=2000):
         subject = Subject((job.owner_id, job.name), job.owner_id, job.tenant_id)
-        choices = job.request.choices_among(types[job.pool_id])
-        sizes = tuple(Size(choice.gpu_type or "", choice.gpus * job.request.nodes) for choice in choices)
+        choices, nodes = job.request.choices_among(types[job.pool_id]), job.request.nodes
+        sizes = tuple(Size(choice.gpu_type or "", choice.gpus * nodes, nodes > 1) for choice in choices)
         for found in rates.estimate(Ask(subject, sizes, job.spec.get("throughput") or {})).rates:
             yield RateEstimate(
                 job=job,

@@ -30,8 +30,8 @@ def world() -> World:
     return world
 
 
-def measured(job: Job, gpu_type: str, per_s: float) -> None:
-    SpeedAlone.objects.create(job=job, gpu_type=gpu_type, gpus=1, per_s=per_s, at=DatabaseNow())
+def measured(job: Job, gpu_type: str, per_s: float, *, gpus: int = 1) -> None:
+    SpeedAlone.objects.create(job=job, gpu_type=gpu_type, gpus=gpus, per_s=per_s, at=DatabaseNow())
 
 
 def told(world: World, job: Job) -> dict[str, tuple[float, str]]:
@@ -58,6 +58,17 @@ def test_what_the_job_itself_was_measured_at_is_told_at_once(world: World) -> No
     assert told(world, job)["A100"][1] == "claimed"
     measured(job, "A100", 400.0)
     assert told(world, job)["A100"] == (400.0, "measured")
+
+
+def test_rates_are_for_as_many_nodes_as_the_job_asks_for(world: World) -> None:
+    make_node(world.pool, "a02", gpus=4)
+    on_one, on_two = {"gpus": "A100:4", "name": "net"}, {"gpus": "A100:2", "nodes": 2, "name": "net"}
+    measured(submit(world, **on_one), "A100", 400.0, gpus=4)
+    measured(submit(world, **on_two), "A100", 250.0, gpus=4)
+    after = [submit(world, **on_one), submit(world, **on_two)]
+    refresh_rates()
+    found = [(rate.gpus, rate.per_s, rate.source) for job in after for rate in rates_of(job)]
+    assert found == [(4, pytest.approx(400.0), "measured"), (4, pytest.approx(250.0), "measured")]
 
 
 def test_nothing_is_estimated_while_nothing_is_new(world: World) -> None:
