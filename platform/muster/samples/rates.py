@@ -19,6 +19,7 @@ from muster.jobs.models import Job
 from muster.samples.models import RateEstimate, RateRefresh, Speed, SpeedAlone
 from muster.samples.speeds import stretch_of
 from scheduler.model.lifecycle import JobState, Stage
+from scheduler.model.request import Request
 from scheduler.predict.rates import Ask, Measurement, Rates, Size, Subject
 
 HISTORY_ROWS = 5000  # the newest measurements of each kind that count
@@ -125,8 +126,7 @@ def _estimated(rates: Rates) -> Iterator[RateEstimate]:
     jobs = Job.objects.filter(state__in=LIVE, gpus__gt=0).only("owner", "name", "tenant", "pool", "request", "spec")
     for job in jobs.iterator(chunk_size=2000):
         subject = Subject((job.owner_id, job.name), job.owner_id, job.tenant_id)
-        choices, nodes = job.request.choices_among(types[job.pool_id]), job.request.nodes
-        sizes = tuple(Size(choice.gpu_type or "", choice.gpus * nodes, nodes > 1) for choice in choices)
+        sizes = tuple(_sizes_of(job.request, types[job.pool_id]))
         for found in rates.estimate(Ask(subject, sizes, job.spec.get("throughput") or {})).rates:
             yield RateEstimate(
                 job=job,
@@ -136,3 +136,12 @@ def _estimated(rates: Rates) -> Iterator[RateEstimate]:
                 deviation=found.deviation,
                 source=found.source.value,
             )
+
+
+def _sizes_of(request: Request, gpu_types: Sequence[str]) -> Iterator[Size]:
+    """The sizes that a job accepts, with the range of an elastic one; the one that it asks for is first of its type."""
+    nodes, elastic = request.nodes, request.elastic
+    others = range(elastic.min_gpus, elastic.max_gpus + 1) if elastic is not None else ()
+    for choice in request.choices_among(gpu_types):
+        for gpus in dict.fromkeys((choice.gpus, *others)):
+            yield Size(choice.gpu_type or "", gpus * nodes, nodes > 1)

@@ -71,6 +71,17 @@ def test_rates_are_for_as_many_nodes_as_the_job_asks_for(world: World) -> None:
     assert found == [(4, pytest.approx(400.0), "measured"), (4, pytest.approx(250.0), "measured")]
 
 
+def test_an_elastic_job_has_a_rate_in_each_size(world: World) -> None:
+    elastic = {"gpus": "A100:2", "elastic": {"min": 1, "max": 4}, "checkpoint": {"grace": "20s"}, "name": "net"}
+    before, after = submit(world, **elastic), submit(world, **elastic)
+    measured(before, "A100", 30.0, gpus=2)
+    refresh_rates()
+    found = rates_of(after)
+    assert [rate.gpus for rate in found] == [1, 2, 3, 4]
+    assert [rate.source for rate in found] == ["estimated", "measured", "estimated", "estimated"]
+    assert [rate.per_s for rate in found] == sorted(rate.per_s for rate in found)
+
+
 def test_nothing_is_estimated_while_nothing_is_new(world: World) -> None:
     job = submit(world, **EITHER, throughput={"A100": 100})
     assert refresh_rates() == 1
