@@ -66,6 +66,7 @@ class Job:
     fixed_until: float = 0.0  # until then an elastic job has one size, and no range in its request
     rates: tuple[KnownRate, ...] = ()  # by GPU type and number of GPUs; others are unknown
     expected_rate: float | None = None  # the rate for which `expected_s` and `remaining_s` hold; None: unknown
+    deadline_at: float | None = None  # when it should have ended, for policies that know deadlines
 
     @classmethod
     def of(cls, **fields: Any) -> Job:

@@ -91,6 +91,13 @@ def parser() -> argparse.ArgumentParser:
     add("--rack-penalty", type=float, default=0.0, metavar="X", help="Additional speed lost in several racks, 0 to 1.")
     add("--share", action="store_true", help="Let jobs share GPUs, if the policy supports it.")
     add(
+        "--rate-noise",
+        type=float,
+        default=0.0,
+        metavar="X",
+        help="How wrong the rates are that policies are told: the standard deviation of their logarithm.",
+    )
+    add(
         "--oracle",
         default="perfect",
         metavar="NAME",
@@ -167,6 +174,7 @@ def _request(given: argparse.Namespace) -> Arguments:
         spread_penalty=given.spread_penalty,
         rack_penalty=given.rack_penalty,
         share=given.share,
+        rate_noise=given.rate_noise,
         oracle=given.oracle,
         failures=given.failures,
         retries=given.retries,

@@ -61,6 +61,7 @@ class Arguments:
     spread_penalty: float = 0.0
     rack_penalty: float = 0.0
     share: bool = False
+    rate_noise: float = 0.0
     oracle: str = Oracle.PERFECT.value
     failures: str = Failures.NONE.value
     retries: int = 1
@@ -190,6 +191,7 @@ def _runs(arguments: Arguments, peer: Peer | None) -> list[tuple[str, Options]]:
         "spread_penalty": arguments.spread_penalty,
         "rack_penalty": arguments.rack_penalty,
         "share": arguments.share,
+        "rate_noise": arguments.rate_noise,
         "oracle": Oracle(arguments.oracle),
         "failures": Failures(arguments.failures),
         "retries": arguments.retries,
@@ -341,6 +343,8 @@ def _check_numbers(arguments: Arguments) -> None:
     for option, value in parts.items():
         if not 0 <= value < 1:
             raise UsageError(f"{option}: must be the lost share of the speed, from 0 to below 1, not {value:g}")
+    if not 0 <= arguments.rate_noise < math.inf:
+        raise UsageError(f"--rate-noise: must be a standard deviation of at least 0, not {arguments.rate_noise:g}")
     if not arguments.end_s > arguments.start_s:
         raise UsageError(f"--end: must be after --start, not {arguments.end_s:g}")
     if arguments.limit is not None and arguments.limit < 1:

@@ -297,7 +297,7 @@ class _Simulation:
         for job_id in sorted(self.changing.keys() & self.world.running_by_job.keys()):
             run = self.world.running_by_job[job_id]
             self._accrue_progress(run)
-            job = with_rates(run.job, self.changing[job_id].rates_at(self.executions[job_id].done))
+            job = with_rates(run.job, self.changing[job_id].rates_at(self.executions[job_id].done), self.options)
             if job is not run.job:
                 self.world.running_by_job[job_id] = told = replace(run, job=job)
                 self.state.add_running(told)

@@ -85,6 +85,8 @@ class Summary:
     saved_gpu_hours: float  # of the attempts that failed in screening instead of the cluster
     saveable_gpu_hours: float  # the same if screening saw every failure within its window
     screening_delay_p50_s: float | None  # from submission to the end of screening, for jobs that passed
+    deadlines: int  # jobs that have one, and of these
+    missed_deadlines: int  # those that ended after it, or never
     preemptions: int
     moves: int
     decisions: int
@@ -101,6 +103,7 @@ def summarize(result: Result) -> Summary:
     rhos = [value for value in (rho(record, result.gpus) for record in ended) if value is not None]
     capacity_gpu_s = result.gpus * result.makespan_s
     asked = [record for record in feasible if record.screening_s is not None]
+    due = [record for record in feasible if record.deadline_s is not None]
     delays = [record.screening_s for record in asked if record.screening_s is not None and not record.caught]
     return Summary(
         policy=result.policy,
@@ -134,6 +137,8 @@ def summarize(result: Result) -> Summary:
         saved_gpu_hours=fsum(record.saved_gpu_s for record in asked) / 3600.0,
         saveable_gpu_hours=fsum(record.saveable_gpu_s for record in asked) / 3600.0,
         screening_delay_p50_s=float(np.percentile(delays, 50)) if delays else None,
+        deadlines=len(due),
+        missed_deadlines=sum(_misses_its_deadline(record) for record in due),
         preemptions=sum(record.preemptions for record in feasible),
         moves=sum(record.moves for record in feasible),
         decisions=result.decisions,
@@ -182,6 +187,10 @@ def jain(values: Sequence[float]) -> float | None:
         return None
     parts = [value / largest for value in values]  # the index is scale-free, so this keeps the squares finite
     return fsum(parts) ** 2 / (len(parts) * fsum(part * part for part in parts))
+
+
+def _misses_its_deadline(record: JobRecord) -> bool:
+    return record.ended_s is None or record.ended_s - record.submitted_s > (record.deadline_s or 0.0)
 
 
 def _queueing(name: str, ended: Sequence[JobRecord]) -> Queueing:

@@ -45,6 +45,7 @@ class Options:
     rack_penalty: float = 0.0  # additional lost speed of a job in more than one rack, 0 to 1
     share: bool = False  # jobs may share their GPUs if the policy supports it; see `scheduler.sim.sharing`
     oracle: Oracle = Oracle.PERFECT
+    rate_noise: float = 0.0  # standard deviation of log(rate that the scheduler is told / rate), by job and GPU type
     failures: Failures = Failures.NONE  # the source of failures and cancellations
     retries: int = 1  # of a failing job, each from the beginning
     retry_hopeless: bool = True  # also where every attempt fails

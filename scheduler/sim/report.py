@@ -190,6 +190,8 @@ _TABLE: tuple[_Line, ...] = (
     _Line("GPU-hours lost", lambda summary: summary.lost_gpu_hours),
     _Line("GPU-hours lost to failures", lambda summary: summary.failed_gpu_hours, only_if_any=True),
     _Line("jobs failed", lambda summary: summary.failed, ratio=False, only_if_any=True),
+    _Line("deadlines", lambda summary: summary.deadlines, ratio=False, only_if_any=True),
+    _Line("deadlines missed", lambda summary: summary.missed_deadlines, only_if_any=True),
     _Line("jobs cancelled", lambda summary: summary.cancelled, ratio=False, only_if_any=True),
     _Line("retries", lambda summary: summary.retries, ratio=False, only_if_any=True),
     _Line("jobs screened", lambda summary: summary.screened, ratio=False, only_if_any=True),

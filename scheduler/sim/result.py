@@ -17,6 +17,7 @@ class JobRecord:
     owner: str
     gpus: int
     submitted_s: float
+    deadline_s: float | None = None  # after the submission
     started_s: float | None = None  # the first start
     ended_s: float | None = None
     alone_s: float = 0.0  # the run time alone on the GPUs it asks for
@@ -66,6 +67,7 @@ def record_of(job: TraceJob) -> JobRecord:
         owner=job.owner,
         gpus=job.gpus,
         submitted_s=job.submitted_s,
+        deadline_s=job.deadline_s,
         alone_s=job.work.alone_s(),
         outcome=job.status or "succeeded",
     )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from random import Random
 
-from scheduler.model import Job
+from scheduler.model import Job, KnownRate
 from scheduler.model.lifecycle import JobClass
 from scheduler.sim.options import Options, Oracle
 from scheduler.sim.trace import TraceJob
@@ -30,6 +32,8 @@ def scheduled_job(
     perfect, ranks = options.oracle is Oracle.PERFECT, 1 if traced.split else traced.nodes
     accepted = [traced.gpu_type] if traced.gpu_type is not None else traced.gpu_types or gpu_types
     rates = known_rates(traced.work, traced.gpus, accepted)
+    if options.rate_noise:
+        rates = tuple(_with_mean(known, known.rate.mean * _noise(traced.id, known, options)) for known in rates)
     able = tuple(known.gpu_type for known in rates if known.rate.mean > 0)
     fastest = max((known.rate.mean for known in rates), default=0.0)
     memory_mib = 0 if traced.gpu_memory_mib is None and measured else traced.gpu_memory_mib
@@ -66,13 +70,28 @@ def scheduled_job(
         packs=options.share and memory_mib is not None,
         rates=rates,
         expected_rate=fastest if perfect and fastest > 0 else None,
+        deadline_at=None if traced.deadline_s is None else traced.submitted_s + traced.deadline_s,
     )
 
 
-def with_rates(job: Job, rates: Mapping[str, float]) -> Job:
+def with_rates(job: Job, rates: Mapping[str, float], options: Options) -> Job:
     """The job with these rates by GPU type on the GPUs of its known rates; itself if they are the same."""
-    told = tuple(replace(known, rate=replace(known.rate, mean=rates.get(known.gpu_type, 0.0))) for known in job.rates)
+    told = tuple(
+        _with_mean(known, rates.get(known.gpu_type, 0.0) * _noise(job.id, known, options)) for known in job.rates
+    )
     if told == job.rates:
         return job
     fastest = max(known.rate.mean for known in told)
     return replace(job, rates=told, expected_rate=None if job.expected_rate is None else fastest)
+
+
+def _with_mean(known: KnownRate, mean: float) -> KnownRate:
+    return replace(known, rate=replace(known.rate, mean=mean))
+
+
+def _noise(job_id: int, known: KnownRate, options: Options) -> float:
+    """The rate that the scheduler is told ÷ the rate; the same at all times, for each job and GPU type."""
+    if not options.rate_noise:
+        return 1.0
+    drawn = Random(f"{options.seed}:{job_id}:{known.gpu_type}")  # noqa: S311 - the same in each run
+    return math.exp(drawn.gauss(0.0, options.rate_noise))

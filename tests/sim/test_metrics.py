@@ -166,3 +166,9 @@ def test_who_takes_longer_is_treated_no_fairer(job: JobRecord, more_s: float) ->
     before = rho(job, 8)
     later = rho(replace(job, ended_s=(job.ended_s or 0.0) + more_s), 8)
     assert before is None or (later is not None and later >= before)
+
+
+def test_a_deadline_is_missed_by_a_job_that_ends_after_it_or_never() -> None:
+    due = [record(number, took=100, deadline_s=at) for number, at in ((1, 100.0), (2, 99.0), (3, None))]
+    summary = summarize(result([*due, replace(record(4, deadline_s=1e9), ended_s=None)]))
+    assert (summary.deadlines, summary.missed_deadlines) == (3, 2)

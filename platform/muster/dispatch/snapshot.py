@@ -65,6 +65,7 @@ _JOB_FIELDS = (
     "submitted_at",
     "eligible_at",
     "time_limit_s",
+    "deadline_at",
     "grace_s",
     "attained_gpu_s",
     "avoid_nodes",
@@ -369,6 +370,8 @@ def _job(row: dict[str, Any], now: float, held_s: float = 0.0) -> model.Job:
     """The job in the row, which is consumed; `held_s` is the age of its live attempt in seconds."""
     for name in ("submitted_at", "eligible_at", "requeued_at"):
         row[name] = row[name].timestamp() if row[name] is not None else 0.0
+    if row["deadline_at"] is not None:
+        row["deadline_at"] = row["deadline_at"].timestamp()
     row["avoid_nodes"] = tuple(_plain(row["avoid_nodes"]))
     row["policy_state"] = {name: float(value) for name, value in _plain(row.pop("memo")).items()}
     row["job_class"] = JobClass(row.pop("klass"))

@@ -96,6 +96,7 @@ class Job(models.Model):
         db_persist=True,
     )
     time_limit_s = models.FloatField(null=True)
+    deadline_at = models.DateTimeField(null=True, help_text="When it should have ended, for policies that know it.")
     grace_s = models.FloatField(default=30)
     priority = models.IntegerField(default=10)
     klass = models.CharField(max_length=14, choices=choices(JobClass), default=JobClass.GUARANTEED)

@@ -6,12 +6,14 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 from django.db import IntegrityError, transaction
 from django.db.models import QuerySet
 
 from muster.accounts.models import User
+from muster.common.clock import utc_now
 from muster.common.errors import Conflict, FieldError, Forbidden, Invalid, MusterError, NotFound
 from muster.common.rows import first_of
 from muster.events.services import record, wake_pool
@@ -44,6 +46,7 @@ from scheduler.model.lifecycle import (
 MOST_IN_A_BATCH = 1000
 MAX_CANCELLED = 1000
 """Of jobs in one request, which takes some seconds."""
+FURTHEST_DEADLINE = timedelta(days=3653)
 EDITABLE = ("name", "priority", "time", "expected", "tags")
 
 
@@ -152,6 +155,7 @@ def draft_job(*, user: User, data: object) -> Job:
     require_runtime(spec, pool)
     require_nodes(spec, pool)
     require_known_types(spec.throughput, spec.choices, pool)
+    _require_future(spec)
     code = None
     if spec.code:
         code = CodeArchive.objects.filter(sha256=spec.code.upload, owners=user).first()
@@ -168,6 +172,7 @@ def draft_job(*, user: User, data: object) -> Job:
         code=code,
         request=request_of_spec(spec, pool),
         time_limit_s=spec.time_s,
+        deadline_at=spec.deadline_at,
         grace_s=spec.grace_s,
         priority=PRIORITIES[spec.priority],
         klass=spec.klass,
@@ -295,6 +300,15 @@ def require_may_act(user: User, job: Job) -> None:
 def _require_priority(user: User, spec: JobSpec, tenant: Tenant) -> None:
     if spec.priority in {"high", "urgent"} and not is_manager(user, tenant.pk):
         raise Invalid.field("priority", f"{spec.priority} is for managers of {tenant.name}; write normal or low")
+
+
+def _require_future(spec: JobSpec) -> None:
+    if spec.deadline_at is None:
+        return
+    if spec.deadline_at <= utc_now():
+        raise Invalid.field("deadline", f"{spec.deadline} is in the past")
+    if spec.deadline_at > utc_now() + FURTHEST_DEADLINE:
+        raise Invalid.field("deadline", f"{spec.deadline} is more than ten years from now")
 
 
 def _virtual_cluster(user: User, spec: JobSpec) -> VirtualCluster:

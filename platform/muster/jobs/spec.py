@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
@@ -16,7 +17,14 @@ from muster.jobs.mounts import PATTERN, plain_mount, require_apart
 from muster.jobs.notify import Channel, Kind, read_notify
 from muster.jobs.spec_errors import message_of
 from muster.jobs.throughput import Throughput
-from muster.jobs.units import DURATION_PATTERN, SIZE_PATTERN, parse_duration_s, parse_size_mib
+from muster.jobs.units import (
+    DURATION_PATTERN,
+    MOMENT_PATTERN,
+    SIZE_PATTERN,
+    parse_duration_s,
+    parse_moment,
+    parse_size_mib,
+)
 from nodeagent.protocol import MOST_MOUNTS, workdir_problem
 from scheduler.diagnosis.idle import Rule
 from scheduler.diagnosis.screening import Mode
@@ -25,7 +33,7 @@ from scheduler.model.lifecycle import JobClass, Locality, RuntimeNeed
 # Keys of the full spec that this version does not carry out yet: refused, never silently ignored.
 NOT_SUPPORTED_YET = frozenset(
     {"resources", "secrets", "params", "kind"}
-    | {"after", "begin", "deadline", "reservation", "chain"}
+    | {"after", "begin", "reservation", "chain"}
     | {"checkpoint.path", "checkpoint.interval", "code.git"}
 )
 
@@ -104,6 +112,11 @@ def _idle_time(text: str) -> str:
 def _size(text: str) -> str:
     if parse_size_mib(text) <= 0:
         raise ValueError("the size must be more than nothing")
+    return text
+
+
+def _moment(text: str) -> str:
+    parse_moment(text)
     return text
 
 
@@ -188,6 +201,8 @@ NodeNames = Annotated[
 ]
 Duration = Annotated[str, AfterValidator(_duration), Field(json_schema_extra={"pattern": DURATION_PATTERN})]
 Size = Annotated[str, AfterValidator(_size), Field(json_schema_extra={"pattern": SIZE_PATTERN})]
+
+Moment = Annotated[str, AfterValidator(_moment), Field(json_schema_extra={"pattern": MOMENT_PATTERN})]
 
 
 class _Strict(BaseModel):
@@ -312,6 +327,12 @@ class JobSpec(_Strict):
         default=None,
         description="Your estimate of the run time, such as 2h: policies order jobs by it, and it ends no job.",
     )
+    deadline: Moment | None = Field(
+        default=None,
+        description=(
+            "When it should have ended, such as 2026-12-01T08:00Z. Policies that know deadlines use it; it ends no job."
+        ),
+    )
     priority: Literal["low", "normal", "high", "urgent"] = Field(
         default="normal", description="Its priority among the jobs of its virtual cluster."
     )
@@ -387,6 +408,11 @@ class JobSpec(_Strict):
     def time_s(self) -> float | None:
         """The run-time limit in seconds."""
         return parse_duration_s(self.time) if self.time else None
+
+    @property
+    def deadline_at(self) -> datetime | None:
+        """When it should have ended."""
+        return parse_moment(self.deadline) if self.deadline else None
 
     @property
     def grace_s(self) -> float:

@@ -1,12 +1,16 @@
-"""Durations and sizes as people write them in a spec: 90s, 30m, 24h, 7d; 512MiB, 128GiB."""
+"""Durations, sizes and moments as people write them in a spec: 90s, 24h, 7d; 128GiB; 2026-12-01T08:00Z."""
 
 from __future__ import annotations
 
 import re
+from datetime import datetime
 
 _DURATION = re.compile(r"(?:[0-9]{1,9}(?:\.[0-9]{1,3})?[smhdw])+")
 _DURATION_PART = re.compile(r"([0-9.]+)([smhdw])")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+
+_MOMENT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}(?::[0-9]{2})?(?:Z|[+-][0-9]{2}:[0-9]{2})")
+MOMENT_PATTERN = rf"^{_MOMENT.pattern}$"
 
 _SIZE = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,3})?)(KiB|MiB|GiB|TiB|KB|MB|GB|TB)")
 _BYTES = {
@@ -29,6 +33,13 @@ def parse_duration_s(text: str) -> float:
     if not _DURATION.fullmatch(text):
         raise ValueError(f"{text[:40]!r} is not a duration: write 90s, 30m, 24h or 7d")
     return sum(float(number) * _SECONDS[unit] for number, unit in _DURATION_PART.findall(text))
+
+
+def parse_moment(text: str) -> datetime:
+    """The moment of `2026-12-01T08:00Z` or `2026-12-01T09:00+01:00`; `ValueError` says how one is written."""
+    if not _MOMENT.fullmatch(text):
+        raise ValueError(f"{text[:40]!r} is no moment with its time zone: write 2026-12-01T08:00Z or …T09:00+01:00")
+    return datetime.fromisoformat(text)
 
 
 def parse_size_mib(text: str) -> int:

@@ -77,8 +77,29 @@ def throughput(problem: Problem) -> Floats:
 
 
 def cost(problem: Problem, prices: Mapping[str, float]) -> Floats:
-    """The sum of the effective rates per price of the type is as large as can be (§4.2); the default price is 1."""
-    return Program(problem).solve(np.array([1.0 / prices.get(kind, 1.0) for kind in problem.types]))[0]
+    """The sum of the effective rates per price of the type is as large as can be while deadlines are met (§4.2).
+
+    The default price is 1. If not all deadlines can be met, each of their jobs gets the same part of the rate that it
+    needs, the largest possible.
+    """
+    program, need = Program(problem), needed_rates(problem)
+    rows = np.nonzero(need)[0]
+    if len(rows):
+        scale = 1.0 / np.where(need > 0, need, np.inf)
+        feasible = Program(problem)
+        part = feasible.column()
+        feasible.at_least(scale, 0.0, (part, np.ones(1)), only=rows)
+        _, met = feasible.solve(extra=(part, 1.0), extra_upper=1.0)
+        program.at_least(scale, met[0] * (1 - _CLOSE), only=rows)
+    return program.solve(np.array([1.0 / prices.get(kind, 1.0) for kind in problem.types]))[0]
+
+
+def needed_rates(problem: Problem) -> Floats:
+    """The rate at which each job just meets its deadline, shape (n,); 0 without a deadline that it can still meet."""
+    with np.errstate(divide="ignore"):
+        need = remaining(problem) / problem.until_deadline_s
+    found: Floats = np.where((need > 0) & (need <= problem.rates.max(axis=1)), need, 0.0)
+    return found
 
 
 def finish_time(problem: Problem, isolated_s: Mapping[int, float]) -> Floats:

@@ -13,6 +13,7 @@ from scheduler.policies.gavel import large, objectives
 from scheduler.policies.gavel.hierarchy import hierarchical
 from scheduler.policies.gavel.large import Equal
 from scheduler.policies.gavel.matching import allox
+from scheduler.policies.gavel.objectives import needed_rates
 from scheduler.policies.gavel.pairs import random_pairs, with_pairs
 from scheduler.policies.gavel.problem import Floats, Problem, problem_of, shares_of
 
@@ -24,7 +25,7 @@ OBJECTIVES = (
 MAX_PAIRED_JOBS = 256
 _EQUAL = {"max_min": Equal.RATES, "throughput": Equal.RATES, "cost": Equal.RATES, "gandiva_fair": Equal.RATES}
 _WITHOUT_RATES = ("gandiva_fair", "random_pairs")
-_WITH_REMAINING = ("finish_time", "makespan", "allox")
+_WITH_REMAINING = ("finish_time", "makespan", "allox", "cost")
 _SIMPLE: Mapping[str, Callable[[Problem], Floats]] = {
     "max_min": objectives.max_min,
     "makespan": objectives.makespan,
@@ -156,6 +157,8 @@ class Gavel(RoundPolicy):
         equal = _EQUAL.get(self.objective, Equal.NONE)
         if self.objective == "hierarchical" and self.within == "fair":
             equal = Equal.TENANT
+        if self.objective == "cost" and needed_rates(problem).any():
+            equal = Equal.NONE
         return large.solve(
             problem,
             self._objective(cycle, problem),

@@ -29,7 +29,8 @@ class Problem:
     """The jobs and GPU types of one solve; `supply` has shape (k,), `rates` and `gpus` (n, k), the others (n,).
 
     A rate of 0 means that the job cannot run on the type. Rates are in any unit of the job per second, and `left` is in
-    that unit; NaN is unknown. `age_s` is the time since the submission.
+    that unit; NaN is unknown. `age_s` is the time since the submission, and `until_deadline_s` the
+    time to the deadline: negative after it, infinity without one.
 
     With p `pairs` of jobs that may share their GPUs, shape (p, 2), shares have shape (n + p, k): the rows after the
     first n are those of the pairs. `pair_rates` has shape (p, k, 2), and is 0 where the two cannot share.
@@ -42,6 +43,7 @@ class Problem:
     gpus: Floats
     left: Floats
     age_s: Floats
+    until_deadline_s: Floats
     tenants: tuple[int, ...]
     weights: Mapping[int, float]  # of tenants
     counts: Floats  # how many equal jobs a row stands for
@@ -82,6 +84,7 @@ class Problem:
             gpus=self.gpus[picked],
             left=self.left[picked],
             age_s=self.age_s[picked],
+            until_deadline_s=self.until_deadline_s[picked],
             tenants=tuple(self.tenants[row] for row in picked),
             counts=self.counts[picked],
             pairs=np.zeros((0, 2), dtype=np.intp),
@@ -129,6 +132,9 @@ def problem_of(cycle: Cycle, *, aware: bool) -> Problem:
         gpus=gpus,
         left=left,
         age_s=np.array([max(0.0, cycle.now - job.submitted_at) for job, _, _ in found]),
+        until_deadline_s=np.array(
+            [math.inf if job.deadline_at is None else job.deadline_at - cycle.now for job, _, _ in found]
+        ),
         tenants=tuple(job.tenant_id for job, _, _ in found),
         weights=cycle.weights(),
         counts=np.ones(len(found)),

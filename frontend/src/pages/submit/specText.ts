@@ -37,6 +37,7 @@ const ORDER = [
   "mounts",
   "time",
   "expected",
+  "deadline",
   "throughput",
   "priority",
   "class",

@@ -26,6 +26,7 @@ def problem(
     values: dict[str, Any] = {
         "left": np.full(count, 1000.0),
         "age_s": np.arange(count, 0, -1, dtype=float),
+        "until_deadline_s": np.full(count, np.inf),
     }
     return Problem(
         ids=tuple(range(1, count + 1)),

@@ -76,6 +76,14 @@ def test_a_lying_rate_stops_no_cycle(wrong: float, objective: str) -> None:
     assert len(types_of(make_snapshot(nodes=NODES, waiting=[liar, honest]), objective=objective)) == 2
 
 
+def test_cost_gives_a_job_with_a_deadline_the_dear_type_only_if_it_needs_it() -> None:
+    params: dict[str, Any] = {"objective": "cost", "prices": {"A100": 10.0}, "idle_gpus": "none"}
+    job_ = wide(1, rates=eight(A100=20.0, V100=10.0), remaining_s=3600.0, expected_s=3600.0, expected_rate=10.0)
+    for hours, found in ((None, "V100"), (2.0, "V100"), (0.6, "A100")):
+        asked = replace(job_, deadline_at=None if hours is None else make_snapshot(nodes=NODES).now + 3600 * hours)
+        assert types_of(make_snapshot(nodes=NODES, waiting=[asked]), **params) == {1: found}
+
+
 def test_a_type_with_rate_zero_is_no_choice() -> None:
     stuck = make_job(1, **EITHER, rates=rates(A100=0.0, V100=2.0))
     found = types_of(make_snapshot(nodes=NODES, waiting=[stuck]), idle_gpus="none")
@@ -167,3 +175,12 @@ def test_shockwaves_figures_are_reached_with_batch_sizes_that_change(
     assert len(jcts) == 120
     assert sum(jcts) / len(jcts) == pytest.approx(jct_s, rel=0.03)
     assert result.makespan_s == pytest.approx(makespan_s, rel=0.03)
+
+
+def test_wrong_rates_change_what_gavel_is_told_and_not_how_fast_jobs_are() -> None:
+    jobs = [job(n, gpus=2, work=FixedWork(100.0, {"A100": 2.0, "V100": 1.0})) for n in range(1, 6)]
+    told = [ends(play(jobs, "A100:1x2", policy="gavel", rate_noise=noise)) for noise in (0.0, 0.7)]
+    assert told[0] == told[1]
+    either = [ends(play(jobs, "A100:1x2,V100:1x2", policy="gavel", rate_noise=noise, seed=3)) for noise in (0.7, 0.7)]
+    assert either[0] == either[1]
+    assert either[0] != ends(play(jobs, "A100:1x2,V100:1x2", policy="gavel"))

@@ -29,15 +29,17 @@ def assert_feasible(asked: Problem, x: Floats) -> None:
     assert ((asked.gpus * x).sum(axis=0) <= asked.supply * (1 + 1e-6)).all()
 
 
-def most(asked: Problem, weights: Floats) -> float:
-    """The largest Σ weights · x, by the dual simplex of another interface."""
+def most(asked: Problem, weights: Floats, floors: Floats | None = None) -> float:
+    """The largest Σ weights · x with effective rates of at least `floors`, by the dual simplex of another interface."""
     count, kinds = asked.rates.shape
     time = np.kron(np.eye(count), np.ones(kinds))
     used = np.concatenate([np.diag(row) for row in asked.gpus], axis=1)
+    lowest = np.zeros(count) if floors is None else floors
+    rates = -time * asked.rates.reshape(-1)
     found = linprog(
         -weights.reshape(-1),
-        A_ub=np.concatenate([time, used]),
-        b_ub=np.concatenate([np.ones(count), asked.supply]),
+        A_ub=np.concatenate([time, used, rates]),
+        b_ub=np.concatenate([np.ones(count), asked.supply, -lowest]),
         bounds=[(0, None if able else 0) for able in asked.able.reshape(-1)],
         method="highs-ds",
     )
@@ -78,6 +80,34 @@ def test_the_rate_per_price_is_the_largest(seed: int) -> None:
     prices = {"A": 3.0, "B": 0.5}
     worth = asked.rates / np.array([prices.get(kind, 1.0) for kind in asked.types])
     assert (worth * objectives.cost(asked, prices)).sum() == pytest.approx(most(asked, worth), rel=CLOSE)
+
+
+def with_deadlines(seed: int) -> Problem:
+    """A random problem in which about two jobs in three have a deadline; some deadlines are too early to be met."""
+    asked, rng = drawn(seed), np.random.default_rng(seed)
+    least_s = asked.left / asked.rates.max(axis=1)
+    until_s = least_s * rng.uniform(0.8, 20.0, len(asked))
+    return replace(asked, until_deadline_s=np.where(rng.random(len(asked)) < 2 / 3, until_s, np.inf))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_rate_per_price_is_the_largest_that_lets_all_jobs_with_deadlines_run_at_the_same_part_of_their_need(
+    seed: int,
+) -> None:
+    asked = with_deadlines(seed)
+    x = objectives.cost(asked, {"A": 3.0, "B": 0.5})
+    assert_feasible(asked, x)
+    need = asked.left / asked.until_deadline_s
+    rows = np.nonzero((need > 0) & (need <= asked.rates.max(axis=1)))[0]
+    if not len(rows):
+        return
+    weights = asked.rates[rows] / need[rows, None]
+    part = min(1.0, highest_minimum(asked.rows(rows), weights))
+    assert (weights * x[rows]).sum(axis=1).min() >= part * (1 - CLOSE)
+    floors = np.zeros(len(asked))
+    floors[rows] = need[rows] * part * (1 - 1e-6)
+    worth = asked.rates / np.array([{"A": 3.0, "B": 0.5}.get(kind, 1.0) for kind in asked.types])
+    assert (worth * x).sum() == pytest.approx(most(asked, worth, floors), rel=CLOSE)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
