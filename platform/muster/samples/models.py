@@ -160,6 +160,8 @@ class Speed(models.Model):
     since = models.DateTimeField(null=True)
     first = models.FloatField()
     steps = models.PositiveIntegerField()
+    readings = models.PositiveIntegerField(default=0)
+    squares = models.FloatField(default=0.0)
 
     def __str__(self) -> str:
         return f"speed of {self.attempt_id}"
@@ -172,6 +174,7 @@ class SpeedAlone(models.Model):
     gpu_type = models.CharField(max_length=63)
     gpus = models.PositiveIntegerField()
     per_s = models.FloatField(help_text="In the job's own units.")
+    deviation = models.FloatField(null=True, help_text="Of per_s, by how it varied between readings; null: too few.")
     at = models.DateTimeField()
 
     class Meta:

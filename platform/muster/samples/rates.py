@@ -93,20 +93,24 @@ def _read(which: str, values: list[Any]) -> Mapping[int, Sequence[KnownRate]]:
 
 def _measured() -> Iterator[Measurement]:
     """The newest measured speeds of jobs alone on their GPUs."""
-    rows = SpeedAlone.objects.order_by("-at").select_related("job").only("gpu_type", "gpus", "per_s", *_OF_JOB)
+    rows = (
+        SpeedAlone.objects.order_by("-at")
+        .select_related("job")
+        .only("gpu_type", "gpus", "per_s", "deviation", *_OF_JOB)
+    )
     for row in rows[:HISTORY_ROWS]:
         job = row.job
         subject = Subject((job.owner_id, job.name), job.owner_id, job.tenant_id)
         as_asked = row.gpus == job.request.gpus_on(row.gpu_type)  # a resize says nothing of the claim
         claimed = (job.spec.get("throughput") or {}).get(row.gpu_type) if as_asked else None
         size = Size(row.gpu_type, row.gpus, job.request.nodes > 1)
-        yield Measurement(subject, size, row.per_s, claimed=claimed)
+        yield Measurement(subject, size, row.per_s, row.deviation, claimed=claimed)
 
 
 def _screened() -> Iterator[Measurement]:
     """The newest speeds of screening runs that were alone on their GPUs."""
     rows = Speed.objects.filter(attempt__stage=Stage.SCREENING, beside=[], since__isnull=False).order_by("-at")
-    columns = ("at", "count", "beside", "since", "first", "steps")
+    columns = ("at", "count", "beside", "since", "first", "steps", "readings", "squares")
     names = ("attempt__job__owner_id", "attempt__job__name", "attempt__job__tenant_id")
     held = ("gpu_type", "gpus", "attempt__request")
     for owner_id, name, tenant_id, *row in rows.values_list(*names, *held, *columns)[:HISTORY_ROWS]:
@@ -115,7 +119,7 @@ def _screened() -> Iterator[Measurement]:
         if found is not None and found.per_s is not None:
             subject = Subject((owner_id, name), owner_id, tenant_id)
             size = Size(gpu_type, gpus, request.nodes > 1)
-            yield Measurement(subject, size, found.per_s, readings=found.steps, screened=True)
+            yield Measurement(subject, size, found.per_s, found.deviation, readings=found.steps, screened=True)
 
 
 def _estimated(rates: Rates) -> Iterator[RateEstimate]:

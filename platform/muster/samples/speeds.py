@@ -8,6 +8,7 @@ of a screening run, in which a job is something else than what it asks to be.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
@@ -21,6 +22,8 @@ from scheduler.model.lifecycle import AllocationState, AttemptState, Stage
 
 # A number that grows in steps is told between two of them, so the first few say little.
 LEAST_S, LEAST_STEPS = 60.0, 3
+# The speed between two readings says little of how the speed varies.
+MIN_READINGS = 5
 # Whoever has grown less often by then is as slow as that.
 LONG_S = 600.0
 
@@ -38,7 +41,7 @@ SELECT attempt.id, attempt.job_id, allocation.id, held.gpu_type, held.gpus, cloc
            JOIN jobs_attempt others ON others.id = theirs.attempt_id
            WHERE mine.attempt_id = attempt.id ORDER BY beside) ELSE ARRAY[]::bigint[] END,
        attempt.stage,
-       speed.at, speed.count, speed.beside, speed.since, speed.first, speed.steps
+       speed.at, speed.count, speed.beside, speed.since, speed.first, speed.steps, speed.readings, speed.squares
 FROM jobs_allocation allocation
 JOIN jobs_attempt attempt ON attempt.id = allocation.attempt_id
 CROSS JOIN LATERAL (
@@ -56,7 +59,8 @@ class Stretch:
     """What is known of an attempt's progress: the newest reading, and the stretch that it is in.
 
     `beside` are the ids of the attempts on its GPUs, negative for one that starts or stops just now. `since` None: the
-    stretch begins with the next growth, for until then the job may be loading what it works on.
+    stretch begins with the next growth, for until then the job may be loading what it works on. `squares` is the sum
+    over its `readings` of growth² by the seconds since the reading before.
     """
 
     at: datetime
@@ -65,6 +69,8 @@ class Stretch:
     since: datetime | None = None
     first: float = 0.0
     steps: int = 0
+    readings: int = 0
+    squares: float = 0.0
 
     @property
     def per_s(self) -> float | None:
@@ -75,6 +81,17 @@ class Stretch:
         if lasted_s < LEAST_S or (self.steps < LEAST_STEPS and lasted_s < LONG_S):
             return None
         return (self.count - self.first) / lasted_s
+
+    @property
+    def deviation(self) -> float | None:
+        """The standard deviation of the speed, by how it varied between readings; None with too few of them.
+
+        The variance of the growth in a time is taken to be in proportion to that time.
+        """
+        if (per_s := self.per_s) is None or self.since is None or self.readings < MIN_READINGS:
+            return None
+        lasted_s = (self.at - self.since).total_seconds()
+        return math.sqrt(max(0.0, self.squares / lasted_s - per_s * per_s) / (self.readings - 1))
 
 
 def read_on(before: Stretch | None, *, at: datetime, count: float, beside: tuple[int, ...]) -> Stretch:
@@ -92,7 +109,8 @@ def read_on(before: Stretch | None, *, at: datetime, count: float, beside: tuple
     if before.since is None or before.beside != beside:
         begins = grew or before.since is not None
         return Stretch(at, count, beside, at, count) if begins else Stretch(at, count, beside)
-    return Stretch(at, count, beside, before.since, before.first, before.steps + grew)
+    squares = before.squares + (count - before.count) ** 2 / (at - before.at).total_seconds()
+    return Stretch(at, count, beside, before.since, before.first, before.steps + grew, before.readings + 1, squares)
 
 
 def keep_speeds(counts: Mapping[int, float]) -> None:
@@ -109,15 +127,25 @@ def keep_speeds(counts: Mapping[int, float]) -> None:
         ],
         update_conflicts=True,
         unique_fields=["attempt"],
-        update_fields=["at", "count", "beside", "since", "first", "steps"],
+        update_fields=["at", "count", "beside", "since", "first", "steps", "readings", "squares"],
     )
     alone = [
-        SpeedAlone(job_id=job_id, gpu_type=gpu_type, gpus=gpus, at=stretch.at, per_s=stretch.per_s)
+        SpeedAlone(
+            job_id=job_id,
+            gpu_type=gpu_type,
+            gpus=gpus,
+            at=stretch.at,
+            per_s=stretch.per_s,
+            deviation=stretch.deviation,
+        )
         for _, job_id, (gpu_type, gpus), stretch, stage in rows
         if stage == Stage.FULL and not stretch.beside and stretch.per_s
     ]
     SpeedAlone.objects.bulk_create(
-        alone, update_conflicts=True, unique_fields=["job", "gpu_type", "gpus"], update_fields=["at", "per_s"]
+        alone,
+        update_conflicts=True,
+        unique_fields=["job", "gpu_type", "gpus"],
+        update_fields=["at", "per_s", "deviation"],
     )
 
 

@@ -94,6 +94,22 @@ def test_what_is_known_after_some_readings(readings: list[Reading], speed: float
     assert stretch.per_s == (None if speed is None else pytest.approx(speed))
 
 
+DEVIATIONS: dict[str, tuple[list[float], float | None]] = {
+    "a steady job": ([0.0, *(10.0 * n for n in range(1, 12))], 0.0),
+    "a job that varies": ([0.0, *(10.0 * n + 4.0 * (n % 2) for n in range(1, 12))], 0.2 / 3),  # 0.3 and 0.7 in turn
+    "too few readings": ([0.0, 10.0, 24.0, 30.0, 44.0, 50.0], None),
+}
+
+
+@pytest.mark.parametrize(("counts", "deviation"), DEVIATIONS.values(), ids=list(DEVIATIONS))
+def test_the_deviation_is_how_the_speed_varied_between_readings(counts: list[float], deviation: float | None) -> None:
+    stretch: Stretch | None = None
+    for seconds, count, beside in told(counts):
+        stretch = read_on(stretch, at=at(seconds), count=count, beside=beside)
+    assert stretch is not None
+    assert stretch.deviation == (None if deviation is None else pytest.approx(deviation, abs=0.01))
+
+
 def later(seconds: float) -> None:
     """So much time goes by."""
     moved = timedelta(seconds=seconds)
@@ -142,6 +158,7 @@ class TestWhatIsKept:
         alone = SpeedAlone.objects.get()
         assert (alone.job_id, alone.gpu_type, alone.gpus) == (attempt.job_id, "A100", 1)
         assert alone.per_s == pytest.approx(2.0, rel=0.05)
+        assert alone.deviation == pytest.approx(0.0, abs=0.05)
 
     def test_the_speed_alone_outlives_the_attempt(self, world: World) -> None:
         attempt = start(world, **PACKS)
