@@ -13,7 +13,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from bench.published import allox, confusions, gavel, philly, pollux, rates, screening
+from bench.published import allox, confusions, gavel, philly, pollux, rates, screening, wrong_rates
 from bench.published.data import NoData, data_folder
 from bench.published.page import Lessons, Section, page
 
@@ -48,7 +48,7 @@ def main(argv: Sequence[str]) -> int:
         "screening": partial(_screening, folder),
         # Of these only a part is made here.
         "failures": lambda: confusions.page(folder, PAGES["failures"].read_text()),
-        "rates": lambda: rates.page(folder, PAGES["rates"].read_text()),
+        "rates": lambda: wrong_rates.page(folder, rates.page(folder, PAGES["rates"].read_text())),
         "gavel": lambda: gavel.page(folder, PAGES["gavel"].read_text()),
         "emulated": lambda: allox.page(folder, PAGES["emulated"].read_text()),
     }

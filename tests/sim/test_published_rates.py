@@ -11,6 +11,7 @@ import pytest
 
 from bench.published.data import NoData, data_folder
 from bench.published.rates import Error, errors, errors_of_sizes, gavel, gpemu, page
+from bench.published.wrong_rates import figures
 
 
 @pytest.fixture(scope="module")
@@ -54,3 +55,12 @@ def test_the_page_has_its_tables_between_the_marks(folder: Path) -> None:
     assert found.startswith("before\n<!-- errors -->\n**GPEmu: 36 models on 6 GPU types**\n")
     assert found.endswith("\n<!-- /errors -->\nafter\n")
     assert "old" not in found
+
+
+def test_rates_that_are_a_little_wrong_are_better_than_none(folder: Path) -> None:
+    (exact, _), (wrong, _), (none, _) = (
+        figures(folder, "max_min", noise=noise, aware=aware)
+        for noise, aware in ((0.0, True), (0.3, True), (0.0, False))
+    )
+    assert exact < wrong * 1.02
+    assert wrong < none
