@@ -145,7 +145,9 @@ def _turns(ledger: Ledger, round_s: float, jobs: Collection[int]) -> Mapping[tup
 
 
 def _title(jobs: Sequence[Job]) -> str:
-    return " with ".join(f"#{job.pk} {job.name} ({job.tenant.name}), {job.gpus_total} GPUs" for job in jobs)
+    return " with ".join(
+        f"#{job.pk} {job.name} ({job.tenant.name}), {job.gpus_total} GPU{'s' * (job.gpus_total != 1)}" for job in jobs
+    )
 
 
 def _why(job: Job, here: str | None, by_type: Sequence[TypeShare]) -> str:

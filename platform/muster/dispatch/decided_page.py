@@ -36,6 +36,8 @@ def decided_page(pool: Pool) -> SafeString:
 
 
 def _shares(found: LastRound) -> SafeString:
+    if not found.rows:
+        return format_html("<p>Solved at {}: no job had a share of time.</p>", _time(found.solved_at))
     rows = format_html_join("", "{}", ((_rows_of(row),) for row in found.rows[:SHOWN]))
     return format_html(
         "<p>Solved at {} for {}; time received is counted until {}. The round ends at {}: then the GPUs of each type go"
@@ -43,7 +45,7 @@ def _shares(found: LastRound) -> SafeString:
         "<p>The bar is the share of time since the solve, the mark what the job received. Deficit: time that it was"
         " promised before the solve and did not receive. Turn: its place on this type if the round ended now, by share"
         " ÷ time received.</p>"
-        "<table><thead><tr>{}</tr></thead><tbody>{}</tbody></table>{}",
+        "<div><table><thead><tr>{}</tr></thead><tbody>{}</tbody></table></div>{}",
         _time(found.solved_at),
         f"{found.total} jobs" if found.total != 1 else "1 job",
         _time(found.counted_at),
@@ -69,7 +71,7 @@ def _rows_of(row: Decided) -> SafeString:
 
 def _cells(one: TypeShare) -> SafeString:
     return format_html(
-        '<td>{}</td><td><span class="share"><i style="width:{}%"></i><b style="left:{}%"></b></span>{} · {}</td>'
+        '<td>{}</td><td><span class="share"><i style="width:{}%"></i><b style="left:{}%"></b></span>{}, {}</td>'
         "<td>{} s</td><td>{}</td><td>{}</td>",
         one.gpu_type,
         f"{100 * one.share:.1f}",
@@ -95,7 +97,8 @@ def _rounds(found: LastRound, since: datetime, spells: Mapping[Job, Sequence[Spe
     jobs = list(spells.items())[-SHOWN:]
     return format_html(
         "<p>The last {} rounds, from {} to {}: {}.</p>"
-        "<table><thead><tr><th>Job</th><th>GPUs by type over time</th></tr></thead><tbody>{}</tbody></table>{}",
+        "<div><table><thead><tr><th>Job</th><th>GPUs by type over time</th></tr></thead><tbody>{}</tbody></table></div>"
+        "{}",
         ROUNDS,
         _time(since),
         _time(found.ends_at),

@@ -85,7 +85,7 @@ def test_the_page_draws_shares_and_the_last_rounds(world: World, client: Client)
     old = make_attempt(submit(world, **WHOLE, name="gone"), world.nodes, state=AttemptState.FAILED, reason="exit")
     Attempt.objects.filter(pk=old.pk).update(placed_at=began, ended_at=ended)
     text = page_of(world, client)
-    assert 'class="share"><i style="width:50.0%"></i><b style="left:0.0%"></b></span>50% · 0%' in text
+    assert 'class="share"><i style="width:50.0%"></i><b style="left:0.0%"></b></span>50%, 0%' in text
     assert f"#{old.job_id} gone ({world.tenant.name})" in text
     drawn = re.findall(r'<i class="type type-1" style="left:([0-9.]+)%;width:([0-9.]+)%" title="4 A100 from', text)
     assert float(drawn[-1][1]) == pytest.approx(100 * 540 / 2160, abs=0.5)
