@@ -45,7 +45,7 @@ def measure(*, samples: int) -> Series:
     problem = make_problem(2048)
     exact = objectives.levels(problem, objectives.max_min(problem)).min()
     parts = large.solve(problem, objectives.max_min, exact_up_to=_PARTS_OF, equal=Equal.NONE, seed=1)
-    series["gavel_loss"] = [100 * (1 - float(objectives.levels(problem, parts).min() / exact))]
+    series["gavel_loss"] = [100 * (1 - float(objectives.levels(problem, parts.x).min() / exact))]
     return series
 
 

@@ -28,7 +28,7 @@ from typing import Any, ClassVar, Literal
 from scheduler.admission import ANY_GPUS, Admission, Grant, Ledger, LockScope
 from scheduler.bases import assignment, rounds
 from scheduler.bases.ordered import OrderedPolicy
-from scheduler.bases.rounds import IdleGpus, Shares, Unit
+from scheduler.bases.rounds import IdleGpus, Shares, Solve, Unit
 from scheduler.engine.configs import PolicyError, config_of, configs_of, demand_for, rate_of
 from scheduler.engine.context import Attempt, CycleContext, GivenDemands, backoff_reason
 from scheduler.engine.policy import Need
@@ -68,6 +68,7 @@ __all__ = [
     "RoundPolicy",
     "Running",
     "Shares",
+    "Solve",
     "Unit",
     "View",
     "Violation",
@@ -82,13 +83,15 @@ class Cycle:
     """One decision about one pool: what a policy reads and what it writes. Jobs are named by their ids.
 
     `now` is in seconds since 1970, or since the start of a simulation. `seed` is for random numbers. `state` is what
-    the policy remembered of the pool, None at first and after a change of `state_version`.
+    the policy remembered of the pool, None at first and after a change of `state_version`. A `RoundPolicy`
+    may say in `solve` how it computed its shares, for the page of the pool.
     """
 
     def __init__(self, context: CycleContext, *, state_version: int = 1) -> None:
         self.context = context  # for a policy that chooses nodes and GPUs itself: see `scheduler.workshop`
         self.now: float = context.now
         self.seed: int = context.view.seed
+        self.solve: Solve | None = None
         self._version = state_version
         stored = context.view.pool_state
         mine = stored is not None and (stored.policy, stored.version) == (context.policy_name, state_version)
@@ -321,7 +324,7 @@ class RoundPolicy(CyclePolicy):
             due = not ledger.reset_at or cycle.now - ledger.reset_at >= self.reset_s
             if due and inputs != ledger.inputs:
                 ledger.reset(cycle.now, rounds.checked(context, self.shares(cycle)), inputs)
-                ledger.types = list(self.order_types(cycle))
+                ledger.types, ledger.solve = list(self.order_types(cycle)), cycle.solve
             ledger.ends_at, ledger.rounds = cycle.now + self.round_s, ledger.rounds + 1
             if self.shuffles_types:
                 Random(f"{cycle.seed}:{ledger.rounds}").shuffle(ledger.types)  # noqa: S311 - the same in each replay

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -55,6 +55,19 @@ class Account:
     deficit_s: dict[str, float] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Solve:
+    """How shares were computed: the jobs, and the rows and random parts in which they were solved.
+
+    `lost` is the share of the optimum that these lose at most; None: nothing, or no bound is known.
+    """
+
+    jobs: int
+    rows: int
+    parts: int
+    lost: float | None = None
+
+
 @dataclass(slots=True)
 class Ledger:
     """The accounts of the jobs, and the round.
@@ -69,6 +82,7 @@ class Ledger:
     inputs: tuple[frozenset[int], Mapping[str, int]] = (frozenset(), {})
     types: list[str] = field(default_factory=list)  # in the order in which they are given out
     accounts: dict[Unit, Account] = field(default_factory=dict)
+    solve: Solve | None = None  # the last one; None: the policy does not tell
 
     @classmethod
     def read(cls, state: Mapping[str, Any] | None) -> Ledger:
@@ -86,7 +100,9 @@ class Ledger:
             for key, rows in state["accounts"].items()
         }
         inputs = (frozenset(state["jobs"]), dict(state["supply"]))
-        return cls(state["ends_at"], state["at"], state["reset_at"], state["rounds"], inputs, list(types), accounts)
+        ledger = cls(state["ends_at"], state["at"], state["reset_at"], state["rounds"], inputs, list(types), accounts)
+        ledger.solve = Solve(**state["solve"]) if state.get("solve") else None  # a state of before has none
+        return ledger
 
     def to_state(self) -> Mapping[str, Any]:
         """The ledger as JSON values, in few digits, so that a pool can remember ten thousand jobs on four types."""
@@ -108,6 +124,7 @@ class Ledger:
             "supply": dict(supply),
             "types": self.types,
             "accounts": accounts,
+            "solve": self.solve and asdict(self.solve),
         }
 
     def account(self, context: CycleContext) -> None:

@@ -131,6 +131,7 @@ def test_an_operator_sees_what_a_policy_decided_and_by_what_it_knew(world: World
     told = answer.json()
     assert told["needs"] == ["rates", "remaining"]
     assert told["knows"] == {"jobs": 3, "rates": 1, "by_source": {"claimed": 1}, "expected": 1}
+    assert told["last_round"]["solve"] == {"jobs": 3, "rows": 3, "parts": 1, "lost": None}
     (row,) = [row for row in told["last_round"]["rows"] if row["job_ids"] == [world.running.pk]]
     assert row["title"].startswith(f"#{world.running.pk} running (vision), 2 GPUs")
     (share,) = row["by_type"]

@@ -14,7 +14,7 @@ from muster.fleet.models import Pool
 from muster.jobs.models import Attempt, Job
 from muster.samples.rates import LIVE, KnownRate, live_rates
 from scheduler.authoring import RoundPolicy
-from scheduler.bases.rounds import LEAST_SHARE, Ledger, Unit
+from scheduler.bases.rounds import LEAST_SHARE, Ledger, Solve, Unit
 from scheduler.engine.policy import POLICIES
 from scheduler.model.lifecycle import ATTEMPT_LIVE
 from scheduler.registry import ConfigError
@@ -56,6 +56,7 @@ class LastRound:
     ends_at: datetime
     round_s: float
     total: int  # of the jobs and pairs with shares; `rows` has the first ones
+    solve: Solve | None  # None: the policy tells nothing of it
     rows: Sequence[Decided]
 
 
@@ -108,7 +109,7 @@ def last_round(pool: Pool) -> LastRound | None:
             rows.append(Decided(unit, _title(members), by_type, _why(members[0], held.get(unit[0]), by_type)))
     rows.sort(key=lambda row: (-sum(one.share for one in row.by_type), row.job_ids))
     solved_at, counted_at, ends_at = map(_moment, (ledger.reset_at, ledger.at, ledger.ends_at))
-    return LastRound(solved_at, counted_at, ends_at, policy.round_s, len(rows), rows[:MAX_ROWS])
+    return LastRound(solved_at, counted_at, ends_at, policy.round_s, len(rows), ledger.solve, rows[:MAX_ROWS])
 
 
 def recent_spells(pool: Pool, since: datetime) -> Mapping[Job, Sequence[Spell]]:
@@ -120,6 +121,17 @@ def recent_spells(pool: Pool, since: datetime) -> Mapping[Job, Sequence[Spell]]:
         spell = Spell(choice.gpu_type or "", one.request.gpus_total, one.placed_at, one.ended_at)
         found.setdefault(one.job, []).append(spell)
     return dict(sorted(found.items(), key=lambda entry: entry[0].pk))
+
+
+def solve_in_words(solve: Solve) -> str:
+    """How many jobs were solved together, and what that loses."""
+    kinds = "" if solve.rows == solve.jobs else f" as {solve.rows:,} kinds of equal jobs"
+    solved = f"{solve.jobs:,} {'job was' if solve.jobs == 1 else 'jobs were'} solved{kinds}"
+    if solve.parts == 1:
+        return f"{solved}, which loses nothing." if kinds else f"{solved} exactly."
+    if solve.lost is None:
+        return f"{solved} in {solve.parts} random parts. How much that loses is not known for this objective."
+    return f"{solved} in {solve.parts} random parts, which loses at most {100 * solve.lost:.3g} % of the optimum."
 
 
 def round_policy_of(pool: Pool) -> RoundPolicy | None:

@@ -9,7 +9,16 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from muster.common.clock import utc_now
-from muster.dispatch.decided import Decided, LastRound, Spell, TypeShare, last_round, recent_spells, round_policy_of
+from muster.dispatch.decided import (
+    Decided,
+    LastRound,
+    Spell,
+    TypeShare,
+    last_round,
+    recent_spells,
+    round_policy_of,
+    solve_in_words,
+)
 from muster.dispatch.settings import config_of
 from muster.fleet.models import Pool
 from muster.jobs.models import Job
@@ -40,14 +49,14 @@ def _shares(found: LastRound) -> SafeString:
         return format_html("<p>Solved at {}: no job had a share of time.</p>", _time(found.solved_at))
     rows = format_html_join("", "{}", ((_rows_of(row),) for row in found.rows[:SHOWN]))
     return format_html(
-        "<p>Solved at {} for {}; time received is counted until {}. The round ends at {}: then the GPUs of each type go"
+        "<p>Solved at {}. {} Time received is counted until {}. The round ends at {}: then the GPUs of each type go"
         " to jobs by their turns.</p>"
         "<p>The bar is the share of time since the solve, the mark what the job received. Deficit: time that it was"
         " promised before the solve and did not receive. Turn: its place on this type if the round ended now, by share"
         " ÷ time received.</p>"
         "<div><table><thead><tr>{}</tr></thead><tbody>{}</tbody></table></div>{}",
         _time(found.solved_at),
-        f"{found.total} jobs" if found.total != 1 else "1 job",
+        solve_in_words(found.solve) if found.solve else "",
         _time(found.counted_at),
         _time(found.ends_at),
         format_html_join("", "<th>{}</th>", ((heading,) for heading in _HEADINGS)),

@@ -6,8 +6,9 @@ the shares of equal jobs in an optimum may be taken as equal, because the mean o
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from random import Random
 
@@ -16,6 +17,7 @@ import numpy as np
 from scheduler.policies.gavel.problem import Floats, Problem, Rows
 
 Objective = Callable[[Problem], Floats]
+_PRICE_STEPS = 50
 
 
 class Equal(StrEnum):
@@ -26,21 +28,50 @@ class Equal(StrEnum):
     TENANT = "tenant"  # those that also have the same tenant
 
 
-def solve(problem: Problem, objective: Objective, *, exact_up_to: int, equal: Equal, seed: int) -> Floats:
-    """The shares of `objective`, shape (n, k); exact for as many jobs, or classes of equal jobs, as `exact_up_to`.
+@dataclass(frozen=True, slots=True)
+class Solved:
+    """Shares x, shape (n, k), and the rows and random parts in which the jobs were solved."""
+
+    x: Floats
+    rows: int
+    parts: int
+
+
+def solve(problem: Problem, objective: Objective, *, exact_up_to: int, equal: Equal, seed: int) -> Solved:
+    """The shares of `objective`; exact for as many jobs, or classes of equal jobs, as `exact_up_to`.
 
     Beyond it, no pairs are made, and the classes are dealt at random into parts of that size, each with its part of the
     GPUs.
     """
     if len(problem) <= exact_up_to:
-        return objective(problem)
+        return Solved(objective(problem), len(problem), 1)
     classes, class_of = equal_jobs(problem, equal)
     parts = -(-len(classes) // exact_up_to)
     x = np.zeros(classes.rates.shape)
     for rows in deal(len(classes), parts, seed):
         part = classes.rows(rows)
         x[rows] = objective(replace(part, supply=classes.supply * part.jobs / classes.jobs))
-    return x[class_of]
+    return Solved(x[class_of], len(classes), parts)
+
+
+def highest_level(problem: Problem, scale: Floats) -> float:
+    """A bound that no shares exceed with their minimum over jobs of scale[m] · effective rate[m].
+
+    For any prices of the types: all GPUs are worth the sum of what jobs pay for a level, each on the type where it is
+    cheapest. Prices move to where demand is the supply, and the least bound on the way counts; in the optimum it is
+    reached unless the time of jobs is what lacks.
+    """
+    speed = scale[:, None] * problem.rates
+    gpus = np.divide(problem.gpus, speed, out=np.full(speed.shape, np.inf), where=problem.able)  # for a level of 1
+    every, prices = np.arange(len(problem)), 1.0 / problem.supply
+    best = float(speed.max(axis=1).min())
+    for step in range(_PRICE_STEPS):
+        choice = (gpus * prices).argmin(axis=1)
+        demand = np.bincount(choice, problem.counts * gpus[every, choice], len(problem.types))
+        level = float(prices @ problem.supply / (prices @ demand))
+        best = min(best, level)
+        prices = prices * np.exp((np.minimum(level * demand / problem.supply, 3.0) - 1.0) / math.sqrt(step + 1))
+    return best
 
 
 def equal_jobs(problem: Problem, equal: Equal) -> tuple[Problem, Rows]:

@@ -55,14 +55,19 @@ def fairest(problem: Problem, scale: Floats) -> Floats:
     return program.solve(extra=(least, 1.0))[0]
 
 
+def level_scale(problem: Problem) -> Floats:
+    """What `max_min` multiplies effective rates by, shape (n,): GPUs / T·x_equal."""
+    return problem.size / equal_rates(problem)
+
+
 def levels(problem: Problem, x: Floats) -> Floats:
     """What `max_min` raises, shape (n,): GPUs · T·x / T·x_equal."""
-    return effective(problem, x) * problem.size / equal_rates(problem)
+    return effective(problem, x) * level_scale(problem)
 
 
 def max_min(problem: Problem) -> Floats:
     """Least attained service: the lowest level is as high as can be (§4.1)."""
-    return fairest(problem, problem.size / equal_rates(problem))
+    return fairest(problem, level_scale(problem))
 
 
 def makespan(problem: Problem) -> Floats:

@@ -8,7 +8,7 @@ from functools import partial
 from random import Random
 from typing import Any, ClassVar
 
-from scheduler.authoring import Cycle, IdleGpus, Need, RoundPolicy, Shares
+from scheduler.authoring import Cycle, IdleGpus, Need, RoundPolicy, Shares, Solve
 from scheduler.policies.gavel import large, objectives
 from scheduler.policies.gavel.hierarchy import hierarchical
 from scheduler.policies.gavel.large import Equal
@@ -33,6 +33,12 @@ _SIMPLE: Mapping[str, Callable[[Problem], Floats]] = {
     "gandiva_fair": objectives.gandiva_fair,
 }
 
+# Where the objective is the minimum of scale · effective rate, the loss of parts has a bound.
+_SCALES: Mapping[str, Callable[[Problem], Floats]] = {
+    "max_min": objectives.level_scale,
+    "makespan": lambda problem: 1.0 / objectives.remaining(problem),
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Gavel(RoundPolicy):
@@ -50,7 +56,7 @@ class Gavel(RoundPolicy):
                 "default": "max_min",
                 "description": (
                     "What the shares optimise. All but gandiva_fair and random_pairs need rates; finish_time, makespan"
-                    " and allox need remaining times."
+                    " and allox need remaining times, and so does cost for jobs with deadlines."
                 ),
             },
             "aware": {
@@ -159,13 +165,20 @@ class Gavel(RoundPolicy):
             equal = Equal.TENANT
         if self.objective == "cost" and needed_rates(problem).any():
             equal = Equal.NONE
-        return large.solve(
+        solved = large.solve(
             problem,
             self._objective(cycle, problem),
             exact_up_to=self.exact_up_to,
             equal=equal,
             seed=cycle.seed,
         )
+        lost = None
+        if solved.parts > 1 and self.objective in _SCALES:
+            scale = _SCALES[self.objective](problem)
+            found = float((scale * objectives.effective(problem, solved.x)).min())
+            lost = max(0.0, 1.0 - found / large.highest_level(problem, scale))
+        cycle.solve = Solve(len(problem), solved.rows, solved.parts, lost)
+        return solved.x
 
     def _objective(self, cycle: Cycle, problem: Problem) -> large.Objective:
         match self.objective:

@@ -9,11 +9,13 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from muster.dispatch.decided import last_round, recent_spells
+from muster.dispatch.decided import last_round, recent_spells, solve_in_words
 from muster.dispatch.knowledge import knowledge_of
+from muster.dispatch.models import PolicyState
 from muster.jobs.models import Attempt
 from muster.samples.rates import refresh_rates
 from muster.tenants.models import Quota
+from scheduler.bases.rounds import Solve
 from scheduler.model.lifecycle import AttemptState
 from tests.db.stories import World, cycle, make_world, submit
 from tests.factories import make_attempt, make_node, make_user
@@ -97,3 +99,35 @@ def test_a_pool_whose_policy_has_not_decided_says_so(client: Client) -> None:
     world = make_world(policy="gavel")
     assert last_round(world.pool) is None
     assert "gavel has not decided yet" in page_of(world, client)
+
+
+@pytest.mark.parametrize(
+    ("solve", "words"),
+    [
+        (Solve(1, 1, 1), "1 job was solved exactly."),
+        (Solve(3120, 104, 1), "3,120 jobs were solved as 104 kinds of equal jobs, which loses nothing."),
+        (
+            Solve(9000, 9000, 5, 0.00912),
+            "9,000 jobs were solved in 5 random parts, which loses at most 0.912 % of the optimum.",
+        ),
+        (Solve(9, 9, 2), "9 jobs were solved in 2 random parts. How much that loses is not known for this objective."),
+    ],
+)
+def test_a_solve_in_words(solve: Solve, words: str) -> None:
+    assert solve_in_words(solve) == words
+
+
+def test_a_solve_in_parts_tells_what_it_loses_at_most(world: World, client: Client) -> None:
+    world.pool.policy_params = {"exact_up_to": 8, "reset_s": 0, "round_s": 1}
+    world.pool.save()
+    for number in range(20):
+        submit(world, **WHOLE, name=f"n{number}", throughput={"A100": 3 + number, "V100": 2})
+    refresh_rates()
+    PolicyState.objects.all().delete()
+    cycle(world)
+    found = last_round(world.pool)
+    assert found is not None
+    assert found.solve is not None
+    assert (found.solve.jobs, found.solve.rows, found.solve.parts) == (22, 22, 3)
+    assert 0 < (found.solve.lost or 0) < 0.5
+    assert "in 3 random parts, which loses at most" in page_of(world, client)

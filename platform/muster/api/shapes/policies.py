@@ -113,6 +113,18 @@ class Decided(Shape):
     why = Text(help_text="Where it is, and by which shares.")
 
 
+class Solve(Shape):
+    """How the shares of the last solve were computed."""
+
+    jobs = Integer(help_text="The jobs of the solve.")
+    rows = Integer(help_text="The kinds of equal jobs in which they were solved; as many as jobs: one by one.")
+    parts = Integer(help_text="The random parts that were solved apart; 1: together.")
+    lost = Number(
+        allow_null=True,
+        help_text="The share of the optimum that parts lose at most; null: nothing, or for this objective not known.",
+    )
+
+
 class LastRound(Shape):
     """The last round of a policy that gives out shares of time."""
 
@@ -121,6 +133,7 @@ class LastRound(Shape):
     ends_at = Moment(help_text="When the next round begins.")
     round_s = Number(help_text="The length of a round, s.")
     total = Integer(help_text="The number of jobs, and of pairs that share GPUs, with shares.")
+    solve = Solve(allow_null=True, help_text="How they were computed; null: the policy does not tell.")
     rows = Decided(many=True, help_text="The jobs with shares, the largest share first; at most 500.")
 
 

@@ -12,7 +12,7 @@ from scipy.optimize import linprog
 
 from scheduler.policies.gavel import objectives
 from scheduler.policies.gavel.hierarchy import hierarchical
-from scheduler.policies.gavel.large import Equal, solve
+from scheduler.policies.gavel.large import Equal, highest_level, solve
 from scheduler.policies.gavel.matching import allox
 from scheduler.policies.gavel.pairs import random_pairs
 from scheduler.policies.gavel.problem import Floats, Problem
@@ -249,7 +249,7 @@ def test_equal_jobs_solved_as_one_lose_nothing() -> None:
     kinds = rng.uniform(0.5, 5.0, (5, 3))
     asked = problem(kinds[rng.integers(0, 5, 200)], [20, 20, 20])
     exact = objectives.levels(asked, objectives.max_min(asked)).min()
-    x = solve(asked, objectives.max_min, exact_up_to=8, equal=Equal.RATES, seed=0)
+    x = solve(asked, objectives.max_min, exact_up_to=8, equal=Equal.RATES, seed=0).x
     assert_feasible(asked, x)
     assert objectives.levels(asked, x).min() == pytest.approx(exact, rel=CLOSE)
 
@@ -258,7 +258,19 @@ def test_random_parts_lose_little_and_are_the_same_for_the_same_seed() -> None:
     rng = np.random.default_rng(2)
     asked = problem(rng.uniform(0.5, 5.0, (400, 3)), [60, 60, 60])
     exact = objectives.levels(asked, objectives.max_min(asked)).min()
-    first, again = (solve(asked, objectives.max_min, exact_up_to=100, equal=Equal.NONE, seed=3) for _ in range(2))
+    first, again = (solve(asked, objectives.max_min, exact_up_to=100, equal=Equal.NONE, seed=3).x for _ in range(2))
     assert_feasible(asked, first)
     assert (first == again).all()
     assert exact * 0.9 <= objectives.levels(asked, first).min() <= exact * (1 + CLOSE)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_shares_exceed_the_bound_and_the_optimum_is_close_to_it(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    rates = rng.lognormal(0, 1, (80, 3)) * (rng.random((80, 3)) > 0.2)
+    rates[:, 0] += 0.1
+    asked = problem(rates, rng.integers(2, 60, 3), gpus=rng.choice([1, 2, 4], 80))
+    best = float(objectives.levels(asked, objectives.max_min(asked)).min())
+    bound = highest_level(asked, objectives.level_scale(asked))
+    assert best <= bound * (1 + CLOSE)
+    assert bound <= best * 1.02
