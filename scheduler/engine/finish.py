@@ -18,6 +18,7 @@ from scheduler.engine.state import SchedulerState
 from scheduler.model import Job, Rate, Running, Snapshot
 from scheduler.model.plan import UNSCHEDULABLE
 from scheduler.placement.demand import Demand
+from scheduler.placement.free import Free
 
 MAX_SEARCHES = 500  # for free GPUs; a type without a start by then has an unknown one
 _UNITS = (("d", 86_400.0), ("h", 3600.0), ("min", 60.0), ("s", 1.0))
@@ -112,12 +113,12 @@ def _is_possible(context: CycleContext, job: Job, demand: Demand) -> bool:
 def _starts(context: CycleContext, job: Job, demands: Sequence[Demand]) -> Mapping[str | None, float]:
     """The start on each type, seconds from now; without those that are unknown."""
     found: dict[str | None, float] = {}
-    earliest_s, searches = max(0.0, job.eligible_at - context.now), 0
+    free, earliest_s, searches = context.state.free, max(0.0, job.eligible_at - context.now), 0
     for moment_s, ending in _moments(context):
         for run in ending:
             _end(context, run)
         for demand in demands:
-            if demand.gpu_type in found or context.state.free.gpus(demand.gpu_type) < demand.gpus_total:
+            if demand.gpu_type in found or not _may_fit(free, demand):
                 continue
             searches += 1
             if context.quota_denial(job, demand) is None and context.find(job, demand) is not None:
@@ -125,6 +126,13 @@ def _starts(context: CycleContext, job: Job, demands: Sequence[Demand]) -> Mappi
         if len(found) == len(demands) or searches > MAX_SEARCHES:
             break
     return found
+
+
+def _may_fit(free: Free, demand: Demand) -> bool:
+    """Whether as many GPUs are free as the demand needs, on as many nodes; a quick test before a search."""
+    if demand.divisible:
+        return free.gpus(demand.gpu_type) >= demand.gpus_total
+    return free.nodes_with(demand.gpu_type, demand.gpus) >= demand.nodes
 
 
 def _moments(context: CycleContext) -> Iterator[tuple[float, list[Running]]]:

@@ -64,6 +64,18 @@ def test_waiting_for_the_fast_type_can_be_right_and_a_close_lead_is_only_probabl
     assert conclusion(tuple(told.values())) == "A100 in 4 h probably finishes before V100 now"
 
 
+def test_ends_that_leave_no_node_with_enough_gpus_are_passed_over_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("scheduler.engine.finish.MAX_SEARCHES", 1)
+    job = either(gpus=2)
+    nodes = [make_node(1, gpus=2), make_node(2, gpus=2)]
+    runs = [
+        ending(n, range(gpu, gpu + 1), hours, 10 * n + gpu) for n, gpu, hours in ((1, 0, 1.0), (2, 0, 2.0), (1, 1, 3.0))
+    ]
+    runs.append(ending(2, range(1, 2), 4.0, 21))
+    (told,) = finishes(make_snapshot(nodes=nodes, waiting=[job], running=runs), CycleConfig(), job)
+    assert (told.gpu_type, told.starts_in_s) == ("A100", 3 * HOUR)
+
+
 def test_quota_and_back_off_delay_a_start() -> None:
     small = [make_vc(quotas={"A100": 8, "V100": 3})]
     held = ending(2, range(1), 2.0, 1)
