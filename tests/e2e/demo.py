@@ -54,7 +54,11 @@ class Demo:
 
     def client(self, name: str) -> Client:
         """The SDK as one of its users."""
-        return Client(self.url, json.loads((self.home / "demo.json").read_text())["users"][name]["token"])
+        return Client(self.url, self.token(name))
+
+    def token(self, name: str) -> str:
+        """The API token of one of its users."""
+        return str(json.loads((self.home / "demo.json").read_text())["users"][name]["token"])
 
     def processes(self) -> list[str]:
         """What runs on this machine and names the state folder or is below something that does."""
