@@ -87,7 +87,7 @@ def _cells(one: TypeShare) -> SafeString:
         f"{100 * one.received:.1f}",
         f"{one.share:.0%}",
         f"{one.received:.0%}",
-        f"{one.deficit_s:,.0f}",
+        f"{round(one.deficit_s):,}",
         "–" if one.turn is None else one.turn,
         _rate(one.rate),
     )
