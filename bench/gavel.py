@@ -63,6 +63,7 @@ def make_problem(jobs: int) -> Problem:
         gpus=gpus,
         left=np.full(jobs, 3600.0),
         age_s=np.zeros(jobs),
+        until_deadline_s=np.full(jobs, np.inf),
         tenants=(1,) * jobs,
         weights={},
         counts=np.ones(jobs),
