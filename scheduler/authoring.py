@@ -319,8 +319,9 @@ class RoundPolicy(CyclePolicy):
         """Keep the accounts; at the end of a round, hand out the next one."""
         context, ledger = cycle.context, rounds.Ledger.read(cycle.state)
         ledger.account(context)
+        candidates, idle = rounds.candidates_of(context), IdleGpus(self.idle_gpus)
         if cycle.now >= ledger.ends_at - rounds.SOON_S:
-            inputs = rounds.inputs_of(context)
+            inputs = rounds.inputs_of(context, candidates)
             due = not ledger.reset_at or cycle.now - ledger.reset_at >= self.reset_s
             if due and inputs != ledger.inputs:
                 ledger.reset(cycle.now, rounds.checked(context, self.shares(cycle)), inputs)
@@ -328,9 +329,9 @@ class RoundPolicy(CyclePolicy):
             ledger.ends_at, ledger.rounds = cycle.now + self.round_s, ledger.rounds + 1
             if self.shuffles_types:
                 Random(f"{cycle.seed}:{ledger.rounds}").shuffle(ledger.types)  # noqa: S311 - the same in each replay
-            rounds.start_round(context, ledger, self.round_s, IdleGpus(self.idle_gpus))
+            rounds.start_round(context, ledger, candidates, self.round_s, idle)
         else:
-            rounds.fill(context, ledger, self.round_s, IdleGpus(self.idle_gpus))
+            rounds.fill(context, ledger, candidates, self.round_s, idle)
         cycle.remember(ledger.to_state())
         if ledger.accounts:
             cycle.wake_at(ledger.ends_at)

@@ -78,10 +78,12 @@ def _is_unchanged(context: CycleContext, run: Running, config: Config) -> bool:
     held = config_of(context, run)
     if not context.stays(run) or (held.gpu_type, held.gpus) != (config.gpu_type, config.gpus):
         return False
+    if config.locality is None or config.locality is Locality.ANY:
+        return True
     nodes = {share.node_id for share in run.allocations}
     racks = {context.view.node_by_id[node_id].rack for node_id in nodes if node_id in context.view.node_by_id}
     near = {Locality.NODE: len(nodes) == 1, Locality.RACK: len(racks) == 1}
-    return config.locality is None or near.get(config.locality, True)
+    return near[config.locality]
 
 
 def _neighbours(context: CycleContext, run: Running) -> set[int]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -91,12 +91,7 @@ class Ledger:
             return cls()
         types = state["types"]
         accounts = {
-            tuple(map(int, key.split("+"))): Account(
-                *(
-                    {kind: value for kind, value in zip(types, row or [0.0] * len(types), strict=True) if value}
-                    for row in rows
-                )
-            )
+            tuple(map(int, key.split("+"))): Account(*(_without_zeros(types, row) for row in rows))
             for key, rows in state["accounts"].items()
         }
         inputs = (frozenset(state["jobs"]), dict(state["supply"]))
@@ -132,10 +127,13 @@ class Ledger:
         view, now = context.view, context.now
         present = view.waiting_by_id.keys() | view.running_by_job.keys()
         self.accounts = {unit: account for unit, account in self.accounts.items() if present.issuperset(unit)}
-        for unit in {unit_of(context, run) for run in view.running if run.gpus}:
-            runs, account = [view.running_by_job[job_id] for job_id in unit], self.accounts.get(unit)
+        for unit in {unit_of(context, run) for run in view.running}:
+            account = self.accounts.get(unit)
+            if account is None:
+                continue
+            runs = [view.running_by_job[job_id] for job_id in unit]
             held = config_of(context, runs[0]).gpu_type
-            if held is not None and account is not None:
+            if held is not None:
                 span_s = now - max(self.at, *(run.placed_at for run in runs))
                 account.received_s[held] = account.received_s.get(held, 0.0) + span_s
         self.at = now
@@ -168,15 +166,16 @@ class Ledger:
         return priority, account.deficit_s.get(gpu_type, 0.0), share
 
 
-def inputs_of(context: CycleContext) -> tuple[frozenset[int], Mapping[str, int]]:
+def inputs_of(context: CycleContext, candidates: Iterable[int]) -> tuple[frozenset[int], Mapping[str, int]]:
     """The ids of the jobs that take part in rounds, and the healthy GPUs in service by type."""
-    return frozenset(_candidates(context)), dict(+context.state.capacity.gpus_in_service)
+    return frozenset(candidates), dict(+context.state.capacity.gpus_in_service)
 
 
 def unit_of(context: CycleContext, run: Running) -> Unit:
     """The ids of the job and of the job that shares its GPUs, if any, ascending."""
-    gpu_id = next(gpu_id for share in run.allocations for gpu_id in share.gpu_ids)
-    return tuple(sorted({run.job.id, *context.view.holders_of_gpu.get(gpu_id, ())}))
+    first = next((share.gpu_ids[0] for share in run.allocations if share.gpu_ids), None)
+    holders = () if first is None else context.view.holders_of_gpu.get(first, ())
+    return tuple(sorted({run.job.id, *holders})) if len(holders) > 1 else (run.job.id,)
 
 
 def checked(context: CycleContext, shares: Shares) -> Mapping[Unit, Mapping[str, float]]:
@@ -209,14 +208,15 @@ def checked(context: CycleContext, shares: Shares) -> Mapping[Unit, Mapping[str,
     return {unit: by_type for unit, by_type in found.items() if by_type or len(unit) == 1}
 
 
-def start_round(context: CycleContext, ledger: Ledger, round_s: float, idle: IdleGpus) -> None:
-    """Give out the GPUs for the next round.
+def start_round(
+    context: CycleContext, ledger: Ledger, candidates: Mapping[int, Job], round_s: float, idle: IdleGpus
+) -> None:
+    """Give out the GPUs for the next round to the candidates.
 
     1. Type by type, jobs and pairs get GPUs in the order of their claims while GPUs of the type are left. Jobs without
        a share come last, those that run before those that wait.
     2. A job whose GPUs and neighbour do not change keeps them: its lease is extended.
     """
-    candidates = _candidates(context)
     left = Counter({kind: context.state.free.gpus(kind) for kind in context.state.capacity.types})
     held: dict[int, Config] = {}
     for unit in {unit_of(context, run) for run in context.view.running if run.job.id in candidates and run.gpus}:
@@ -249,15 +249,21 @@ def start_round(context: CycleContext, ledger: Ledger, round_s: float, idle: Idl
         run = context.view.running_by_job[job_id]
         if context.can_stay(run):  # quota kept its GPUs from the others
             context.keep(run)
-    fill(context, ledger, round_s, idle)
+    fill(context, ledger, candidates, round_s, idle)
 
 
-def fill(context: CycleContext, ledger: Ledger, round_s: float, idle: IdleGpus) -> None:
-    """Start waiting jobs on idle GPUs if `idle` lets all have them, in the order of their highest claims.
+def fill(context: CycleContext, ledger: Ledger, candidates: Mapping[int, Job], round_s: float, idle: IdleGpus) -> None:
+    """Start waiting candidates on idle GPUs if `idle` lets all have them, in the order of their highest claims.
 
     Jobs without GPUs start at once in any case.
     """
-    waiting = [job for job_id, job in _candidates(context).items() if job_id not in context.view.running_by_job]
+    waiting = [
+        job
+        for job_id, job in candidates.items()
+        if job_id not in context.view.running_by_job
+        and job_id not in context.places
+        and (idle is IdleGpus.ALL or not job.request.needs_gpus)
+    ]
     types = context.state.capacity.types
 
     def claims(job: Job) -> Mapping[str, tuple[float, float, float]]:
@@ -267,12 +273,11 @@ def fill(context: CycleContext, ledger: Ledger, round_s: float, idle: IdleGpus) 
         return tuple(-value for value in max(claims(job).values(), default=(0.0,)))
 
     for job in sorted(waiting, key=lambda job: (highest(job), job.submitted_at, job.id)):
-        if idle is IdleGpus.ALL or not job.request.needs_gpus:
-            by_type, (admitted, _) = claims(job), context.admissible(job)
-            context.place(job, sorted(admitted, key=lambda demand: -by_type.get(demand.gpu_type or "", (0.0,))[0]))
+        by_type, (admitted, _) = claims(job), context.admissible(job)
+        context.place(job, sorted(admitted, key=lambda demand: -by_type.get(demand.gpu_type or "", (0.0,))[0]))
 
 
-def _candidates(context: CycleContext) -> Mapping[int, Job]:
+def candidates_of(context: CycleContext) -> Mapping[int, Job]:
     """The jobs that may start, and the running jobs that may stop, by id."""
     running = {run.job.id: run.job for run in context.view.running if run.job.preemptible and context.stays(run)}
     waiting = {
@@ -289,6 +294,11 @@ def _by_type(configs: Iterable[Config]) -> Mapping[str, Config]:
     for config in configs:
         found.setdefault(config.gpu_type or "", config)
     return found
+
+
+def _without_zeros(types: Sequence[str], row: Sequence[float]) -> dict[str, float]:
+    """The values by type; an empty row is one of zeros."""
+    return {kind: value for kind, value in zip(types, row, strict=True) if value} if row else {}
 
 
 def _significant(share: float) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from scheduler.engine.context import CycleContext
 from scheduler.model import Job, Locality, Rate, Running
@@ -55,9 +56,14 @@ def demand_for(context: CycleContext, job: Job, config: Config) -> Demand:
 
 def config_of(context: CycleContext, run: Running) -> Config:
     """The configuration in which a job runs."""
-    gpu_ids = [gpu_id for share in run.allocations for gpu_id in share.gpu_ids]
-    gpu = context.view.gpu_by_id.get(gpu_ids[0]) if gpu_ids else None
-    return Config(gpu.type if gpu is not None else None, len(gpu_ids))
+    first = next((share.gpu_ids[0] for share in run.allocations if share.gpu_ids), None)
+    gpu = None if first is None else context.view.gpu_by_id.get(first)
+    return _config(gpu.type if gpu is not None else None, run.gpus)
+
+
+@lru_cache(maxsize=1024)
+def _config(gpu_type: str | None, gpus: int) -> Config:
+    return Config(gpu_type, gpus)
 
 
 def rate_of(context: CycleContext, job: Job, config: Config, beside: Job | None = None) -> Rate | None:
@@ -66,6 +72,10 @@ def rate_of(context: CycleContext, job: Job, config: Config, beside: Job | None 
     A pair is measured only while both jobs share their GPUs. Otherwise its rate is estimated from the rate alone: by
     what the view tells of the two, or by time slices in proportion to their utilisation, as far as that is known.
     """
+    if beside is None:
+        for known in job.rates:
+            if (known.gpu_type, known.gpus) == (config.gpu_type, config.gpus):
+                return known.rate
     run = context.view.running_by_job.get(job.id)
     here = run is not None and config_of(context, run) == Config(config.gpu_type, config.gpus)
     if beside is not None:
@@ -77,9 +87,6 @@ def rate_of(context: CycleContext, job: Job, config: Config, beside: Job | None 
         if alone_rate is None or share is None:
             return None
         return Rate(alone_rate.mean * share, alone_rate.deviation, "estimated")
-    for known in job.rates:
-        if (known.gpu_type, known.gpus) == (config.gpu_type, config.gpus):
-            return known.rate
     alone = run is not None and run.rate is None
     return Rate(run.speed, None, "measured") if run is not None and here and alone and run.speed is not None else None
 

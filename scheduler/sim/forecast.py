@@ -36,6 +36,8 @@ class Forecast:
             self._node_gpus[group.gpu_type] = max(group.gpus, self._node_gpus.get(group.gpu_type, 0))
         self._took_s: defaultdict[Hashable, list[float]] = defaultdict(list)  # of ended jobs of one kind, newest first
         self._without_history: defaultdict[Hashable, dict[int, TraceJob]] = defaultdict(dict)
+        # Work done and the prediction for the rest, by job: a job that moves is asked for twice.
+        self._last_left: dict[int, tuple[float, float]] = {}
         # (moment, job, attempt) at which a running job outlives its estimate; the attempt may have ended before
         self._outlived: list[tuple[float, int, int]] = []
 
@@ -115,11 +117,16 @@ class Forecast:
             return None
         if job.max_gpus:
             return job.work.remaining_s(done)
+        last = self._last_left.get(job.id)
+        if last is not None and last[0] == done:
+            return last[1]
         types = self._node_gpus if job.gpu_type is None else [job.gpu_type]
         fastest_s = min(
             (job.work.seconds_left(done, kind, self._layout(job, kind), 1.0) for kind in types), default=0.0
         )
-        return fastest_s if math.isfinite(fastest_s) else job.work.remaining_s(done)
+        left_s = fastest_s if math.isfinite(fastest_s) else job.work.remaining_s(done)
+        self._last_left[job.id] = (done, left_s)
+        return left_s
 
     def _layout(self, job: TraceJob, gpu_type: str) -> Layout:
         """The job's GPUs on the fewest possible nodes of the type."""

@@ -59,7 +59,9 @@ class World:
 
     def measure(self, run: Running, rate: float | None, speed: float | None) -> Running:
         """Set the measured speed of the job beside its neighbours, and its speed by itself."""
-        run = self.running_by_job[run.job.id] = replace(run, rate=rate, speed=speed)
+        if (rate, speed) != (run.rate, run.speed):
+            run = replace(run, rate=rate, speed=speed)
+        self.running_by_job[run.job.id] = run
         return run
 
     def stop(self, run: Running) -> None:
