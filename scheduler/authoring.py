@@ -29,7 +29,7 @@ from scheduler.admission import ANY_GPUS, Admission, Grant, Ledger, LockScope
 from scheduler.bases import assignment, rounds
 from scheduler.bases.ordered import OrderedPolicy
 from scheduler.bases.rounds import IdleGpus, Shares, Solve, Unit
-from scheduler.engine.configs import PolicyError, config_of, configs_of, demand_for, rate_of
+from scheduler.engine.configs import PolicyError, config_of, configs_of, demand_for, preferred, rate_of
 from scheduler.engine.context import Attempt, CycleContext, GivenDemands, backoff_reason
 from scheduler.engine.policy import Need
 from scheduler.engine.queue import Key
@@ -72,6 +72,7 @@ __all__ = [
     "Unit",
     "View",
     "Violation",
+    "preferred",
 ]
 
 MAX_STATE_BYTES = 1 << 20

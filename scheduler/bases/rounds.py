@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Any
 
 from scheduler.bases.assignment import assign
-from scheduler.engine.configs import PolicyError, config_of, configs_of
+from scheduler.engine.configs import PolicyError, config_of, configs_of, preferred
 from scheduler.engine.context import CycleContext, backoff_reason
 from scheduler.model import Job, Running
 from scheduler.model.request import Config
@@ -223,7 +223,7 @@ def start_round(
         config = config_of(context, context.view.running_by_job[unit[0]])
         held |= dict.fromkeys(candidates.keys() & set(unit), config)
         left[config.gpu_type or ""] += config.gpus if candidates.keys() >= set(unit) else 0
-    choices = {job_id: _by_type(configs_of(context, job)) for job_id, job in candidates.items()}
+    choices = {job_id: preferred(configs_of(context, job)) for job_id, job in candidates.items()}
     chosen: dict[int, Config] = {}
     beside: dict[int, int] = {}
     units: list[Unit] = [(job_id,) for job_id in candidates]
@@ -286,14 +286,6 @@ def candidates_of(context: CycleContext) -> Mapping[int, Job]:
         if job.id not in context.reserved and job.id not in context.places and backoff_reason(job, context.now) is None
     }
     return dict(sorted((running | waiting).items()))
-
-
-def _by_type(configs: Iterable[Config]) -> Mapping[str, Config]:
-    """The preferred configuration of each type."""
-    found: dict[str, Config] = {}
-    for config in configs:
-        found.setdefault(config.gpu_type or "", config)
-    return found
 
 
 def _without_zeros(types: Sequence[str], row: Sequence[float]) -> dict[str, float]:

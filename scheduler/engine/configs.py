@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
 from scheduler.engine.context import CycleContext
@@ -35,6 +35,14 @@ def configs_of(context: CycleContext, job: Job) -> Sequence[Config]:
             if context.state.capacity.infeasible(_demand(context, job, choice, config)) is None:
                 found.append(config)
     context.state.configs[key] = found
+    return found
+
+
+def preferred(configs: Iterable[Config]) -> Mapping[str, Config]:
+    """The preferred configuration of each GPU type; the type of one without GPUs is empty."""
+    found: dict[str, Config] = {}
+    for config in configs:
+        found.setdefault(config.gpu_type or "", config)
     return found
 
 

@@ -13,8 +13,8 @@ from random import Random
 
 import numpy as np
 
-from scheduler.authoring import Config, Cycle, Job
-from scheduler.policies.gavel.problem import Floats, Problem, preferred
+from scheduler.authoring import Config, Cycle, Job, preferred
+from scheduler.policies.gavel.problem import Floats, Problem
 
 
 def with_pairs(cycle: Cycle, problem: Problem, *, only_faster: bool) -> Problem:
@@ -24,7 +24,7 @@ def with_pairs(cycle: Cycle, problem: Problem, *, only_faster: bool) -> Problem:
     """
     running = {run.job.id: run.job for run in cycle.running()}
     jobs = {job.id: job for job in cycle.waiting()} | running
-    configs = [preferred(cycle, jobs[job_id]) for job_id in problem.ids]
+    configs = [preferred(cycle.configs(jobs[job_id])) for job_id in problem.ids]
     pairs: list[tuple[int, int]] = []
     rates: list[Floats] = []
     for first, second in combinations(range(len(problem)), 2):

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduler.authoring import Config, Cycle, Job, Shares, Unit
+from scheduler.authoring import Config, Cycle, Job, Shares, Unit, preferred
 
 Floats = NDArray[np.float64]
 Rows = NDArray[np.intp]
@@ -109,7 +109,7 @@ def problem_of(cycle: Cycle, *, aware: bool) -> Problem:
     types = tuple(kind for kind, gpus in sorted(supply.items()) if gpus > 0)
     found: list[tuple[Job, Mapping[str, Config], Mapping[str, float]]] = []
     for job in jobs:
-        accepted = {kind: config for kind, config in preferred(cycle, job).items() if kind in types}
+        accepted = {kind: config for kind, config in preferred(cycle.configs(job)).items() if kind in types}
         known = rates_on(cycle, job, accepted, aware=aware)
         if any(known.values()):
             found.append((job, accepted, known))
@@ -168,15 +168,6 @@ def shares_of(problem: Problem, x: Floats) -> Shares:
         unit: {kind: float(share) for kind, share in zip(problem.types, row, strict=True) if share > 0}
         for unit, row in zip(units, rows, strict=True)
     }
-
-
-def preferred(cycle: Cycle, job: Job) -> Mapping[str, Config]:
-    """The preferred configuration of each type."""
-    found: dict[str, Config] = {}
-    for config in cycle.configs(job):
-        if config.gpu_type is not None:
-            found.setdefault(config.gpu_type, config)
-    return found
 
 
 def _scale_of_work(job: Job, configs: Mapping[str, Config], rates: Mapping[str, float]) -> float:

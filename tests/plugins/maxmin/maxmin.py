@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.optimize import linprog
 
-from scheduler.authoring import Config, Cycle, Job, PolicyError, RoundPolicy, Shares
+from scheduler.authoring import Config, Cycle, Job, PolicyError, RoundPolicy, Shares, preferred
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,8 @@ class MaxMin(RoundPolicy):
         """
         jobs = sorted([*cycle.waiting(), *(run.job for run in cycle.running())], key=lambda job: job.id)
         supply = {kind: gpus for kind, gpus in cycle.supply().items() if gpus}
-        options = [(job, config) for job in jobs for config in preferred(cycle, job) if config.gpu_type in supply]
+        choices = [(job, config) for job in jobs for config in preferred(cycle.configs(job)).values()]
+        options = [(job, config) for job, config in choices if config.gpu_type in supply]
         if not options:
             return {}
         rows = {job.id: row for row, job in enumerate({job.id: job for job, _ in options}.values())}
@@ -63,11 +64,3 @@ class MaxMin(RoundPolicy):
         """The speed of the job where it is known; jobs of unknown speed are as fast on all types."""
         rate = cycle.rate(job, config)
         return 1.0 if rate is None else rate.mean
-
-
-def preferred(cycle: Cycle, job: Job) -> list[Config]:
-    """The first configuration of each GPU type."""
-    found: dict[str | None, Config] = {}
-    for config in cycle.configs(job):
-        found.setdefault(config.gpu_type, config)
-    return list(found.values())
