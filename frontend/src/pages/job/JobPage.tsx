@@ -34,18 +34,10 @@ const route = getRouteApi("/app/jobs/$jobId");
 const SpecTab = lazy(() => loadPart(() => import("./SpecTab")));
 const MetricsTab = lazy(() => loadPart(() => import("./MetricsTab")));
 
-const FINISH_POLL_MS = 30_000;
-
 export function JobPage() {
   const { jobId } = route.useParams();
   const id = /^\d{1,15}$/.test(jobId) ? Number(jobId) : 0;
-  const fallback = useFallbackInterval();
-  const query = useQuery({
-    ...jobQuery(id),
-    enabled: id > 0,
-    // No event tells that the finish of a waiting job has moved.
-    refetchInterval: ({ state }) => (state.data?.finish ? FINISH_POLL_MS : fallback),
-  });
+  const query = useQuery({ ...jobQuery(id), enabled: id > 0, refetchInterval: useFallbackInterval() });
   const job = query.data;
 
   if (id === 0 || (isMissing(query.error) && job === undefined)) {
