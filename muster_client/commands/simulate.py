@@ -86,6 +86,13 @@ def simulate_command(
         float, typer.Option(metavar="X", help="Additional speed lost in several racks, 0 to 1.")
     ] = 0.0,
     share: Annotated[bool, typer.Option("--share", help="Let jobs share GPUs, if the policy supports it.")] = False,
+    rate_noise: Annotated[
+        float,
+        typer.Option(
+            metavar="X",
+            help="How wrong the rates are that policies are told: the standard deviation of their logarithm.",
+        ),
+    ] = 0.0,
     oracle: Annotated[
         str, typer.Option(metavar="NAME", help="What policies know about run times: perfect, estimates or none.")
     ] = "perfect",
@@ -148,6 +155,7 @@ def simulate_command(
                 spread_penalty=spread_penalty,
                 rack_penalty=rack_penalty,
                 share=share,
+                rate_noise=rate_noise,
                 oracle=oracle,
                 failures=failures,
                 retries=retries,
