@@ -1,0 +1,234 @@
+"""Whether an allocation is fair: sharing incentive, Pareto efficiency and envy-freeness, each with a witness.
+
+Parties (tenants, or jobs) hold bundles of GPUs. The value V of a bundle for a party is the most work that its jobs
+do on it, in GPUs: a job that runs as fast as on its first choice of 4 GPUs counts 4. Where a party is one job, V orders
+bundles as 1/rho does, whose other terms the bundle does not change. docs/fairness.md has the definitions and examples.
+
+Sources: Ghodsi et al., Dominant Resource Fairness (NSDI 2011), §3, for the three properties; Mahajan et al., Themis
+(NSDI 2020), §3, for judging them by what jobs do with the GPUs and not by how many they hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
+
+import numpy as np
+
+EPSILON = 1e-6  # a smaller difference of values, relative, is a rounding error
+
+# GPU type → the GPUs on each node.
+Bundle = Mapping[str, tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One way to run a job: `ranks` of `gpus` each on one type, and the work per second that it does so, in GPUs.
+
+    Ranks that are `apart` need a node each.
+    """
+
+    gpu_type: str
+    gpus: int
+    worth: float
+    ranks: int = 1
+    apart: bool = True
+
+
+Jobs = Mapping[int, tuple[Way, ...]]  # job id → its ways to run
+
+
+@dataclass(frozen=True, slots=True)
+class Party:
+    """A tenant or a job: its live jobs, the GPUs that it holds, and its own share of each GPU type in GPUs."""
+
+    name: str
+    jobs: Jobs
+    holds: Bundle
+    share: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """The witness against the sharing incentive: the party's value of its own share is above that of what it holds."""
+
+    party: Party
+    value: float
+    alone: float
+
+
+@dataclass(frozen=True, slots=True)
+class Envy:
+    """The witness against envy-freeness: the party's value of what `other` holds is above that of what it holds."""
+
+    party: Party
+    other: Party
+    value: float
+    other_value: float
+
+
+@dataclass(frozen=True, slots=True)
+class Better:
+    """The witness against Pareto efficiency: which jobs to run and how, for values that are nowhere lower.
+
+    `values` are by party, before and after.
+    """
+
+    runs: Mapping[int, Way]
+    values: tuple[tuple[float, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdicts:
+    """The three verdicts, by their witnesses: a property without a witness holds. The worst witness is first."""
+
+    losses: tuple[Loss, ...]
+    better: Better | None
+    envies: tuple[Envy, ...]
+
+
+def verdicts(parties: Sequence[Party], supply: Bundle) -> Verdicts:
+    """The verdicts on what these parties hold of the supply."""
+    return Verdicts(losses(parties), improvement(parties, supply), envies(parties))
+
+
+def losses(parties: Iterable[Party]) -> tuple[Loss, ...]:
+    """The parties that would be better off alone with their own share: V(held) < V(share)."""
+    found = [Loss(party, value(party.jobs, party.holds), alone(party)) for party in parties]
+    return tuple(
+        sorted((each for each in found if _less(each.value, each.alone)), key=lambda each: each.value / each.alone)
+    )
+
+
+def envies(parties: Sequence[Party]) -> tuple[Envy, ...]:
+    """Which party prefers what another one holds; only parties with equal shares are compared."""
+    found = [
+        Envy(party, other, value(party.jobs, party.holds), value(party.jobs, other.holds))
+        for party in parties
+        for other in parties
+        if other is not party and other.share == party.share
+    ]
+    return tuple(
+        sorted(
+            (each for each in found if _less(each.value, each.other_value)),
+            key=lambda each: each.value / each.other_value,
+        )
+    )
+
+
+def improvement(parties: Sequence[Party], supply: Bundle) -> Better | None:
+    """An allocation of the supply that is better for one party and worse for none; None if there is none.
+
+    Of all such allocations, one with the largest sum of the gains, each relative to the party's most.
+    """
+    before = [value(party.jobs, party.holds) for party in parties]
+    runs = _solve([party.jobs for party in parties], supply, before)
+    after = [sum(runs[job_id].worth for job_id in party.jobs if job_id in runs) for party in parties]
+    if not any(_less(old, new) for old, new in zip(before, after, strict=True)):
+        return None
+    return Better(runs, tuple(zip(before, after, strict=True)))
+
+
+def value(jobs: Jobs, bundle: Bundle) -> float:
+    """The most work per second that the jobs do on a bundle, in GPUs; each runs as a whole gang or not at all."""
+    if len(jobs) == 1:
+        (ways,) = jobs.values()
+        return max((way.worth for way in ways if _fits(way, bundle)), default=0.0)
+    return sum(way.worth for way in _solve([jobs], bundle, [0.0]).values())
+
+
+def alone(party: Party) -> float:
+    """The most work per second that the party's jobs do on its own share, in GPUs.
+
+    A share may be less than a gang: jobs take turns there, so that a job has a share of the time of its gang.
+    """
+    from scipy.optimize import linprog  # noqa: PLC0415 - slow to load, and for verdicts alone
+
+    ways = [(row, way) for row, options in enumerate(party.jobs.values()) for way in options]
+    if not ways:
+        return 0.0
+    types = sorted(party.share)
+    rows = np.zeros((len(party.jobs) + len(types), len(ways)))
+    for column, (row, way) in enumerate(ways):
+        rows[row, column] = 1.0
+        if way.gpu_type in types:
+            rows[len(party.jobs) + types.index(way.gpu_type), column] = way.gpus * way.ranks
+    upper = np.concatenate([np.ones(len(party.jobs)), [party.share[kind] for kind in types]])
+    bounds = [(0.0, 1.0 if way.gpu_type in types else 0.0) for _, way in ways]
+    solved = linprog([-way.worth for _, way in ways], A_ub=rows, b_ub=upper, bounds=bounds, method="highs")
+    return float(-solved.fun)
+
+
+def _solve(groups: Sequence[Jobs], supply: Bundle, floors: Sequence[float]) -> Mapping[int, Way]:
+    """The runs with the largest sum of the groups' values, each relative to its most, where none is below its floor.
+
+    A mixed integer program with one binary column for each way of each job, and these rows:
+
+    1. each job runs in at most one way;
+    2. for each GPU type and each size g of a rank there, the ranks divided by g, rounded down, are at most the GPUs of
+       each node divided by g, rounded down: what fits on the nodes satisfies it;
+    3. the value of each group is at least its floor.
+    """
+    from scipy.optimize import Bounds, LinearConstraint, milp  # noqa: PLC0415 - slow to load, and for verdicts alone
+    from scipy.sparse import coo_array  # noqa: PLC0415
+
+    columns = [
+        (group, job_id, way)
+        for group, jobs in enumerate(groups)
+        for job_id, ways in jobs.items()
+        for way in ways
+        if _fits(way, supply)
+    ]
+    if not columns:
+        return {}
+    most = [0.0] * len(groups)
+    for group, jobs in enumerate(groups):
+        most[group] = sum(max((way.worth for way in ways), default=0.0) for ways in jobs.values())
+    entries: list[tuple[int, int, float]] = []
+    lower: list[float] = []
+    upper: list[float] = []
+
+    def row(values: Iterable[tuple[int, float]], least: float, limit: float) -> None:
+        entries.extend((len(lower), column, each) for column, each in values)
+        lower.append(least)
+        upper.append(limit)
+
+    by_job: dict[int, list[int]] = {}
+    by_type: dict[str, list[int]] = {}
+    by_group: dict[int, list[int]] = {}
+    for column, (group, job_id, way) in enumerate(columns):
+        by_job.setdefault(job_id, []).append(column)
+        by_type.setdefault(way.gpu_type, []).append(column)
+        by_group.setdefault(group, []).append(column)
+    for members in by_job.values():
+        row(((column, 1.0) for column in members), -inf, 1.0)
+    for kind, members in by_type.items():
+        for size in {1, *(columns[column][2].gpus for column in members)}:
+            used = [(column, float(columns[column][2].ranks * (columns[column][2].gpus // size))) for column in members]
+            row(used, -inf, float(sum(gpus // size for gpus in supply[kind])))
+    for group, members in by_group.items():
+        row(((column, columns[column][2].worth) for column in members), floors[group] * (1 - EPSILON / 10), inf)
+    at, where, values = zip(*entries, strict=True)
+    solved = milp(
+        [-way.worth / most[group] for group, _, way in columns],
+        constraints=LinearConstraint(
+            coo_array((values, (at, where)), (len(lower), len(columns))).tocsr(), lower, upper
+        ),
+        bounds=Bounds(0, 1),
+        integrality=np.ones(len(columns)),
+        options={"mip_rel_gap": 1e-9},
+    )
+    if solved.x is None:
+        raise ValueError(f"what the parties hold is not a part of the supply: {solved.message}")
+    return {job_id: way for (_, job_id, way), chosen in zip(columns, solved.x, strict=True) if chosen > 0.5}
+
+
+def _fits(way: Way, bundle: Bundle) -> bool:
+    nodes = bundle.get(way.gpu_type, ())
+    places = [gpus // way.gpus for gpus in nodes]
+    return sum(min(each, 1) if way.apart else each for each in places) >= way.ranks
+
+
+def _less(smaller: float, larger: float) -> bool:
+    return smaller < larger * (1 - EPSILON) - 1e-12
