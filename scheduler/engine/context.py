@@ -136,6 +136,7 @@ class CycleContext:
         max_places: int,
         explain: bool,
         policy_name: str = "",
+        kept_together: Callable[[Job], frozenset[str]] | None = None,
     ) -> None:
         self.state, self.view, self.admission, self.placement = state, state.view, admission, placement
         self.ledger = state.use(admission)
@@ -151,6 +152,7 @@ class CycleContext:
         self.deferred: set[int] = set()  # ids of jobs that the limit of this cycle left out
         self.pool_state: PoolState | None = None  # what the policy remembers anew
         self.wakes_at: float | None = None  # the earliest moment at which the policy wants to decide again
+        self._kept_together = kept_together or (lambda _: frozenset())
         self._undo: list[Callable[[], None]] | None = None  # the steps that undo the present attempt, in order
         self._newest: Sequence[Running] | None = None  # the reclaimable runs, newest first
         self._failures = _Failures()
@@ -166,7 +168,7 @@ class CycleContext:
         """The demand for each choice of the job that the pool has; `gpus` overrides the size of an elastic job."""
         within, closed = self.placement.within(job, self.now), self.closed_to(job)
         # Waiting jobs by the thousand share a few requests.
-        key = (job.request, gpus, within, closed, self.placement.relaxes)
+        key = (job.request, gpus, within, closed, self.placement.relaxes, self._kept_together(job))
         demands = self.state.demands.get(key)
         if demands is None:
             choices = job.request.choices_among(self.state.capacity.types)
@@ -187,8 +189,9 @@ class CycleContext:
     def _demand(self, job: Job, choice: Choice, gpus: int | None, within: Locality, closed: frozenset[int]) -> Demand:
         if gpus is not None:
             choice = job.request.resized(choice, gpus)
-        demand = demand_of(job.request, choice, within=within, closed=closed)
-        return self._feasible(job, demand) if self.placement.relaxes else demand
+        together = choice.gpu_type in self._kept_together(job)
+        demand = demand_of(job.request, choice, within=Locality.NODE if together else within, closed=closed)
+        return self._feasible(job, demand) if together or self.placement.relaxes else demand
 
     def closed_to(self, job: Job, moment: float | None = None) -> frozenset[int]:
         """The ids of the nodes that are ineligible for the job now, or then, or that the admission does not give it."""
@@ -427,9 +430,12 @@ class CycleContext:
         """Whether the run is neither stopping nor preempted so far."""
         return run.job.id not in self.preempts and not run.stopping
 
-    def _place_as(self, job: Job, demand: Demand) -> bool:
+    def _may_defer(self, demand: Demand) -> bool:
         anywhere = demand.divisible and demand.within is Locality.ANY and not demand.cpus and not demand.memory_mib
-        if anywhere and self._defers and not demand.closed and self._undo is None:
+        return anywhere and self._defers and not demand.closed and self._undo is None
+
+    def _place_as(self, job: Job, demand: Demand) -> bool:
+        if self._may_defer(demand):
             if self.state.free.gpus(demand.gpu_type) - self._deferred_gpus[demand.gpu_type] < demand.gpus:
                 return False
             self._deferred_lots.append((job, demand))
@@ -477,6 +483,8 @@ class CycleContext:
     def _place_instead(
         self, job: Job, demand: Demand, candidates: Iterable[Running], detail: str, claim: Claim | None
     ) -> bool:
+        if not self._may_defer(demand):
+            self.bind_deferred_lots()  # before releases that may be undone: a lot must not take their GPUs
         gone: list[Running] = []
         if not self._release_until_it_fits(job, demand, candidates, gone, claim):
             for run in reversed(gone):

@@ -131,7 +131,13 @@ def decide_on(state: SchedulerState, parts: Profile, *, max_places: int, explain
 def _context(state: SchedulerState, parts: Profile, *, max_places: int, explain: bool) -> CycleContext:
     """The context of a decision, with the reservations that can be met."""
     context = CycleContext(
-        state, parts.admission, parts.placement, max_places=max_places, explain=explain, policy_name=parts.policy_name
+        state,
+        parts.admission,
+        parts.placement,
+        max_places=max_places,
+        explain=explain,
+        policy_name=parts.policy_name,
+        kept_together=getattr(parts.policy, "kept_together", None),
     )
     bind_reservations(context)
     return context

@@ -49,7 +49,14 @@ def finishes(snapshot: Snapshot, config: CycleConfig, job: Job) -> tuple[Finish,
     A type on which the job does not run, or of which its virtual cluster may never have enough, is left out.
     """
     parts = compose(config)
-    context = CycleContext(SchedulerState(snapshot), parts.admission, parts.placement, max_places=1, explain=False)
+    context = CycleContext(
+        SchedulerState(snapshot),
+        parts.admission,
+        parts.placement,
+        max_places=1,
+        explain=False,
+        kept_together=getattr(parts.policy, "kept_together", None),
+    )
     rates = {(one.gpu_type, one.gpus): one.rate for one in job.rates}
     demands = [one for one in context.demands(job) if one.gpu_type is not None]
     usable = [one for one in demands if _runs_on(one, rates) and _is_possible(context, job, one)]

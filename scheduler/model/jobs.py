@@ -26,11 +26,15 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class KnownRate:
-    """The rate of a job alone on `gpus` GPUs of one type, on all its nodes together."""
+    """The rate of a job alone on `gpus` GPUs of one type, on all its nodes together.
+
+    `slowdown` is the rate on the fewest nodes that hold the GPUs, divided by the rate on more. None: unknown.
+    """
 
     gpu_type: str
     gpus: int
     rate: Rate
+    slowdown: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

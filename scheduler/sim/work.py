@@ -201,4 +201,9 @@ def known_rates(work: Work, gpus: int, gpu_types: Iterable[str]) -> tuple[KnownR
         rates = work.rates_at(0.0)
     if rates is None:
         return ()
-    return tuple(KnownRate(kind, gpus, Rate(rates.get(kind, 0.0), None, "trace")) for kind in gpu_types)
+    piece = work.pieces[0] if isinstance(work, ChangingWork) else work
+    scattered = (piece.scattered if isinstance(piece, StepsWork) else None) or {}
+    return tuple(
+        KnownRate(kind, gpus, Rate(mean, None, "trace"), mean / scattered[kind] if scattered.get(kind) else None)
+        for kind, mean in ((kind, rates.get(kind, 0.0)) for kind in gpu_types)
+    )

@@ -77,6 +77,13 @@ def test_the_rates_of_a_trace_are_zero_where_the_job_cannot_run() -> None:
     assert known_rates(FixedWork(100), 1, ["K80"]) == ()
 
 
+def test_a_trace_tells_how_much_slower_a_job_is_on_several_nodes() -> None:
+    work = StepsWork(100, 2, {"V100": 4.0, "K80": 1.0, "P100": 2.0}, {"V100": 1.0, "K80": 0.0})
+    known = {one.gpu_type: one.slowdown for one in known_rates(work, 2, ["K80", "P100", "T4", "V100"])}
+    assert known == {"K80": None, "P100": None, "T4": None, "V100": 4.0}
+    assert [one.slowdown for one in known_rates(ChangingWork((work,)), 2, ["V100"])] == [4.0]
+
+
 def test_a_work_that_changes_goes_through_its_pieces() -> None:
     work = ChangingWork((StepsWork(100, 1, {"V100": 1.0}), StepsWork(60, 1, {"V100": 2.0})))
     assert work.alone_s() == work.seconds_left(0.0, "V100", (1,), 1.0) == 130

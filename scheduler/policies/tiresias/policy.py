@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from scheduler.authoring import ConfigError, Job, Key, Running
+from scheduler.authoring import ConfigError, Job, Key, Need, Running
 from scheduler.policies.preemptive import MIN_RUN_S, SOON_S, Preemptive
 from scheduler.policies.tiresias.service import Service, service_of
 from scheduler.workshop import CycleContext
@@ -69,6 +69,12 @@ class Tiresias(Preemptive):
                 "default": 3250,
                 "description": "For the index: the service given before the next comparison.",
             },
+            "slowdown": {
+                "type": "number",
+                "minimum": 0,
+                "default": 0,
+                "description": "A job that is more times slower on several nodes waits for one. 0: none does.",
+            },
         },
         "additionalProperties": False,
     }
@@ -79,6 +85,7 @@ class Tiresias(Preemptive):
     variant: str = "las"
     service_gpu_s: Sequence[float] = ()
     delta_gpu_s: float = 3250
+    slowdown: float = 0
     service: Service = field(init=False)
 
     def __post_init__(self) -> None:
@@ -89,6 +96,22 @@ class Tiresias(Preemptive):
         object.__setattr__(self, "service", service)
         if self.variant != "las" and not service.samples:
             raise ConfigError(f"policy tiresias: the variant {self.variant} needs samples in service_gpu_s")
+
+    @property
+    def needs(self) -> frozenset[Need]:
+        """See `InformedPolicy`; rates, if it compares those on one node and on several."""
+        return frozenset({Need.RATES} if self.slowdown else ())
+
+    def kept_together(self, job: Job) -> frozenset[str]:
+        """The GPU types on which the job waits for the closest locality that the pool has."""
+        if not self.slowdown:
+            return frozenset()
+        return frozenset(
+            known.gpu_type
+            for known in job.rates
+            if known.slowdown is not None and known.slowdown > self.slowdown
+            if known.gpus == job.request.gpus_on(known.gpu_type)
+        )
 
     def waiting_key(self, job: Job) -> Key:
         """By queue, then by entry into the queue or submission; jobs demoted together by their ids.

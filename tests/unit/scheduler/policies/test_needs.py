@@ -41,6 +41,7 @@ def test_without_rates_gavel_needs_remaining_times_at_most() -> None:
         ("backfill", {"shortest_first": True}, {"remaining"}),
         ("optimus", {}, {"rates", "remaining"}),
         ("tiresias", {}, set()),
+        ("tiresias", {"slowdown": 2}, {"rates"}),
         ("philly", {"long_jobs_wait_for_locality": True}, {"remaining"}),
     ],
 )

@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.engine.cycle import CycleConfig, decide
-from scheduler.model import Job, Running
+from scheduler.model import Job, KnownRate, Locality, Rate, Running
 from scheduler.policies.tiresias import Tiresias
 from scheduler.policies.tiresias.service import service_of
 from scheduler.registry import ConfigError
 from tests.profiles import examples
 from tests.unit.scheduler.driving import carried_out, later, running
-from tests.unit.scheduler.factories import NOW, make_job, make_node, make_running, make_share, make_snapshot
+from tests.unit.scheduler.factories import NOW, make_job, make_node, make_running, make_share, make_snapshot, make_vc
 
 AUTHORS = (3250.0, 7200.0, 18_000.0)
 
@@ -269,3 +269,54 @@ def test_by_the_index_a_job_that_is_about_to_end_goes_before_a_new_one() -> None
 def test_the_index_needs_a_sample() -> None:
     with pytest.raises(ConfigError, match="needs samples in service_gpu_s"):
         Tiresias(variant="gittins")
+
+
+def told(slowdown: float | None, gpus: int = 4) -> tuple[KnownRate, ...]:
+    return (KnownRate("A100", gpus, Rate(1.0, None, "measured"), slowdown),)
+
+
+# (GPUs of the job, what is known of it, the free GPUs on each node, the GPUs that it gets on each node)
+TOGETHER: dict[str, tuple[int, tuple[KnownRate, ...], list[int], list[int]]] = {
+    "a slow job waits for one node": (4, told(2.5), [2, 3], []),
+    "and takes it": (4, told(2.5), [2, 4], [4]),
+    "a job that is not slow takes what there is": (4, told(1.5), [2, 3], [1, 3]),
+    "so does one that is exactly at the limit": (4, told(2.0), [2, 3], [1, 3]),
+    "and one of which nothing is known": (4, told(None), [2, 3], [1, 3]),
+    "a rate on other GPUs says nothing": (4, told(2.5, gpus=2), [2, 3], [1, 3]),
+    "no node of the pool holds it": (9, told(2.5, gpus=9), [8, 1], [1, 8]),
+}
+
+
+@pytest.mark.parametrize(("gpus", "rates", "free", "expected"), TOGETHER.values(), ids=TOGETHER)
+def test_a_job_that_slows_down_on_several_nodes_waits_for_one(
+    gpus: int, rates: tuple[KnownRate, ...], free: list[int], expected: list[int]
+) -> None:
+    nodes = [make_node(number, unhealthy=range(each, 8)) for number, each in enumerate(free, start=1)]
+    world = make_snapshot(nodes=nodes, waiting=[lot(1, gpus, rates=rates)])
+    plan = decide(world, CycleConfig(policy="tiresias", policy_params={"slowdown": 2}))
+    assert sorted(len(share.gpu_ids) for place in plan.places for share in place.allocations) == expected
+
+
+def test_jobs_are_kept_together_by_gpu_type_and_by_default_not_at_all() -> None:
+    rates = tuple(KnownRate(kind, 4, Rate(1.0, None, "trace"), slow) for kind, slow in (("V100", 3.0), ("K80", 1.1)))
+    job = make_job(1, gpus=4, gpu_type=None, rates=rates)
+    assert Tiresias(slowdown=2).kept_together(job) == {"V100"}
+    assert Tiresias().kept_together(job) == frozenset()
+
+
+def test_a_job_on_one_node_that_preempts_in_vain_leaves_what_it_released() -> None:
+    """The lot before it has no GPUs yet: it must not get those of a job that goes on."""
+    fixed = {"preemptible": False, "cpus": 0, "memory_mib": 0}
+    late = {"policy_state": {"queue": 1, "since": 7.0}, "cpus": 0, "memory_mib": 0}
+    runs = [
+        make_running(make_share(1, range(4), cpus=0, memory_mib=0), attempt_id=1, gpus=4, **late),
+        make_running(make_share(1, range(4, 7), cpus=0, memory_mib=0), attempt_id=2, gpus=3, **fixed),
+        make_running(make_share(2, range(4), cpus=0, memory_mib=0), attempt_id=3, gpus=4, **late),
+        make_running(make_share(2, range(4, 7), cpus=0, memory_mib=0), attempt_id=4, gpus=3, **fixed),
+    ]
+    jobs = [lot(1, 2, submitted_at=1.0), lot(2, 6, submitted_at=2.0, locality=Locality.NODE)]
+    vcs = [make_vc(quotas={"A100": 16})]  # so that the second job tries to preempt before it looks for room
+    world = make_snapshot(nodes=[make_node(1), make_node(2)], waiting=jobs, running=runs, vcs=vcs)
+    plan = decide(world, CycleConfig(policy="tiresias"))
+    assert [(place.job_id, len(place.allocations)) for place in plan.places] == [(1, 2)]
+    assert plan.preempts == ()
