@@ -13,7 +13,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from bench.published import allox, confusions, gavel, philly, pollux, rates, screening, wrong_rates
+from bench.published import allox, confusions, gavel, philly, pollux, rates, screening, skew, wrong_rates
 from bench.published.data import NoData, data_folder
 from bench.published.page import Lessons, Section, page
 
@@ -25,6 +25,7 @@ PAGES = {
     "rates": DOCS / "rates.md",
     "emulated": DOCS / "emulated.md",
     "gavel": DOCS / "policies" / "gavel.md",
+    "tiresias": DOCS / "policies" / "tiresias.md",
 }
 
 
@@ -50,6 +51,7 @@ def main(argv: Sequence[str]) -> int:
         "failures": lambda: confusions.page(folder, PAGES["failures"].read_text()),
         "rates": lambda: wrong_rates.page(folder, rates.page(folder, PAGES["rates"].read_text())),
         "gavel": lambda: gavel.page(folder, PAGES["gavel"].read_text()),
+        "tiresias": lambda: skew.page(folder, PAGES["tiresias"].read_text()),
         "emulated": lambda: allox.page(folder, PAGES["emulated"].read_text()),
     }
     for name in options.page or PAGES:

@@ -109,6 +109,15 @@ def test_gavels_jobs_get_a_model_that_was_measured_at_their_size(tmp_path: Path)
     assert run_s(trace) == pytest.approx(run_s(generate("gavel", {"jobs": 300}, 1)), rel=1e-3)
 
 
+def test_gavels_scattered_gangs_are_slower_where_asked_for(tmp_path: Path) -> None:
+    path = tmp_path / "simulation_throughputs.json"
+    models = {f"('LM', {gpus})": {"null": 2.0} for gpus in (1, 2, 4, 8)}
+    path.write_text(json.dumps({"v100": models, "v100_unconsolidated": {"('LM', 8)": {"null": 0.5}}}))
+    params = {"jobs": 100, "throughputs": str(path), "consolidation": True}
+    large = next(job.work for job in generate("gavel", params, 1).jobs if job.gpus == 8)
+    assert large.seconds_left(0.0, "V100", (4, 2, 2), 1.0) == 4 * large.seconds_left(0.0, "V100", (4, 4), 1.0)
+
+
 @pytest.mark.parametrize("window", sorted(WINDOWS))
 def test_phillys_run_times_have_the_published_mean_and_median(window: str) -> None:
     endings = WINDOWS[window]

@@ -39,6 +39,10 @@ class Gavel:
                 "description": "A file of throughputs, or a folder with one: each job then gets a model measured "
                 "at its size, and as many steps as fill its run time on V100s.",
             },
+            "consolidation": {
+                "type": "boolean", "default": False,
+                "description": "With throughputs: scattered gangs run at the rates measured for scattered ones.",
+            },
         },
     }  # fmt: skip
 
@@ -51,10 +55,12 @@ class Gavel:
         peak_hour: float = 15.0,
         multi_gpu: bool = True,
         throughputs: str | None = None,
+        consolidation: bool = False,
     ) -> None:
         self._count = jobs
         self._arrivals = {"gap_s": gap_s, "daily_swing": daily_swing, "peak_hour": peak_hour}
         self._sizes = _SIZES if multi_gpu else {1: 1.0}
+        self._consolidation = consolidation
         self._table: Throughputs | None = None
         if throughputs is not None:
             try:
@@ -92,4 +98,5 @@ class Gavel:
             raise ConfigError(f"throughputs: no model was measured on {gpus} {_REFERENCE}")
         model = measured[int(place * len(measured))]
         rates = self._table.rates(model, gpus)
-        return model, StepsWork(float(round(run_s * rates[_REFERENCE])), gpus, rates, reference=_REFERENCE)
+        scattered = self._table.scattered.get((model, gpus), {}) if self._consolidation and gpus > 1 else None
+        return model, StepsWork(float(round(run_s * rates[_REFERENCE])), gpus, rates, scattered, reference=_REFERENCE)
