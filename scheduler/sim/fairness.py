@@ -134,7 +134,7 @@ def value(jobs: Jobs, bundle: Bundle) -> float:
     """The most work per second that the jobs do on a bundle, in GPUs; each runs as a whole gang or not at all."""
     if len(jobs) == 1:
         (ways,) = jobs.values()
-        return max((way.worth for way in ways if _fits(way, bundle)), default=0.0)
+        return max((way.worth for way in ways if fits(way, bundle)), default=0.0)
     return sum(way.worth for way in _solve([jobs], bundle, [0.0]).values())
 
 
@@ -178,7 +178,7 @@ def _solve(groups: Sequence[Jobs], supply: Bundle, floors: Sequence[float]) -> M
         for group, jobs in enumerate(groups)
         for job_id, ways in jobs.items()
         for way in ways
-        if _fits(way, supply)
+        if fits(way, supply)
     ]
     if not columns:
         return {}
@@ -224,7 +224,8 @@ def _solve(groups: Sequence[Jobs], supply: Bundle, floors: Sequence[float]) -> M
     return {job_id: way for (_, job_id, way), chosen in zip(columns, solved.x, strict=True) if chosen > 0.5}
 
 
-def _fits(way: Way, bundle: Bundle) -> bool:
+def fits(way: Way, bundle: Bundle) -> bool:
+    """Whether the nodes of the bundle have the GPUs of each rank."""
     nodes = bundle.get(way.gpu_type, ())
     places = [gpus // way.gpus for gpus in nodes]
     return sum(min(each, 1) if way.apart else each for each in places) >= way.ranks

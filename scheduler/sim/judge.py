@@ -1,0 +1,203 @@
+"""Whether what a policy gives out of a snapshot is fair: `judge` decides and holds the plan against the definitions."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from scheduler.engine.cycle import CycleConfig, decide
+from scheduler.model import AllocationView, Job, Snapshot
+from scheduler.model.plan import Plan
+from scheduler.sim.fairness import EPSILON, Better, Bundle, Envy, Loss, Party, Verdicts, Way, fits, verdicts
+
+
+class Parties(StrEnum):
+    """Between whom fairness is judged."""
+
+    TENANT = "tenant"
+    JOB = "job"
+
+
+class Shares(StrEnum):
+    """What a party's own share is.
+
+    - `WEIGHT`: of each GPU type the part of its tenant's weight among the tenants with live jobs; of a job, an
+      equal part.
+    - `QUOTA`: the quotas of the tenant's virtual clusters; of a job, an equal part of its virtual cluster's quota.
+    """
+
+    WEIGHT = "weight"
+    QUOTA = "quota"
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """The verdicts on a plan, and between which parties."""
+
+    by: Parties
+    parties: tuple[Party, ...]
+    verdicts: Verdicts
+
+    def sentences(self) -> tuple[str, ...]:
+        """What is unfair and what shows it, worst first by property; empty where all three properties hold."""
+        found = [_loss(loss) for loss in self.verdicts.losses]
+        if self.verdicts.better is not None:
+            found.append(_better(self.verdicts.better, self.by, self.parties))
+        return (*found, *(_envy(envy) for envy in self.verdicts.envies))
+
+
+def judge(
+    snapshot: Snapshot, config: CycleConfig, *, by: Parties = Parties.TENANT, shares: Shares = Shares.WEIGHT
+) -> Judgement:
+    """The verdicts on what the configuration's policy gives out of this snapshot.
+
+    Raises:
+        ValueError: the plan has jobs share a GPU, which the definitions do not cover.
+    """
+    held = held_after(snapshot, decide(snapshot, config))
+    supply = _supply(snapshot, held)
+    parties = tuple(_parties(snapshot, held, supply, by, shares))
+    return Judgement(by, parties, verdicts(parties, supply))
+
+
+def held_after(snapshot: Snapshot, plan: Plan) -> Mapping[int, tuple[AllocationView, ...]]:
+    """What each job holds once the plan is carried out and the preempted jobs have stopped, by job id."""
+    gone = {preempt.job_id for preempt in plan.preempts}
+    kept = {
+        one.job_id: one.allocations
+        for one in snapshot.reservations
+        if not one.offered and one.until > snapshot.now and one.job_id not in plan.drops
+    }
+    running = {run.job_id: run.allocations for run in snapshot.running if not run.stopping and run.job_id not in gone}
+    held = running | kept | {place.job_id: place.allocations for place in plan.places}
+    holders = Counter(gpu_id for shares in held.values() for share in shares for gpu_id in share.gpu_ids)
+    shared = [gpu_id for gpu_id, jobs in holders.items() if jobs > 1]
+    if shared:
+        raise ValueError(f"several jobs hold GPU {shared[0]}: fairness is judged only where each job has its own GPUs")
+    return held
+
+
+def _supply(snapshot: Snapshot, held: Mapping[int, tuple[AllocationView, ...]]) -> Bundle:
+    """The GPUs that are held or could be, without those that are offered to schedulers outside."""
+    used = {gpu_id for shares in held.values() for share in shares for gpu_id in share.gpu_ids}
+    offered = {gpu_id for gpu_id, job_id in snapshot.reserved_gpus.items() if job_id < 0}
+    usable = {
+        gpu.id
+        for node in snapshot.nodes
+        for gpu in node.gpus
+        if node.schedulable and gpu.healthy and gpu.id not in offered
+    }
+    return _bundle(snapshot, usable | used)
+
+
+def _bundle(snapshot: Snapshot, gpu_ids: Iterable[int]) -> Bundle:
+    """The number of these GPUs on each node, by type; GPUs that have left the pool do not count."""
+    gpus = [snapshot.gpu_by_id[gpu_id] for gpu_id in gpu_ids if gpu_id in snapshot.gpu_by_id]
+    counts = Counter((gpu.type, gpu.node_id) for gpu in gpus)
+    found: dict[str, tuple[int, ...]] = {}
+    for (kind, _), number in sorted(counts.items()):
+        found[kind] = (*found.get(kind, ()), number)
+    return found
+
+
+def _parties(
+    snapshot: Snapshot, held: Mapping[int, tuple[AllocationView, ...]], supply: Bundle, by: Parties, shares: Shares
+) -> Iterable[Party]:
+    live = [job for job in snapshot.waiting if job.eligible_at <= snapshot.now]
+    live += [run.job for run in snapshot.running if not run.stopping]
+    members: dict[int, list[Job]] = {}
+    for job in sorted(live, key=lambda job: job.id):
+        if job.request.needs_gpus:
+            members.setdefault(job.tenant_id if by is Parties.TENANT else job.id, []).append(job)
+    tenants = {tenant.id: tenant for tenant in snapshot.tenants}
+    weights = {key: tenants[key].weight if by is Parties.TENANT else 1.0 for key in members}
+    in_vc = Counter(job.vc_id for jobs in members.values() for job in jobs)
+    for key, jobs in members.items():
+        share = {}
+        for kind, nodes in supply.items():
+            if shares is Shares.WEIGHT:
+                share[kind] = sum(nodes) * weights[key] / sum(weights.values())
+            elif by is Parties.TENANT:
+                share[kind] = float(sum(vc.quotas.get(kind, 0) for vc in snapshot.vcs if vc.tenant_id == key))
+            else:
+                vc_id = jobs[0].vc_id
+                share[kind] = snapshot.vc_by_id[vc_id].quotas.get(kind, 0) / in_vc[vc_id]
+            share[kind] = min(share[kind], float(sum(nodes)))
+        gpu_ids = [gpu_id for job in jobs for each in held.get(job.id, ()) for gpu_id in each.gpu_ids]
+        yield Party(
+            name=f"tenant {tenants[key].name}" if by is Parties.TENANT else f"job {key}",
+            jobs={job.id: tuple(way for way in _ways(job, sorted(supply)) if fits(way, supply)) for job in jobs},
+            holds=_bundle(snapshot, gpu_ids),
+            share=share,
+        )
+
+
+def _ways(job: Job, types: list[str]) -> Iterable[Way]:
+    """The sizes that the job accepts on these types, with their worth by its rates.
+
+    The rate of its first choice with a known one is worth the GPUs of its first choice. An unknown rate is taken as the
+    mean of the known ones, and without any, work is as fast on each type and follows the job's `speeds`.
+    """
+    request = job.request
+    known = {(rate.gpu_type, rate.gpus): rate.rate.mean for rate in job.rates}
+    positive = [rate for rate in known.values() if rate > 0]
+    choices = [choice for choice in request.choices_among(types) if choice.gpu_type in types]
+    firsts = (known.get((choice.gpu_type or "", choice.gpus * request.nodes), 0.0) for choice in choices)
+    base = next((rate for rate in firsts if rate > 0), positive[0] if positive else 1.0)
+    for choice in choices:
+        elastic = request.elastic
+        sizes = [choice.gpus] if elastic is None else range(elastic.min_gpus, elastic.max_gpus + 1)
+        for gpus in sizes:
+            total, kind = gpus * request.nodes, choice.gpu_type or ""
+            relative = job.speed_on(total)
+            if positive:
+                relative = known.get((kind, total), sum(positive) / len(positive)) / base
+            if relative <= 0:
+                continue
+            worth = request.gpus_total * relative
+            if request.divisible:
+                yield Way(kind, 1, worth, total, apart=False)
+            else:
+                yield Way(kind, gpus, worth, request.nodes)
+
+
+def _loss(loss: Loss) -> str:
+    return (
+        f"{loss.party.name} would be better off alone with its share, {_gpus(loss.party.share)}: it holds "
+        f"{_held(loss.party.holds)} and does the work of {_count(loss.value)}, alone that of {_count(loss.alone)}"
+    )
+
+
+def _envy(envy: Envy) -> str:
+    return (
+        f"{envy.party.name} would rather have what {envy.other.name} holds, {_held(envy.other.holds)}: it would "
+        f"do the work of {_count(envy.other_value)} there instead of {_count(envy.value)}"
+    )
+
+
+def _better(better: Better, by: Parties, parties: tuple[Party, ...]) -> str:
+    gains = [
+        f"{party.name} could do the work of {_count(after)} instead of {_count(before)}"
+        for party, (before, after) in zip(parties, better.values, strict=True)
+        if after > before * (1 + EPSILON)
+    ]
+    runs = [f"job {job_id} on {way.gpus * way.ranks} {way.gpu_type}" for job_id, way in sorted(better.runs.items())]
+    return f"{_and(gains)} without a loss to another {by}: with {_and(runs)}"
+
+
+def _held(bundle: Bundle) -> str:
+    return _gpus({kind: float(sum(nodes)) for kind, nodes in bundle.items()})
+
+
+def _gpus(numbers: Mapping[str, float]) -> str:
+    return _and([f"{number:.3g} {kind}" for kind, number in sorted(numbers.items()) if number > 0]) or "no GPUs"
+
+
+def _count(gpus: float) -> str:
+    return f"{gpus:.3g} GPU" if gpus == 1 else f"{gpus:.3g} GPUs"
+
+
+def _and(parts: list[str]) -> str:
+    return ", ".join(parts[:-1]) + f" and {parts[-1]}" if len(parts) > 1 else "".join(parts)
