@@ -334,5 +334,5 @@ class RoundPolicy(CyclePolicy):
         else:
             rounds.fill(context, ledger, candidates, self.round_s, idle)
         cycle.remember(ledger.to_state())
-        if ledger.accounts:
+        if candidates:
             cycle.wake_at(ledger.ends_at)

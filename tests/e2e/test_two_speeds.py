@@ -1,12 +1,16 @@
-"""`manage.py demo --heterogeneous`: the same script on two emulated GPU types is as fast as their profiles say."""
+"""`manage.py demo --heterogeneous`: the same script on two emulated GPU types is as fast as their profiles say,
+and a policy that is told these rates uses them."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 import signal
 import time
-from collections.abc import Callable, Iterator
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import psycopg2
 import pytest
@@ -90,6 +94,56 @@ def test_measured_rates_are_in_the_ratio_of_the_profiles(told: tuple[Demo, str])
     assert big == pytest.approx(25, rel=0.05)
     assert big / rates["big-net-v100", "V100"] == pytest.approx(2.5, rel=0.05)
     assert small / rates["small-net-v100", "V100"] == pytest.approx(1.2, rel=0.05)
+
+
+def asked(demo: Demo, method: str, what: str, body: Mapping[str, object] | None = None) -> dict[str, Any]:
+    """What the platform answers the operator about the pool of two GPU types."""
+    data = None if body is None else json.dumps(body).encode()
+    headers = {"Authorization": f"Bearer {demo.token('otto')}", "Content-Type": "application/json"}
+    request = urllib.request.Request(f"{demo.url}/api/v1/pools/{MIXED}/{what}", data, headers, method=method)
+    with urllib.request.urlopen(request) as answer:
+        found: dict[str, Any] = json.load(answer)
+        return found
+
+
+def test_gavel_gives_the_fast_type_to_the_jobs_that_gain_most(told: tuple[Demo, str]) -> None:
+    demo, _ = told
+    before = asked(demo, "GET", "policy")
+    params = {"objective": "throughput", "round_s": 5, "reset_s": 0}
+    asked(demo, "PUT", "policy", {"policy": "gavel", "policy_params": params})
+    claims = {"small-net": {"A100": 24, "V100": 20}, "big-net": {"A100": 25, "V100": 10}}
+    submitted = {}
+    with demo.client("ada") as client:
+        try:
+            for model in ("small-net", "small-net", "big-net", "big-net"):
+                changes = {
+                    "name": model,
+                    "vc": MIXED,
+                    "gpus": {"any_of": ["A100:1", "V100:1"]},
+                    "throughput": claims[model],
+                    "time": "30m",
+                    "env": {"MODEL": model, "STEPS": 100_000},
+                }
+                job = jobs.submit(demo.url, demo.token("ada"), jobs.Example("two-speeds", "ada", "cancelled", changes))
+                submitted[job["id"]] = model
+
+            def on_their_types() -> bool:
+                found = asked(demo, "GET", "decisions")["last_round"]
+                rows = {row["job_ids"][0]: row for row in found["rows"]} if found else {}
+                best = {"big-net": "A100", "small-net": "V100"}
+                return submitted.keys() == rows.keys() and all(
+                    rows[number]["why"].startswith(f"runs on {best[model]}")
+                    and rows[number]["by_type"][0]["gpu_type"] == best[model]
+                    and rows[number]["by_type"][0]["share"] > 0.9
+                    for number, model in submitted.items()
+                )
+
+            wait_until(on_their_types)
+        finally:
+            asked(demo, "PUT", "policy", {name: before[name] for name in ("policy", "policy_params")})
+            for number in submitted:
+                client.cancel(number)
+            wait_until(lambda: all(client.job(number)["state"] in FINISHED for number in submitted))
 
 
 class TestItsPage:

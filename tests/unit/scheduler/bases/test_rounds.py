@@ -71,6 +71,13 @@ def test_a_round_begins_with_the_first_decision_and_wakes_the_pool_at_its_end() 
     assert plan.pool_state is not None
 
 
+def test_a_job_that_starts_in_a_round_of_no_jobs_has_a_part_in_the_next_one() -> None:
+    empty = make_snapshot()
+    world = make_snapshot(waiting=[make_job(1)])
+    later = replace(world, now=world.now + 1, pool_state=plan_of(empty).pool_state)
+    assert plan_of(later).wake_at == empty.now + ROUND_S
+
+
 def test_the_type_with_the_share_is_given() -> None:
     nodes = [make_node(1), make_node(2, gpu_type="V100")]
     either = make_job(1, gpu_type=None, gpu_types=("A100", "V100"))
