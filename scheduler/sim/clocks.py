@@ -38,6 +38,13 @@ class _ClassClock:
         self.since = now
 
 
+@dataclass(slots=True)
+class _PresentJobs:
+    jobs: int = 0
+    since: float = 0.0
+    job_seconds: float = 0.0  # until `since`
+
+
 class Clocks:
     """All clocks of one simulation, in the view's time."""
 
@@ -46,7 +53,7 @@ class Clocks:
         self._clocks: dict[Hashable, _ClassClock] = {}
         self._of_vc: dict[int, dict[Hashable, _ClassClock]] = {}
         self._entered: dict[int, tuple[Hashable, float, float]] = {}
-        self._active, self._active_since, self._job_seconds = 0, 0.0, 0.0
+        self._present: dict[int | None, _PresentJobs] = {}
         self._touched: set[int] = set()
         self._timeline = Timeline()
 
@@ -95,15 +102,18 @@ class Clocks:
         """Busy GPUs and waiting jobs over time, until now."""
         return self._timeline.samples
 
-    def active(self, change: int) -> None:
-        """Add `change` to the number of jobs in the cluster."""
-        self._job_seconds = self.job_seconds()
-        self._active += change
-        self._active_since = self._view.now
+    def active(self, vc_id: int, change: int) -> None:
+        """Add `change` to the number of jobs in the cluster, and in a virtual cluster."""
+        for key in (None, vc_id):
+            present = self._present.setdefault(key, _PresentJobs())
+            present.job_seconds = self.job_seconds(key)
+            present.jobs += change
+            present.since = self._view.now
 
-    def job_seconds(self) -> float:
-        """The integral of the number of jobs in the cluster over time, until now."""
-        return self._job_seconds + self._active * (self._view.now - self._active_since)
+    def job_seconds(self, vc_id: int | None = None) -> float:
+        """The integral of the number of jobs in the cluster, or in a virtual cluster, over time, until now."""
+        present = self._present.get(vc_id, _PresentJobs())
+        return present.job_seconds + present.jobs * (self._view.now - present.since)
 
     def _over_quota(self, job: Job) -> bool:
         return all(

@@ -86,14 +86,19 @@ class _Simulation:
         self.options = options
         self.profile = compose(options.config)
         self.periodic = isinstance(self.profile.policy, PeriodicPolicy)
-        self.world = World(cluster, quotas_of(trace, cluster, options), options.seed)
+        quotas = quotas_of(trace, cluster, options)
+        self.world = World(cluster, quotas, options.seed)
         self.state = SchedulerState(self.world)
         self.state.use(self.profile.admission)
         self.state.due = set()
         self.jobs: dict[int, TraceJob] = {job.id: job for job in trace.jobs}
         self.owners = {name: number for number, name in enumerate(sorted({job.owner for job in trace.jobs}), start=1)}
         self.executions: dict[int, _Execution] = {}
-        self.records = {job.id: record_of(job) for job in trace.jobs}
+        quota_gpus = {
+            name: sum(min(gpus, cluster.gpus.get(kind, 0)) for kind, gpus in quota.items())
+            for name, quota in quotas.items()
+        }
+        self.records = {job.id: record_of(job, quota_gpus[job.vc]) for job in trace.jobs}
         self.clocks = Clocks(self.world, self.state)
         self.forecast = Forecast(options.oracle, cluster)
         # (moment, event, job id, version); an event with another version than its job's is void
@@ -201,8 +206,9 @@ class _Simulation:
             self.records[job_id].outcome = "infeasible"
             return
         self.executions[job_id] = _Execution()
-        self.clocks.active(1)
+        self.clocks.active(job.vc_id, 1)
         self.records[job_id].contention = -self.clocks.job_seconds()
+        self.records[job_id].vc_contention = -self.clocks.job_seconds(job.vc_id)
         self._wait(job)
 
     def _end(self, job_id: int, version: int) -> None:
@@ -219,10 +225,12 @@ class _Simulation:
         if self._handle_failure(run):
             return
         record.ended_s = float(round(now)) if self.options.whole_ends else now
-        self.clocks.active(-1)
+        self.clocks.active(run.job.vc_id, -1)
         stayed_s = now - record.submitted_s
-        total = record.contention + self.clocks.job_seconds()
-        record.contention = total / stayed_s if stayed_s > 0 else 1.0
+        record.contention += self.clocks.job_seconds()
+        record.vc_contention += self.clocks.job_seconds(run.job.vc_id)
+        record.contention = record.contention / stayed_s if stayed_s > 0 else 1.0
+        record.vc_contention = record.vc_contention / stayed_s if stayed_s > 0 else 1.0
         del self.executions[job_id]
         self.ended += 1
         took_s = run.ran_s(now) if run.job.checkpoints else now - run.placed_at

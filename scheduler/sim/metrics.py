@@ -5,7 +5,7 @@ All figures are functions of the `Result`. Sums are exact (`fsum`), so no figure
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import fsum
 
@@ -49,6 +49,18 @@ class Queueing:
 
 
 @dataclass(frozen=True, slots=True)
+class FinishTimes:
+    """Finish-time fairness of the ended jobs of one virtual cluster, each against the cluster and against its quota."""
+
+    vc: str
+    jobs: int
+    rho_cluster_mean: float | None
+    rho_cluster_max: float | None
+    rho_quota_mean: float | None
+    rho_quota_max: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class Summary:
     """The figures of one run; None where no ended job has one.
 
@@ -67,11 +79,14 @@ class Summary:
     jct_p99_s: float | None
     makespan_s: float
     utilization: float | None
-    rho_mean: float | None
+    rho_mean: float | None  # of the cluster
     rho_max: float | None
+    rho_quota_mean: float | None
+    rho_quota_max: float | None
     jain: float | None
     queueing: Queueing  # over all sizes
     by_size: tuple[Queueing, ...]
+    by_vc: tuple[FinishTimes, ...]  # in the order of their names
     gpu_hours: float
     lost_gpu_hours: float
     failed_gpu_hours: float  # not included in lost GPU-hours
@@ -100,7 +115,7 @@ def summarize(result: Result) -> Summary:
     feasible = [record for record in result.records if record.outcome != INFEASIBLE]
     ended = [record for record in feasible if record.ended_s is not None]
     times = np.array([jct_s(record) for record in ended], dtype=float)
-    rhos = [value for value in (rho(record, result.gpus) for record in ended) if value is not None]
+    fairness = _finish_times("", ended, result.gpus)
     capacity_gpu_s = result.gpus * result.makespan_s
     asked = [record for record in feasible if record.screening_s is not None]
     due = [record for record in feasible if record.deadline_s is not None]
@@ -117,13 +132,16 @@ def summarize(result: Result) -> Summary:
         jct_p99_s=float(np.percentile(times, 99)) if len(times) else None,
         makespan_s=result.makespan_s,
         utilization=result.busy_gpu_s / capacity_gpu_s if capacity_gpu_s > 0 else None,
-        rho_mean=_mean(rhos),
-        rho_max=max(rhos, default=None),
-        jain=jain([1.0 / value for value in rhos]),
+        rho_mean=fairness.rho_cluster_mean,
+        rho_max=fairness.rho_cluster_max,
+        rho_quota_mean=fairness.rho_quota_mean,
+        rho_quota_max=fairness.rho_quota_max,
+        jain=jain([1.0 / value for record in ended if (value := rho_cluster(record, result.gpus)) is not None]),
         queueing=_queueing("all", ended),
         by_size=tuple(
             _queueing(name, [record for record in ended if least <= record.gpus <= most]) for name, least, most in SIZES
         ),
+        by_vc=tuple(_finish_times(vc, members, result.gpus) for vc, members in sorted(_by_vc(ended).items())),
         gpu_hours=fsum(record.service_gpu_s for record in feasible) / 3600.0,
         lost_gpu_hours=fsum(record.overhead_gpu_s for record in feasible) / 3600.0,
         failed_gpu_hours=fsum(record.failed_gpu_s for record in feasible) / 3600.0,
@@ -166,15 +184,23 @@ def isolated_s(record: JobRecord, cluster_gpus: int) -> float:
     return record.alone_s * max(1.0, record.contention * record.gpus / cluster_gpus)
 
 
-def rho(record: JobRecord, cluster_gpus: int) -> float | None:
+def rho_cluster(record: JobRecord, cluster_gpus: int) -> float | None:
     """Finish-time fairness: the JCT over `isolated_s`; above 1, sharing the cluster cost the job time.
 
     None for a job that has not ended, and for one without work or time, which has no ratio.
     """
-    if record.ended_s is None or record.alone_s < _MIN_S or cluster_gpus <= 0:
+    return _rho(record, isolated_s(record, cluster_gpus)) if cluster_gpus > 0 else None
+
+
+def rho_quota(record: JobRecord) -> float | None:
+    """The JCT over the time in a cluster of the quota, shared with the jobs of the own virtual cluster alone.
+
+    Above 1, the jobs of other virtual clusters cost the job time. That time is `isolated_s` with the quota for the
+    cluster, and with the virtual cluster's jobs for N. None where `rho_cluster` is None, and with a quota of 0.
+    """
+    if record.quota_gpus <= 0:
         return None
-    taken_s = jct_s(record)
-    return taken_s / isolated_s(record, cluster_gpus) if taken_s >= _MIN_S else None
+    return _rho(record, record.alone_s * max(1.0, record.vc_contention * record.gpus / record.quota_gpus))
 
 
 def jain(values: Sequence[float]) -> float | None:
@@ -191,6 +217,33 @@ def jain(values: Sequence[float]) -> float | None:
 
 def _misses_its_deadline(record: JobRecord) -> bool:
     return record.ended_s is None or record.ended_s - record.submitted_s > (record.deadline_s or 0.0)
+
+
+def _rho(record: JobRecord, isolated: float) -> float | None:
+    if record.ended_s is None or record.alone_s < _MIN_S:
+        return None
+    taken_s = jct_s(record)
+    return taken_s / isolated if taken_s >= _MIN_S else None
+
+
+def _by_vc(records: Iterable[JobRecord]) -> Mapping[str, Sequence[JobRecord]]:
+    found: dict[str, list[JobRecord]] = {}
+    for record in records:
+        found.setdefault(record.vc, []).append(record)
+    return found
+
+
+def _finish_times(vc: str, ended: Sequence[JobRecord], cluster_gpus: int) -> FinishTimes:
+    of_cluster = [value for record in ended if (value := rho_cluster(record, cluster_gpus)) is not None]
+    of_quota = [value for record in ended if (value := rho_quota(record)) is not None]
+    return FinishTimes(
+        vc=vc,
+        jobs=len(ended),
+        rho_cluster_mean=_mean(of_cluster),
+        rho_cluster_max=max(of_cluster, default=None),
+        rho_quota_mean=_mean(of_quota),
+        rho_quota_max=max(of_quota, default=None),
+    )
 
 
 def _queueing(name: str, ended: Sequence[JobRecord]) -> Queueing:

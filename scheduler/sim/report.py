@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
-from scheduler.sim.metrics import Queueing, Summary, rho
+from scheduler.sim.metrics import Queueing, Summary, rho_cluster, rho_quota
 from scheduler.sim.result import JobRecord, Result
 
 if TYPE_CHECKING:
@@ -94,11 +94,12 @@ def to_json(rows: Iterable[Row], *, timing: bool = True) -> str:
 
 
 def to_csv(rows: Iterable[Row], *, timing: bool = True) -> str:
-    """The runs as CSV, one line each; figures by size have a column per size."""
+    """The runs as CSV, one line each; figures by size have a column per size, and those by virtual cluster none."""
     lines = []
     for row in rows:
         run = _run(row, timing=timing)
         sizes = run.pop("by_size")
+        del run["by_vc"]
         run["assumed"] = json.dumps(run["assumed"])
         for size in sizes:
             name = size.pop("gpus").replace("-", "_").replace(">", "over_")
@@ -115,10 +116,11 @@ def jobs_to_csv(results: Iterable[tuple[str, Result]]) -> str:
         for label, result in results:
             for record in result.records:
                 taken_s = None if record.ended_s is None else record.ended_s - record.submitted_s
-                values = [_rounded(value) for value in (taken_s, rho(record, result.gpus))]
+                ratios = (rho_cluster(record, result.gpus), rho_quota(record))
+                values = [_rounded(value) for value in (taken_s, *ratios)]
                 yield [label, *(_rounded(getattr(record, name)) for name in names), *values]
 
-    return _csv(["run", *names, "jct_s", "rho"], lines())
+    return _csv(["run", *names, "jct_s", "rho_cluster", "rho_quota"], lines())
 
 
 def _run(row: Row, *, timing: bool) -> dict[str, Any]:
@@ -127,7 +129,7 @@ def _run(row: Row, *, timing: bool) -> dict[str, Any]:
     for each in fields(summary):
         if each.name == "queueing":
             figures |= _delays(summary.queueing)
-        elif each.name == "by_size":
+        elif each.name in ("by_size", "by_vc"):
             continue
         elif timing or each.name not in _TIMING:
             figures[each.name] = _rounded(getattr(summary, each.name))
@@ -135,6 +137,7 @@ def _run(row: Row, *, timing: bool) -> dict[str, Any]:
         {"gpus": size.gpus, "jobs": size.jobs, "jct_mean_s": _rounded(size.jct_mean_s)} | _delays(size)
         for size in summary.by_size
     ]
+    figures["by_vc"] = [{each.name: _rounded(getattr(vc, each.name)) for each in fields(vc)} for vc in summary.by_vc]
     figures["assumed"] = dict(row.assumed)
     return figures
 
@@ -181,9 +184,11 @@ _TABLE: tuple[_Line, ...] = (
     _Line("JCT p99, s", lambda summary: summary.jct_p99_s),
     _Line("makespan, s", lambda summary: summary.makespan_s),
     _Line("utilization, %", lambda summary: summary.utilization, percent=True),
-    _Line("rho mean", lambda summary: summary.rho_mean),
-    _Line("rho max", lambda summary: summary.rho_max),
-    _Line("Jain's index of 1/rho", lambda summary: summary.jain),
+    _Line("rho of the cluster, mean", lambda summary: summary.rho_mean),
+    _Line("rho of the cluster, max", lambda summary: summary.rho_max),
+    _Line("rho of the quota, mean", lambda summary: summary.rho_quota_mean),
+    _Line("rho of the quota, max", lambda summary: summary.rho_quota_max),
+    _Line("Jain's index of 1/rho of the cluster", lambda summary: summary.jain),
     _Line("fair-share delay, mean s", lambda summary: summary.queueing.fair_share_delay_mean_s),
     _Line("fragmentation delay, mean s", lambda summary: summary.queueing.fragmentation_delay_mean_s),
     *_size_lines(),

@@ -31,6 +31,8 @@ class JobRecord:
     moves: int = 0
     attempts: int = 1  # plus one for each retry after a failure
     contention: float = 1.0  # time-average of the number of jobs in the cluster while this job was there
+    vc_contention: float = 1.0  # the same of the jobs of its virtual cluster
+    quota_gpus: int = 0  # GPUs of all types in the quota of its virtual cluster, as far as the cluster has them
     outcome: str = "succeeded"
     screening_s: float | None = None  # from the submission to the end of screening; None: not screened
     screening_gpu_s: float = 0.0  # in the screening pool, not included in the service
@@ -58,7 +60,7 @@ class Result:
     unfinished: int = 0
 
 
-def record_of(job: TraceJob) -> JobRecord:
+def record_of(job: TraceJob, quota_gpus: int) -> JobRecord:
     """The record of a job that has not started."""
     return JobRecord(
         id=job.id,
@@ -69,5 +71,6 @@ def record_of(job: TraceJob) -> JobRecord:
         submitted_s=job.submitted_s,
         deadline_s=job.deadline_s,
         alone_s=job.work.alone_s(),
+        quota_gpus=quota_gpus,
         outcome=job.status or "succeeded",
     )

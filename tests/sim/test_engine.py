@@ -135,6 +135,14 @@ def test_contention_is_the_mean_number_of_jobs_while_a_job_is_there() -> None:
     assert records[2].contention == 2
 
 
+def test_contention_in_a_virtual_cluster_is_by_its_own_jobs() -> None:
+    jobs = [job(1, runs=100, vc="a"), job(2, at=50, runs=25, vc="a"), job(3, runs=100, vc="b")]
+    records = by_id(play(jobs, quotas={"a": {"A100": 3, "V100": 8}, "b": {"A100": 99}}))
+    assert records[1].vc_contention == pytest.approx((100 + 25) / 100)
+    assert (records[2].vc_contention, records[3].vc_contention) == (2, 1)
+    assert [records[number].quota_gpus for number in (1, 2, 3)] == [3, 3, 4]
+
+
 @settings(max_examples=examples(25))
 @given(
     data=st.data(),

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.sim.metrics import INFEASIBLE, SIZES, isolated_s, jain, rho, summarize
+from scheduler.sim.metrics import INFEASIBLE, SIZES, FinishTimes, isolated_s, jain, rho_cluster, rho_quota, summarize
 from scheduler.sim.result import JobRecord
 from tests.sim.records import record, result
 
@@ -41,10 +41,33 @@ def test_alone_a_job_has_its_share_of_the_cluster(fields: dict[str, Any], expect
 def test_rho_is_the_completion_time_over_that_alone() -> None:
     slowed = record(took=300.0, gpus=4, alone_s=100.0, contention=1.0)
     helped = record(took=300.0, gpus=4, alone_s=100.0, contention=12.0)
-    assert rho(slowed, 8) == 3
-    assert rho(helped, 8) == 0.5
+    assert rho_cluster(slowed, 8) == 3
+    assert rho_cluster(helped, 8) == 0.5
     summary = summarize(result([slowed, helped], gpus=8))
     assert (summary.rho_mean, summary.rho_max) == (1.75, 3)
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        pytest.param({"quota_gpus": 8}, 3, id="its quota has room for it"),
+        pytest.param({"quota_gpus": 8, "vc_contention": 4.0}, 1.5, id="it shares its quota with three jobs"),
+        pytest.param({"quota_gpus": 2}, 1.5, id="it asks for twice its quota"),
+        pytest.param({"quota_gpus": 1, "contention": 9.0}, 0.75, id="it gained by what others left"),
+        pytest.param({"quota_gpus": 0}, None, id="it has no quota"),
+        pytest.param({"quota_gpus": 8, "took": None}, None, id="not ended"),
+    ],
+)
+def test_rho_of_the_quota_knows_only_the_own_virtual_cluster(fields: dict[str, Any], expected: float | None) -> None:
+    assert rho_quota(record(**({"took": 300.0, "gpus": 4, "alone_s": 100.0} | fields))) == expected
+
+
+def test_each_virtual_cluster_has_both_ratios() -> None:
+    slow = record(1, took=300.0, alone_s=100.0, vc="b", quota_gpus=1)
+    fast = record(2, took=100.0, alone_s=100.0, vc="a", quota_gpus=1, vc_contention=2.0)
+    summary = summarize(result([slow, fast], gpus=4))
+    assert summary.by_vc == (FinishTimes("a", 1, 1, 1, 0.5, 0.5), FinishTimes("b", 1, 3, 3, 3, 3))
+    assert (summary.rho_quota_mean, summary.rho_quota_max) == (1.75, 3)
 
 
 @pytest.mark.parametrize(
@@ -56,7 +79,7 @@ def test_rho_is_the_completion_time_over_that_alone() -> None:
     ],
 )
 def test_a_job_without_a_ratio_has_no_rho(without: dict[str, Any]) -> None:
-    assert rho(record(**without), 4) is None
+    assert rho_cluster(record(**without), 4) is None
     assert summarize(result([record(**without)])).rho_max is None
 
 
@@ -163,8 +186,8 @@ def test_every_job_has_exactly_one_size(records: list[JobRecord]) -> None:
 
 @given(ended(), st.floats(1.0, 100.0))
 def test_who_takes_longer_is_treated_no_fairer(job: JobRecord, more_s: float) -> None:
-    before = rho(job, 8)
-    later = rho(replace(job, ended_s=(job.ended_s or 0.0) + more_s), 8)
+    before = rho_cluster(job, 8)
+    later = rho_cluster(replace(job, ended_s=(job.ended_s or 0.0) + more_s), 8)
     assert before is None or (later is not None and later >= before)
 
 

@@ -83,6 +83,8 @@ def test_the_document_has_the_promised_fields_and_plain_values() -> None:
     assert figures["policy"] == "srtf"
     assert (figures["jct_mean_s"], figures["rho_max"], figures["wall_s"]) == (200, 4, 1.5)
     assert (figures["fair_share_delay_s"], figures["fragmentation_delay_s"]) == (20, 40)
+    (vc,) = figures["by_vc"]
+    assert (vc["vc"], vc["jobs"], vc["rho_cluster_max"], vc["rho_quota_max"]) == ("default", 1, 4, None)
     assert [size["gpus"] for size in figures["by_size"]] == ["1", "2-4", "5-8", ">8"]
     assert json.loads(to_json([run("srtf", 200.0, wall_s=1.5, peak_mib=9.0)]))["runs"] == [figures]
 
@@ -114,8 +116,8 @@ def test_the_csv_of_jobs_has_every_job_of_every_run() -> None:
         return result([record(1, name='a "b", c', took=end, alone_s=10.0, vc="x")])
 
     first, second = csv.DictReader(io.StringIO(jobs_to_csv([("fifo", jobs(20.0)), ("srtf", jobs(None))])))
-    assert (first["run"], first["name"], first["jct_s"], first["rho"]) == ("fifo", 'a "b", c', "20.0", "2.0")
-    assert (second["run"], second["ended_s"], second["jct_s"], second["rho"]) == ("srtf", "", "", "")
+    assert (first["run"], first["name"], first["jct_s"], first["rho_cluster"]) == ("fifo", 'a "b", c', "20.0", "2.0")
+    assert (second["run"], second["ended_s"], second["jct_s"], second["rho_cluster"]) == ("srtf", "", "", "")
 
 
 @given(st.floats(0.001, 1e9), st.floats(0.001, 1e9))
