@@ -41,6 +41,7 @@ class CodecError(ValueError):
 # Fields that former records lack, by class: they take their defaults.
 ADDED_FIELDS: Mapping[str, frozenset[str]] = {
     "Job": frozenset({"expected_rate", "fixed_until", "rates"}),
+    "KnownRate": frozenset({"slowdown"}),
     "Plan": frozenset({"pool_state", "wake_at"}),
     "Snapshot": frozenset({"pool_state"}),
 }

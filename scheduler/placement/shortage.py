@@ -174,12 +174,13 @@ class Shortage:
                 words.evidence(demand, free=free),
                 ("ask for fewer CPUs or less memory per GPU",),
             )
+        asked = demand.within is demand.request.locality
         return Denial(
             HoldReason.FRAGMENTED,
             f"{free} {gpu_type} are free, at most {most} on one node; "
-            f"this job needs {needed} within one {demand.within}",
+            f"this job needs {needed} within one {demand.within}{'' if asked else ', by the settings of the pool'}",
             words.evidence(demand, free=free, largest_free_node=most),
-            ("set a looser locality",),
+            ("set a looser locality",) if asked else (),
             wanted=demand.gpus * demand.nodes,
             once_free=f"{needed} {gpu_type} become free within one {demand.within}",
         )

@@ -160,6 +160,17 @@ class Rates:
         found = (self._rate(ask, size, claims, ignored) for size in ask.sizes if 0 < size.gpus <= MAX_GPUS)
         return Answer(tuple(rate for rate in found if rate is not None), tuple(dict.fromkeys(ignored)))
 
+    def slowdown(self, subject: Subject, gpu_type: str, gpus: int) -> float | None:
+        """The rate on one node ÷ the rate on several, where jobs alike were measured on both; None: they were not."""
+        cells = self._measured.get(subject.identity, {})
+        on_one, on_several = (cells.get(Size(gpu_type, gpus, spread)) for spread in (False, True))
+        if on_one is not None and on_several is not None:
+            return math.exp(on_one[0] - on_several[0])
+        if not self._spreading.count(subject.identity):
+            return None
+        change, _ = self._spreading.of(("tenant", subject.tenant), subject.identity)
+        return math.exp(-change)
+
     # Learning
 
     def _pool(self, history: Iterable[Measurement]) -> Mapping[Hashable, Hashable]:

@@ -466,7 +466,7 @@ def _with_rates(snapshot: model.Snapshot, rates: Mapping[int, Sequence[KnownRate
         if job.id not in rates:
             return job
         known = tuple(
-            model.KnownRate(one.gpu_type, one.gpus, model.Rate(one.per_s, one.deviation, one.source))
+            model.KnownRate(one.gpu_type, one.gpus, model.Rate(one.per_s, one.deviation, one.source), one.slowdown)
             for one in rates[job.id]
         )
         stuck = {one.gpu_type for one in known if one.rate.mean == 0}

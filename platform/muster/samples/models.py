@@ -193,6 +193,7 @@ class RateEstimate(models.Model):
     per_s = models.FloatField(help_text="In the job's own units. 0: the job does not run there.")
     deviation = models.FloatField()
     source = models.CharField(max_length=16)
+    slowdown = models.FloatField(null=True, help_text="The rate on one node ÷ that on several; null: unknown.")
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["job", "gpu_type", "gpus"], name="rate_estimate_once")]

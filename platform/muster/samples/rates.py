@@ -29,13 +29,17 @@ _OF_JOB = ("job__owner", "job__name", "job__tenant", "job__request", "job__spec"
 
 @dataclass(frozen=True, slots=True)
 class KnownRate:
-    """The rate of a job on `gpus` GPUs of one type, its deviation (None: unknown), and the source of both."""
+    """The rate of a job on `gpus` GPUs of one type, its deviation (None: unknown), and the source of both.
+
+    `slowdown` is the rate on one node divided by the rate on several. None: unknown.
+    """
 
     gpu_type: str
     gpus: int
     per_s: float
     deviation: float | None
     source: str
+    slowdown: float | None = None
 
 
 def refresh_rates() -> int:
@@ -68,12 +72,13 @@ def live_rates(pool_id: int) -> Mapping[int, Sequence[KnownRate]]:
 
 # What a job was measured at itself comes before what was estimated for it.
 _KNOWN = """
-SELECT job_id, gpu_type, gpus, per_s, deviation, source FROM (
+SELECT job_id, gpu_type, gpus, per_s, deviation, source, slowdown FROM (
     SELECT alone.job_id, alone.gpu_type, alone.gpus, alone.per_s, NULL::float8 AS deviation, 'measured' AS source,
-           0 AS late
+           NULL::float8 AS slowdown, 0 AS late
     FROM samples_speedalone alone JOIN jobs_job job ON job.id = alone.job_id WHERE {which}
     UNION ALL
-    SELECT known.job_id, known.gpu_type, known.gpus, known.per_s, known.deviation, known.source, 1
+    SELECT known.job_id, known.gpu_type, known.gpus, known.per_s, known.deviation, known.source,
+           known.slowdown, 1
     FROM samples_rateestimate known JOIN jobs_job job ON job.id = known.job_id WHERE {which}
 ) told ORDER BY job_id, gpu_type, gpus, late
 """
@@ -86,8 +91,9 @@ def _read(which: str, values: list[Any]) -> Mapping[int, Sequence[KnownRate]]:
         for job_id, *told in cursor.fetchall():
             rate = KnownRate(*told)
             before = found[job_id].setdefault((rate.gpu_type, rate.gpus), rate)
-            if before is not rate and before.source == rate.source:  # the deviation of the pooled measurements
-                found[job_id][rate.gpu_type, rate.gpus] = replace(before, deviation=rate.deviation)
+            if before is not rate:  # where both are measured, the deviation is that of the pooled measurements
+                deviation = rate.deviation if before.source == rate.source else before.deviation
+                found[job_id][rate.gpu_type, rate.gpus] = replace(before, deviation=deviation, slowdown=rate.slowdown)
     return {job_id: list(rates.values()) for job_id, rates in found.items()}
 
 
@@ -139,6 +145,7 @@ def _estimated(rates: Rates) -> Iterator[RateEstimate]:
                 per_s=found.per_s,
                 deviation=found.deviation,
                 source=found.source.value,
+                slowdown=rates.slowdown(subject, found.size.gpu_type, found.size.gpus),
             )
 
 

@@ -71,6 +71,21 @@ def test_rates_are_for_as_many_nodes_as_the_job_asks_for(world: World) -> None:
     assert found == [(4, pytest.approx(400.0), "measured"), (4, pytest.approx(250.0), "measured")]
 
 
+def test_jobs_measured_on_one_node_and_on_two_tell_how_much_slower_two_are(world: World) -> None:
+    make_node(world.pool, "a02", gpus=4)
+    on_one, on_two = {"gpus": "A100:4", "name": "net"}, {"gpus": "A100:2", "nodes": 2, "name": "net"}
+    first = submit(world, **on_one)
+    measured(first, "A100", 400.0, gpus=4)
+    refresh_rates()
+    assert [rate.slowdown for rate in rates_of(first)] == [None]
+    measured(submit(world, **on_two), "A100", 250.0, gpus=4)
+    after = submit(world, **on_two)
+    refresh_rates()
+    assert [rate.slowdown for rate in rates_of(first)] == [pytest.approx(1.6)]  # beside what it was measured at itself
+    (known,) = pool_snapshot(world.pool, seed=0).waiting_by_id[after.pk].rates
+    assert known.slowdown == pytest.approx(1.6)
+
+
 def test_an_elastic_job_has_a_rate_in_each_size(world: World) -> None:
     elastic = {"gpus": "A100:2", "elastic": {"min": 1, "max": 4}, "checkpoint": {"grace": "20s"}, "name": "net"}
     before, after = submit(world, **elastic), submit(world, **elastic)

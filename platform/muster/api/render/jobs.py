@@ -23,7 +23,7 @@ from muster.jobs.resizes import failed_resize_from
 from muster.jobs.selectors import RunTime, positions, run_times
 from muster.jobs.spec import PRIORITIES
 from muster.logs.models import LogFile
-from muster.samples.rates import rates_of
+from muster.samples.rates import KnownRate, rates_of
 from muster.screening.models import ScreeningResult
 from muster.screening.selectors import results_of
 from muster.usage.efficiency import efficiency_of
@@ -64,12 +64,17 @@ def job_document(job: Job) -> Json:
     document["spec"] = job.spec
     document["cloned_from"] = job.cloned_from_id
     document["estimate"] = current_estimate(job)
-    document["rates"] = [asdict(rate) for rate in rates_of(job)] if job.gpus else []
+    document["rates"] = [_rate(rate) for rate in rates_of(job)] if job.gpus else []
     document["finish"] = None
     document["failed_resize"] = _failed_resize(job)
     found = efficiency_of(job)
     document["efficiency"] = None if found is None else efficiency(found)
     return document
+
+
+def _rate(rate: KnownRate) -> Json:
+    names = ("gpu_type", "gpus", "per_s", "deviation", "source")
+    return {name: getattr(rate, name) for name in names}
 
 
 def gpu_choices(job: Job) -> list[Json]:

@@ -297,6 +297,23 @@ def test_a_job_that_slows_down_on_several_nodes_waits_for_one(
     assert sorted(len(share.gpu_ids) for place in plan.places for share in place.allocations) == expected
 
 
+@pytest.mark.parametrize(("racks", "waits"), [(["r1", "r1"], False), (["r1", "r2"], True)])
+def test_a_gang_that_slows_down_waits_for_one_rack(racks: list[str], waits: bool) -> None:
+    nodes = [make_node(number, gpus=4, rack=rack) for number, rack in enumerate(racks, start=1)]
+    nodes.append(make_node(3, gpus=4, rack="r1", unhealthy=range(4)))
+    world = make_snapshot(nodes=nodes, waiting=[make_job(1, gpus=4, nodes=2, rates=told(2.5, gpus=8))])
+    plan = decide(world, CycleConfig(policy="tiresias", policy_params={"slowdown": 2}))
+    assert (not plan.places) is waits
+
+
+def test_a_job_that_waits_for_one_node_is_told_that_the_pool_wants_it_so() -> None:
+    nodes = [make_node(number, unhealthy=range(each, 8)) for number, each in ((1, 2), (2, 3))]
+    world = make_snapshot(nodes=nodes, waiting=[lot(1, 4, rates=told(2.5))])
+    (hold,) = decide(world, CycleConfig(policy="tiresias", policy_params={"slowdown": 2})).holds
+    assert hold.detail.endswith("; this job needs 4 within one node, by the settings of the pool")
+    assert hold.helps == ("4 A100 become free within one node",)
+
+
 def test_jobs_are_kept_together_by_gpu_type_and_by_default_not_at_all() -> None:
     rates = tuple(KnownRate(kind, 4, Rate(1.0, None, "trace"), slow) for kind, slow in (("V100", 3.0), ("K80", 1.1)))
     job = make_job(1, gpus=4, gpu_type=None, rates=rates)

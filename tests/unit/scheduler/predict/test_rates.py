@@ -252,3 +252,29 @@ def test_a_claim_for_a_size_without_gpus_is_ignored() -> None:
     answer = Rates([]).estimate(asked)
     assert answer.rates == ()
     assert answer.ignored == ("claimed for A100: the job does not accept it",)
+
+
+# (measured: rate by type, number of GPUs, and whether on several nodes; the slowdown of 4 A100)
+SLOWDOWNS: dict[str, tuple[dict[tuple[str, int, bool], float], float | None]] = {
+    "measured on both": ({("A100", 4, False): 10.0, ("A100", 4, True): 4.0}, 2.5),
+    "measured only on one node": ({("A100", 4, False): 10.0}, None),
+    "a faster job on several nodes": ({("A100", 4, False): 4.0, ("A100", 4, True): 5.0}, 0.8),
+    "other GPUs count where these were not measured": (
+        {("A100", 8, False): 10.0, ("A100", 8, True): 4.0},
+        math.exp(-7 / 8 * math.log(0.4) + 0.1 / 8),  # one value counts as much as what is larger around it
+    ),
+}
+
+
+@pytest.mark.parametrize(("measured", "expected"), SLOWDOWNS.values(), ids=SLOWDOWNS)
+def test_how_much_slower_jobs_alike_are_on_several_nodes(
+    measured: dict[tuple[str, int, bool], float], expected: float | None
+) -> None:
+    history = [seen("net", kind, rate, gpus=gpus, spread=spread) for (kind, gpus, spread), rate in measured.items()]
+    found = Rates(history).slowdown(subject("net"), "A100", 4)
+    assert found == (expected if expected is None else pytest.approx(expected))
+
+
+def test_how_much_slower_other_jobs_are_tells_nothing_of_a_job() -> None:
+    other = [seen("other", "A100", rate, gpus=4, spread=spread) for rate, spread in ((9.0, False), (1.0, True))]
+    assert Rates([*other, seen("net", "A100", 10.0, gpus=4)]).slowdown(subject("net"), "A100", 4) is None
