@@ -96,25 +96,21 @@ def verdicts(parties: Sequence[Party], supply: Bundle) -> Verdicts:
 def losses(parties: Iterable[Party]) -> tuple[Loss, ...]:
     """The parties that would be better off alone with their own share: V(held) < V(share)."""
     found = [Loss(party, value(party.jobs, party.holds), alone(party)) for party in parties]
-    return tuple(
-        sorted((each for each in found if _less(each.value, each.alone)), key=lambda each: each.value / each.alone)
-    )
+    lost = [each for each in found if _less(each.value, each.alone)]
+    return tuple(sorted(lost, key=lambda each: (each.value / each.alone, -each.alone)))
 
 
 def envies(parties: Sequence[Party]) -> tuple[Envy, ...]:
     """Which party prefers what another one holds; only parties with equal shares are compared."""
+    values = [value(party.jobs, party.holds) for party in parties]
     found = [
-        Envy(party, other, value(party.jobs, party.holds), value(party.jobs, other.holds))
-        for party in parties
+        Envy(party, other, own, value(party.jobs, other.holds))
+        for party, own in zip(parties, values, strict=True)
         for other in parties
         if other is not party and other.share == party.share
     ]
-    return tuple(
-        sorted(
-            (each for each in found if _less(each.value, each.other_value)),
-            key=lambda each: each.value / each.other_value,
-        )
-    )
+    envied = [each for each in found if _less(each.value, each.other_value)]
+    return tuple(sorted(envied, key=lambda each: (each.value / each.other_value, -each.other_value)))
 
 
 def improvement(parties: Sequence[Party], supply: Bundle) -> Better | None:

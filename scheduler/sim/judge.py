@@ -111,23 +111,23 @@ def _parties(
     for job in sorted(live, key=lambda job: job.id):
         if job.request.needs_gpus:
             members.setdefault(job.tenant_id if by is Parties.TENANT else job.id, []).append(job)
-    tenants = {tenant.id: tenant for tenant in snapshot.tenants}
-    weights = {key: tenants[key].weight if by is Parties.TENANT else 1.0 for key in members}
+    names = {tenant.id: tenant.name for tenant in snapshot.tenants}
+    weights = {tenant.id: tenant.weight for tenant in snapshot.tenants} if by is Parties.TENANT else {}
+    total = sum(weights.get(key, 1.0) for key in members)
     in_vc = Counter(job.vc_id for jobs in members.values() for job in jobs)
     for key, jobs in members.items():
+        vcs = [vc for vc in snapshot.vcs if (key == vc.tenant_id if by is Parties.TENANT else jobs[0].vc_id == vc.id)]
         share = {}
         for kind, nodes in supply.items():
             if shares is Shares.WEIGHT:
-                share[kind] = sum(nodes) * weights[key] / sum(weights.values())
-            elif by is Parties.TENANT:
-                share[kind] = float(sum(vc.quotas.get(kind, 0) for vc in snapshot.vcs if vc.tenant_id == key))
+                share[kind] = sum(nodes) * weights.get(key, 1.0) / total
             else:
-                vc_id = jobs[0].vc_id
-                share[kind] = snapshot.vc_by_id[vc_id].quotas.get(kind, 0) / in_vc[vc_id]
+                quota = float(sum(vc.quotas.get(kind, 0) for vc in vcs))
+                share[kind] = quota if by is Parties.TENANT else quota / in_vc[jobs[0].vc_id]
             share[kind] = min(share[kind], float(sum(nodes)))
         gpu_ids = [gpu_id for job in jobs for each in held.get(job.id, ()) for gpu_id in each.gpu_ids]
         yield Party(
-            name=f"tenant {tenants[key].name}" if by is Parties.TENANT else f"job {key}",
+            name=f"tenant {names.get(key, key)}" if by is Parties.TENANT else f"job {key}",
             jobs={job.id: tuple(way for way in _ways(job, sorted(supply)) if fits(way, supply)) for job in jobs},
             holds=_bundle(snapshot, gpu_ids),
             share=share,

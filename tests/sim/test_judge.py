@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from scheduler.engine.cycle import CycleConfig
+from scheduler.engine.policy import POLICIES as POLICIES_BY_NAME
 from scheduler.model import Job, Node, Snapshot, Tenant
 from scheduler.model.jobs import KnownRate, Rate
 from scheduler.sim.fairness import verdicts
@@ -131,6 +132,14 @@ def test_what_a_preempted_job_gives_up_counts_for_the_job_that_gets_it() -> None
         "tenant vision": {},
         "tenant nlp": {"A100": (2,)},
     }
+
+
+@pytest.mark.parametrize("policy", POLICIES_BY_NAME.names)
+def test_each_policy_can_be_judged(policy: str) -> None:
+    run = make_running(make_share(1, range(2)), job=job(1, gpus=2))
+    world = pool([make_node(gpus=4)], [job(2, tenant=2), job(3, gpus=4, tenant=2)], running=[run])
+    found = judge(world, CycleConfig(policy=policy, admission="open"))
+    assert [party.name for party in found.parties] == ["tenant vision", "tenant nlp"]
 
 
 def test_jobs_that_share_a_gpu_are_not_judged() -> None:
