@@ -54,6 +54,8 @@ WORKLOADS = (
     Workload("max_min_fairness", "V100:8x4"),
     Workload("minimize_makespan", "V100:4x4"),
     Workload("minimize_makespan", "V100:8x4"),
+    Workload("max_min_fairness", "V100:2x4,P100:4x4,K80:6x4"),
+    Workload("minimize_makespan", "V100:2x4,P100:4x4,K80:6x4"),
     *(Workload(GENERATED, "V100:4x8", gap_h) for gap_h in (2.0, 1.5, 1.2)),
 )
 

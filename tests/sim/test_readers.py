@@ -338,6 +338,12 @@ def test_a_scattered_gang_is_slower_where_asked_for(tmp_path: Path, table: Optio
     assert scattered.work.seconds_left(0, "V100", (1, 1), 1.0) == 400
 
 
+def test_where_scattered_gangs_were_not_measured_they_are_as_fast_as_others(tmp_path: Path, table: Options) -> None:
+    (tmp_path / "simulation_throughputs.json").write_text(json.dumps({**TABLE, "k80": {"('LM', 2)": {"null": 1.0}}}))
+    (job,) = read(tmp_path, gavel(gpus="2"), options=Options(throughputs=tmp_path, consolidation=True)).jobs
+    assert job.work.seconds_left(0, "K80", (1, 1), 1.0) == job.work.seconds_left(0, "K80", (2,), 1.0) == 600
+
+
 def test_it_takes_the_throughputs_from_the_folder_above(tmp_path: Path, table: Options) -> None:
     (tmp_path / "traces").mkdir()
     assert len(read(tmp_path / "traces", gavel()).jobs) == 1

@@ -35,6 +35,10 @@ class Throughputs:
         """Steps per second alone by GPU type, without types that cannot run the model; empty if never measured."""
         return self.alone.get((model, gpus), {})
 
+    def scattered_rates(self, model: str, gpus: int) -> Mapping[str, float]:
+        """The same on more nodes than necessary; where that was not measured, the rate on the fewest nodes."""
+        return {**self.rates(model, gpus), **self.scattered.get((model, gpus), {})}
+
     def models(self, gpus: int) -> tuple[str, ...]:
         """The models measured on `gpus` GPUs, sorted."""
         return tuple(sorted(model for model, scale in self.alone if scale == gpus))

@@ -76,7 +76,7 @@ class StepsTable:
         rates = self.table.rates(model, gpus)
         if not rates:
             raise Unusable(f"no throughput of {model!r} on {gpus} GPUs")
-        scattered = self.table.scattered.get((model, gpus), {}) if self._scattered and gpus > 1 else None
+        scattered = self.table.scattered_rates(model, gpus) if self._scattered and gpus > 1 else None
         return StepsWork(steps, gpus, rates, scattered, reference=_REFERENCE if _REFERENCE in rates else None)
 
     def draft(self, *, model: str, total: str, gpus: str, weight: str, slo: str, submitted: str) -> Draft:

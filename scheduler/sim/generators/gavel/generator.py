@@ -98,5 +98,5 @@ class Gavel:
             raise ConfigError(f"throughputs: no model was measured on {gpus} {_REFERENCE}")
         model = measured[int(place * len(measured))]
         rates = self._table.rates(model, gpus)
-        scattered = self._table.scattered.get((model, gpus), {}) if self._consolidation and gpus > 1 else None
+        scattered = self._table.scattered_rates(model, gpus) if self._consolidation and gpus > 1 else None
         return model, StepsWork(float(round(run_s * rates[_REFERENCE])), gpus, rates, scattered, reference=_REFERENCE)
