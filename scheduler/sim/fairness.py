@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import inf
+from math import fsum, inf
 
 import numpy as np
 
@@ -51,11 +51,15 @@ class Party:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """The witness against the sharing incentive: the party's value of its own share is above that of what it holds."""
+    """The witness against the sharing incentive: the party's value of its own share is above that of what it holds.
+
+    `job_ids` are the jobs that would do more alone, ascending.
+    """
 
     party: Party
     value: float
     alone: float
+    job_ids: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +99,14 @@ def verdicts(parties: Sequence[Party], supply: Bundle) -> Verdicts:
 
 def losses(parties: Iterable[Party]) -> tuple[Loss, ...]:
     """The parties that would be better off alone with their own share: V(held) < V(share)."""
-    found = [Loss(party, value(party.jobs, party.holds), alone(party)) for party in parties]
-    lost = [each for each in found if _less(each.value, each.alone)]
+    lost = []
+    for party in parties:
+        here, worths = value(party.jobs, party.holds), alone(party)
+        most = fsum(worths.values())
+        if _less(here, most):
+            runs = _solve([party.jobs], party.holds, [0.0])
+            more = [job_id for job_id in worths if job_id not in runs or _less(runs[job_id].worth, worths[job_id])]
+            lost.append(Loss(party, here, most, tuple(sorted(more))))
     return tuple(sorted(lost, key=lambda each: (each.value / each.alone, -each.alone)))
 
 
@@ -134,26 +144,30 @@ def value(jobs: Jobs, bundle: Bundle) -> float:
     return sum(way.worth for way in _solve([jobs], bundle, [0.0]).values())
 
 
-def alone(party: Party) -> float:
-    """The most work per second that the party's jobs do on its own share, in GPUs.
+def alone(party: Party) -> Mapping[int, float]:
+    """The work per second of each job that runs on the party's own share where their sum is largest, in GPUs.
 
     A share may be less than a gang: jobs take turns there, so that a job has a share of the time of its gang.
     """
     from scipy.optimize import linprog  # noqa: PLC0415 - slow to load, and for verdicts alone
 
-    ways = [(row, way) for row, options in enumerate(party.jobs.values()) for way in options]
+    ways = [(row, job_id, way) for row, (job_id, options) in enumerate(party.jobs.items()) for way in options]
     if not ways:
-        return 0.0
+        return {}
     types = sorted(party.share)
     rows = np.zeros((len(party.jobs) + len(types), len(ways)))
-    for column, (row, way) in enumerate(ways):
+    for column, (row, _, way) in enumerate(ways):
         rows[row, column] = 1.0
         if way.gpu_type in types:
             rows[len(party.jobs) + types.index(way.gpu_type), column] = way.gpus * way.ranks
     upper = np.concatenate([np.ones(len(party.jobs)), [party.share[kind] for kind in types]])
-    bounds = [(0.0, 1.0 if way.gpu_type in types else 0.0) for _, way in ways]
-    solved = linprog([-way.worth for _, way in ways], A_ub=rows, b_ub=upper, bounds=bounds, method="highs")
-    return float(-solved.fun)
+    bounds = [(0.0, 1.0 if way.gpu_type in types else 0.0) for _, _, way in ways]
+    solved = linprog([-way.worth for _, _, way in ways], A_ub=rows, b_ub=upper, bounds=bounds, method="highs")
+    worths: dict[int, float] = {}
+    for (_, job_id, way), part in zip(ways, solved.x, strict=True):
+        if part > EPSILON:
+            worths[job_id] = worths.get(job_id, 0.0) + way.worth * float(part)
+    return worths
 
 
 def _solve(groups: Sequence[Jobs], supply: Bundle, floors: Sequence[float]) -> Mapping[int, Way]:

@@ -42,7 +42,7 @@ class Judgement:
 
     def sentences(self) -> tuple[str, ...]:
         """What is unfair and what shows it, worst first by property; empty where all three properties hold."""
-        found = [_loss(loss) for loss in self.verdicts.losses]
+        found = [_loss(loss, self.by) for loss in self.verdicts.losses]
         if self.verdicts.better is not None:
             found.append(_better(self.verdicts.better, self.by, self.parties))
         return (*found, *(_envy(envy) for envy in self.verdicts.envies))
@@ -163,10 +163,11 @@ def _ways(job: Job, types: list[str]) -> Iterable[Way]:
                 yield Way(kind, gpus, worth, request.nodes)
 
 
-def _loss(loss: Loss) -> str:
+def _loss(loss: Loss, by: Parties) -> str:
+    jobs = f" with {_and([f'job {job_id}' for job_id in loss.job_ids])}" if by is Parties.TENANT else ""
     return (
         f"{loss.party.name} would be better off alone with its share, {_gpus(loss.party.share)}: it holds "
-        f"{_held(loss.party.holds)} and does the work of {_count(loss.value)}, alone that of {_count(loss.alone)}"
+        f"{_held(loss.party.holds)} and does the work of {_count(loss.value)}, alone that of {_count(loss.alone)}{jobs}"
     )
 
 

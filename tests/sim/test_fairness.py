@@ -27,12 +27,18 @@ def test_a_party_whose_share_does_more_than_what_it_holds_loses_by_sharing() -> 
     nlp = party("nlp", {1: gang(8, A=8)}, share=8, A=2)
     vision = party("vision", {2: gang(4, A=4)}, share=8, A=4)
     (loss,) = verdicts([nlp, vision], {"A": (16,)}).losses
-    assert (loss.party, loss.value, loss.alone) == (nlp, 0, 8)
+    assert (loss.party, loss.value, loss.alone, loss.job_ids) == (nlp, 0, 8, (1,))
 
 
 def test_a_share_below_a_gang_is_a_share_of_its_time() -> None:
-    assert alone(party("nlp", {1: gang(4, A=4)}, share=1)) == 1
-    assert alone(party("nlp", {1: gang(4, A=4, B=2)}, share=1)) == 1.5
+    assert alone(party("nlp", {1: gang(4, A=4)}, share=1)) == {1: 1}
+    assert alone(party("nlp", {1: gang(4, A=4, B=2)}, share=1)) == {1: 1.5}
+
+
+def test_a_loss_names_the_jobs_that_would_do_more_alone() -> None:
+    nlp = party("nlp", {1: gang(2, A=2), 2: gang(2, A=2), 3: gang(1, A=1)}, share=5, A=3)
+    (loss,) = verdicts([nlp], {"A": (5,)}).losses
+    assert (loss.value, loss.alone, len(loss.job_ids)) == (3, 5, 1)
 
 
 def test_two_jobs_on_the_wrong_types_break_all_three_properties() -> None:
@@ -84,7 +90,7 @@ def test_the_verdicts_are_those_of_trying_everything(
         if other is not one and own < _most(one, {kind: nodes[0] for kind, nodes in other.holds.items()})
     }
     assert {loss.party.name for loss in found.losses} == {
-        one.name for one, own in zip(parties, have, strict=True) if own < alone(one) * (1 - 1e-6)
+        one.name for one, own in zip(parties, have, strict=True) if own < sum(alone(one).values()) * (1 - 1e-6)
     }
     better = [
         values

@@ -60,7 +60,7 @@ def test_a_job_that_takes_any_type_may_take_the_only_one_of_another(config: Cycl
     assert broken(found) == (True, True, True)
     assert found.sentences() == (
         "tenant nlp would be better off alone with its share, 0.5 A100 and 0.5 V100: it holds no GPUs and does the "
-        "work of 0 GPUs, alone that of 0.5 GPUs",
+        "work of 0 GPUs, alone that of 0.5 GPUs with job 2",
         "tenant nlp could do the work of 1 GPU instead of 0 GPUs without a loss to another tenant: with job 1 on "
         "1 V100 and job 2 on 1 A100",
         "tenant nlp would rather have what tenant vision holds, 1 A100: it would do the work of 1 GPU there instead "
