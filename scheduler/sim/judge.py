@@ -34,17 +34,18 @@ class Shares(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """The verdicts on a plan, and between which parties."""
+    """The verdicts on a plan, and between which parties; `held` are the GPUs of each job by type."""
 
     by: Parties
     parties: tuple[Party, ...]
+    held: Mapping[int, Mapping[str, int]]
     verdicts: Verdicts
 
     def sentences(self) -> tuple[str, ...]:
         """What is unfair and what shows it, worst first by property; empty where all three properties hold."""
         found = [_loss(loss, self.by) for loss in self.verdicts.losses]
         if self.verdicts.better is not None:
-            found.append(_better(self.verdicts.better, self.by, self.parties))
+            found.append(_better(self.verdicts.better, self))
         return (*found, *(_envy(envy) for envy in self.verdicts.envies))
 
 
@@ -59,7 +60,11 @@ def judge(
     held = held_after(snapshot, decide(snapshot, config))
     supply = _supply(snapshot, held)
     parties = tuple(_parties(snapshot, held, supply, by, shares))
-    return Judgement(by, parties, verdicts(parties, supply))
+    by_job = {
+        job_id: {kind: sum(nodes) for kind, nodes in _bundle(snapshot, _gpu_ids(shares)).items()}
+        for job_id, shares in held.items()
+    }
+    return Judgement(by, parties, by_job, verdicts(parties, supply))
 
 
 def held_after(snapshot: Snapshot, plan: Plan) -> Mapping[int, tuple[AllocationView, ...]]:
@@ -72,7 +77,7 @@ def held_after(snapshot: Snapshot, plan: Plan) -> Mapping[int, tuple[AllocationV
     }
     running = {run.job_id: run.allocations for run in snapshot.running if not run.stopping and run.job_id not in gone}
     held = running | kept | {place.job_id: place.allocations for place in plan.places}
-    holders = Counter(gpu_id for shares in held.values() for share in shares for gpu_id in share.gpu_ids)
+    holders = Counter(gpu_id for shares in held.values() for gpu_id in _gpu_ids(shares))
     shared = [gpu_id for gpu_id, jobs in holders.items() if jobs > 1]
     if shared:
         raise ValueError(f"several jobs hold GPU {shared[0]}: fairness is judged only where each job has its own GPUs")
@@ -81,7 +86,7 @@ def held_after(snapshot: Snapshot, plan: Plan) -> Mapping[int, tuple[AllocationV
 
 def _supply(snapshot: Snapshot, held: Mapping[int, tuple[AllocationView, ...]]) -> Bundle:
     """The GPUs that are held or could be, without those that are offered to schedulers outside."""
-    used = {gpu_id for shares in held.values() for share in shares for gpu_id in share.gpu_ids}
+    used = {gpu_id for shares in held.values() for gpu_id in _gpu_ids(shares)}
     offered = {gpu_id for gpu_id, job_id in snapshot.reserved_gpus.items() if job_id < 0}
     usable = {
         gpu.id
@@ -90,6 +95,10 @@ def _supply(snapshot: Snapshot, held: Mapping[int, tuple[AllocationView, ...]]) 
         if node.schedulable and gpu.healthy and gpu.id not in offered
     }
     return _bundle(snapshot, usable | used)
+
+
+def _gpu_ids(shares: Iterable[AllocationView]) -> Iterable[int]:
+    return (gpu_id for share in shares for gpu_id in share.gpu_ids)
 
 
 def _bundle(snapshot: Snapshot, gpu_ids: Iterable[int]) -> Bundle:
@@ -125,11 +134,10 @@ def _parties(
                 quota = float(sum(vc.quotas.get(kind, 0) for vc in vcs))
                 share[kind] = quota if by is Parties.TENANT else quota / in_vc[jobs[0].vc_id]
             share[kind] = min(share[kind], float(sum(nodes)))
-        gpu_ids = [gpu_id for job in jobs for each in held.get(job.id, ()) for gpu_id in each.gpu_ids]
         yield Party(
             name=f"tenant {names.get(key, key)}" if by is Parties.TENANT else f"job {key}",
             jobs={job.id: tuple(way for way in _ways(job, sorted(supply)) if fits(way, supply)) for job in jobs},
-            holds=_bundle(snapshot, gpu_ids),
+            holds=_bundle(snapshot, (gpu_id for job in jobs for gpu_id in _gpu_ids(held.get(job.id, ())))),
             share=share,
         )
 
@@ -178,21 +186,26 @@ def _envy(envy: Envy) -> str:
     )
 
 
-def _better(better: Better, by: Parties, parties: tuple[Party, ...]) -> str:
+def _better(better: Better, found: Judgement) -> str:
     gains = [
         f"{party.name} could do the work of {_count(after)} instead of {_count(before)}"
-        for party, (before, after) in zip(parties, better.values, strict=True)
+        for party, (before, after) in zip(found.parties, better.values, strict=True)
         if after > before * (1 + EPSILON)
     ]
-    runs = [f"job {job_id} on {way.gpus * way.ranks} {way.gpu_type}" for job_id, way in sorted(better.runs.items())]
-    return f"{_and(gains)} without a loss to another {by}: with {_and(runs)}"
+    changes = []
+    for job_id in sorted(job_id for party in found.parties for job_id in party.jobs):
+        way = better.runs.get(job_id)
+        gpus = {way.gpu_type: way.ranks * way.gpus} if way is not None else {}
+        if gpus != found.held.get(job_id, {}):
+            changes.append(f"job {job_id} on {_gpus(gpus)}")
+    return f"{_and(gains)} without a loss to another {found.by}: with {_and(changes)}"
 
 
 def _held(bundle: Bundle) -> str:
     return _gpus({kind: float(sum(nodes)) for kind, nodes in bundle.items()})
 
 
-def _gpus(numbers: Mapping[str, float]) -> str:
+def _gpus(numbers: Mapping[str, float] | Mapping[str, int]) -> str:
     return _and([f"{number:.3g} {kind}" for kind, number in sorted(numbers.items()) if number > 0]) or "no GPUs"
 
 

@@ -78,6 +78,13 @@ def test_a_gang_may_take_all_gpus_from_a_small_job(config: CycleConfig) -> None:
 def test_a_small_job_may_keep_a_tenants_gang_out(config: CycleConfig) -> None:
     found = judge(pool([make_node(gpus=2)], [job(1), job(2, gpus=2)]), config)
     assert broken(found) == (True, True, False)
+    assert "without a loss to another tenant: with job 1 on no GPUs and job 2 on 2 A100" in found.sentences()[1]
+
+
+def test_a_better_allocation_is_told_by_what_changes() -> None:
+    nodes = [make_node(1, gpus=2), make_node(2, gpus=1, gpu_type="V100")]
+    found = judge(pool(nodes, [job(1), job(2, "A100", "V100"), job(3, "A100", tenant=2)]), LAS, by=Parties.JOB)
+    assert found.sentences()[1].endswith("without a loss to another job: with job 2 on 1 V100 and job 3 on 1 A100")
 
 
 @pytest.mark.parametrize("config", POLICIES)
