@@ -432,10 +432,10 @@ def _running(which: str, params: list[Any], *, now: float) -> tuple[model.Runnin
             speeds[attempt_id] = (stretch, alone_per_s)
         job = _job(dict(zip(_JOB_FIELDS, fields, strict=True)), now, max(0.0, now - placed_at.timestamp()))
         if len(job.request.choices) > 1:
-            # What runs has the size of one choice; it stays what it is until the job waits again.
+            # What runs has the size of one choice, which comes first; a policy may move the job to another one.
             gpu_type = (request_of_text(given) if isinstance(given, str) else given).first.gpu_type
-            choices = tuple(choice for choice in job.request.choices if choice.gpu_type == gpu_type)
-            job = replace(job, request=replace(job.request, choices=choices))
+            choices = sorted(job.request.choices, key=lambda choice: choice.gpu_type != gpu_type)
+            job = replace(job, request=replace(job.request, choices=tuple(choices)))
         if job.request.shares_gpu:
             job = replace(job, utilization=_utilization([share[6] for share in shares]))
         if not reachable and job.preemptible:
@@ -457,25 +457,30 @@ def _running(which: str, params: list[Any], *, now: float) -> tuple[model.Runnin
 
 
 def _with_rates(snapshot: model.Snapshot, rates: Mapping[int, Sequence[KnownRate]]) -> model.Snapshot:
-    """The snapshot with the known rates of jobs, and without choices on which a job does not run."""
+    """The snapshot with the known rates of jobs, and without choices on which a job does not run.
+
+    A running job keeps the choice that it has: where its rate is 0, the policy moves it.
+    """
     if not rates:
         return snapshot
-    types = sorted({gpu.type for node in snapshot.nodes for gpu in node.gpus})
+    type_of = {gpu.id: gpu.type for node in snapshot.nodes for gpu in node.gpus}
+    types = sorted(set(type_of.values()))
 
-    def informed(job: model.Job) -> model.Job:
+    def informed(job: model.Job, allocations: Sequence[model.AllocationView] = ()) -> model.Job:
         if job.id not in rates:
             return job
         known = tuple(
             model.KnownRate(one.gpu_type, one.gpus, model.Rate(one.per_s, one.deviation, one.source), one.slowdown)
             for one in rates[job.id]
         )
-        stuck = {one.gpu_type for one in known if one.rate.mean == 0}
+        held = {type_of.get(gpu_id) for share in allocations for gpu_id in share.gpu_ids}
+        stuck = {one.gpu_type for one in known if one.rate.mean == 0} - held
         return replace(job, rates=known, request=_without(job.request, stuck, types) if stuck else job.request)
 
     return replace(
         snapshot,
         waiting=tuple(map(informed, snapshot.waiting)),
-        running=tuple(replace(run, job=informed(run.job)) for run in snapshot.running),
+        running=tuple(replace(run, job=informed(run.job, run.allocations)) for run in snapshot.running),
     )
 
 

@@ -6,13 +6,15 @@ from typing import Any
 
 import pytest
 
+from muster.dispatch.models import PolicyState
 from muster.dispatch.selectors import why
 from muster.dispatch.snapshot import pool_snapshot
 from muster.fleet.models import Node
 from muster.jobs.models import Job
+from muster.samples.rates import refresh_rates
 from muster.tenants.models import Quota
 from scheduler.model.lifecycle import NodeAdmin, Reason
-from tests.db.stories import World, cycle, end, live_attempt, make_world, now_of, ranks, submit
+from tests.db.stories import World, claim, cycle, end, live_attempt, make_world, now_of, ranks, run, submit
 from tests.factories import make_node
 
 pytestmark = pytest.mark.django_db
@@ -38,6 +40,25 @@ def quota(world: World, gpu_type: str, gpus: int) -> None:
     Quota.objects.filter(vc=world.vc, gpu_type=gpu_type).update(gpus=gpus)
 
 
+def test_gavel_moves_a_running_job_to_the_type_on_which_it_is_faster(world: World) -> None:
+    world.pool.policy, world.pool.policy_params = "gavel", {"objective": "throughput", "round_s": 1, "reset_s": 0}
+    world.pool.save()
+    quota(world, "A100", 0)
+    job = submit(world, gpus=BOTH, throughput={"A100": 9, "V100": 1})
+    cycle(world)
+    assert where(job)[0][0] == "volta"
+    claim(ranks(live_attempt(job))[0])
+    run(ranks(live_attempt(job))[0])
+    quota(world, "A100", 2)
+    refresh_rates()
+    state = PolicyState.objects.get(pool=world.pool)
+    state.data |= {"ends_at": 0.0, "jobs": []}  # the round has ended, and the job came in it
+    state.save()
+    cycle(world)
+    moved = live_attempt(job)
+    assert (moved.state, moved.reason_detail) == ("stopping", "its configuration changes from V100:4 to A100:2")
+
+
 def test_a_job_starts_in_its_second_choice_and_a_retry_chooses_anew(world: World) -> None:
     quota(world, "A100", 1)
     job = submit(world, gpus=BOTH)
@@ -45,8 +66,8 @@ def test_a_job_starts_in_its_second_choice_and_a_retry_chooses_anew(world: World
     cpus = world.pool.cpus_per_gpu
     assert where(job) == [("volta", 4, 4 * cpus)]
     assert str(live_attempt(job).request.first) == "V100:4"
-    (run,) = pool_snapshot(world.pool, seed=0).running
-    assert [str(choice) for choice in run.job.request.choices] == ["V100:4"]
+    (live,) = pool_snapshot(world.pool, seed=0).running
+    assert [str(choice) for choice in live.job.request.choices] == ["V100:4", "A100:2"]
     end(ranks(live_attempt(job))[0], Reason.NODE_LOST, started=False)
     quota(world, "A100", 2)
     assert [str(choice) for choice in now_of(job).request.choices] == ["A100:2", "V100:4"]

@@ -118,7 +118,7 @@ class TestSeveralChoices:
         job = asks(job, elastic=ElasticRange(1, 4))
         start_at(world, job, place_on(world.nodes[0], job, gpus=4, cpus=4, memory_mib=2048))
         (run,) = pool_snapshot(world.pool, seed=0).running
-        assert (run.gpus, run.job.request.choices) == (4, (Choice("A100", 2, 2, 1024),))
+        assert (run.gpus, run.job.request.first) == (4, Choice("A100", 2, 2, 1024))
 
     def test_the_size_of_one_choice_on_gpus_of_another_is_refused(self, world: World, job: Job) -> None:
         with pytest.raises(Invalid, match=r"cannot run on A100:4 per node: it asks for A100:2 or V100:4"):
