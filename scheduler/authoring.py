@@ -289,9 +289,9 @@ class AssignmentPolicy(CyclePolicy):
 class RoundPolicy(CyclePolicy):
     """Gives each job shares of time by GPU type, in rounds of `round_s`; `scheduler.bases.rounds` says how.
 
-    The shares are computed anew at the end of a round if jobs came or went, or the supply of GPUs changed, and at least
-    `reset_s` have passed since the last time. `idle_gpus` says who may take GPUs that no share claims; by default jobs
-    that arrive during a round start on free GPUs. Nothing stops before the round ends.
+    The shares are computed anew at the end of a round if jobs came or went, the supply of GPUs changed, or rates became
+    known, and at least `reset_s` have passed since the last time. `idle_gpus` says who may take GPUs that no share
+    claims; by default jobs that arrive during a round start on free GPUs. Nothing stops before the round ends.
     """
 
     __slots__ = ()
@@ -334,5 +334,5 @@ class RoundPolicy(CyclePolicy):
         else:
             rounds.fill(context, ledger, candidates, self.round_s, idle)
         cycle.remember(ledger.to_state())
-        if candidates:
+        if context.view.waiting_by_id or context.view.running_by_job:
             cycle.wake_at(ledger.ends_at)

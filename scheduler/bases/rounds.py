@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
+from zlib import crc32
 
 from scheduler.bases.assignment import assign
 from scheduler.engine.configs import PolicyError, config_of, configs_of, preferred
@@ -21,6 +22,8 @@ from scheduler.model.request import Config
 
 Unit = tuple[int, ...]
 """What a lease is for: the id of one job, or the ids of two that share their GPUs."""
+
+Inputs = tuple[frozenset[int], Mapping[str, int], int]
 
 Shares = (
     Mapping[int, Mapping[str, float]] | Mapping[Unit, Mapping[str, float]] | Mapping[int | Unit, Mapping[str, float]]
@@ -72,14 +75,15 @@ class Solve:
 class Ledger:
     """The accounts of the jobs, and the round.
 
-    `inputs` is what the shares were computed for: the ids of the jobs, and the GPUs in service by type.
+    `inputs` is what the shares were computed for: the ids of the jobs, the GPUs in service by type, and a checksum of
+    which rates were known from which source. Rates that only move a little are no reason for another solve.
     """
 
     ends_at: float = -math.inf  # of the round
     at: float = 0.0  # of the last account
     reset_at: float | None = None  # of the last reset, which is that of the last solve; None: none yet
     rounds: int = 0
-    inputs: tuple[frozenset[int], Mapping[str, int]] = (frozenset(), {})
+    inputs: Inputs = (frozenset(), {}, 0)
     types: list[str] = field(default_factory=list)  # in the order in which they are given out
     accounts: dict[Unit, Account] = field(default_factory=dict)
     solve: Solve | None = None  # the last one; None: the policy does not tell
@@ -94,14 +98,14 @@ class Ledger:
             tuple(map(int, key.split("+"))): Account(*(_without_zeros(types, row) for row in rows))
             for key, rows in state["accounts"].items()
         }
-        inputs = (frozenset(state["jobs"]), dict(state["supply"]))
+        inputs = (frozenset(state["jobs"]), dict(state["supply"]), state.get("known", 0))
         ledger = cls(state["ends_at"], state["at"], state["reset_at"], state["rounds"], inputs, list(types), accounts)
         ledger.solve = Solve(**state["solve"]) if state.get("solve") else None  # a state of before has none
         return ledger
 
     def to_state(self) -> Mapping[str, Any]:
         """The ledger as JSON values, in few digits, so that a pool can remember ten thousand jobs on four types."""
-        jobs, supply = self.inputs
+        jobs, supply, known = self.inputs
         accounts = {
             "+".join(map(str, unit)): [
                 [_significant(account.shares.get(kind, 0.0)) for kind in self.types],
@@ -117,6 +121,7 @@ class Ledger:
             "rounds": self.rounds,
             "jobs": sorted(jobs),
             "supply": dict(supply),
+            "known": known,
             "types": self.types,
             "accounts": accounts,
             "solve": self.solve and asdict(self.solve),
@@ -138,9 +143,7 @@ class Ledger:
                 account.received_s[held] = account.received_s.get(held, 0.0) + span_s
         self.at = now
 
-    def reset(
-        self, now: float, shares: Mapping[Unit, Mapping[str, float]], inputs: tuple[frozenset[int], Mapping[str, int]]
-    ) -> None:
+    def reset(self, now: float, shares: Mapping[Unit, Mapping[str, float]], inputs: Inputs) -> None:
         """Settle what was owed and received in the deficits, and begin to count again with other shares."""
         span_s = 0.0 if self.reset_at is None else now - self.reset_at
         before, self.accounts = self.accounts, {}
@@ -166,9 +169,10 @@ class Ledger:
         return priority, account.deficit_s.get(gpu_type, 0.0), share
 
 
-def inputs_of(context: CycleContext, candidates: Iterable[int]) -> tuple[frozenset[int], Mapping[str, int]]:
-    """The ids of the jobs that take part in rounds, and the healthy GPUs in service by type."""
-    return frozenset(candidates), dict(+context.state.capacity.gpus_in_service)
+def inputs_of(context: CycleContext, candidates: Mapping[int, Job]) -> Inputs:
+    """What the shares of the candidates are computed for; see `Ledger`."""
+    known = [(job_id, [(one.gpu_type, one.rate.source) for one in job.rates]) for job_id, job in candidates.items()]
+    return frozenset(candidates), dict(+context.state.capacity.gpus_in_service), crc32(repr(known).encode())
 
 
 def unit_of(context: CycleContext, run: Running) -> Unit:

@@ -17,7 +17,7 @@ from scheduler.bases.rounds import Account, Ledger
 from scheduler.engine.cycle import Profile, decide_on
 from scheduler.engine.policy import POLICIES
 from scheduler.engine.state import SchedulerState
-from scheduler.model import Job, Snapshot
+from scheduler.model import Job, KnownRate, PoolState, Rate, Snapshot
 from scheduler.model.invariants import check
 from scheduler.model.plan import Plan, apply
 from scheduler.placement import PLACEMENTS
@@ -76,6 +76,29 @@ def test_a_job_that_starts_in_a_round_of_no_jobs_has_a_part_in_the_next_one() ->
     world = make_snapshot(waiting=[make_job(1)])
     later = replace(world, now=world.now + 1, pool_state=plan_of(empty).pool_state)
     assert plan_of(later).wake_at == empty.now + ROUND_S
+
+
+def test_jobs_that_are_no_candidates_now_may_be_at_the_end_of_the_round() -> None:
+    lasting = make_running(make_share(1, [1]), preemptible=False)
+    world = make_snapshot(running=[lasting])
+    assert plan_of(world).wake_at == world.now + ROUND_S
+    assert plan_of(make_snapshot()).wake_at is None
+
+
+def test_rates_that_become_known_are_a_reason_to_solve_again_and_rates_that_move_are_not() -> None:
+    def solved_at(world: Snapshot, **rates: float) -> tuple[float, PoolState | None]:
+        known = tuple(KnownRate(kind, 1, Rate(rate, None, "claimed")) for kind, rate in rates.items())
+        state = plan_of(replace(world, waiting=(make_job(1, rates=known),))).pool_state
+        return (state.data["reset_at"] if state is not None else 0.0), state
+
+    world = make_snapshot()
+    first, state = solved_at(world)
+    later = replace(world, now=world.now + ROUND_S, pool_state=state)
+    assert (first, solved_at(later)[0]) == (world.now, world.now)
+    again, state = solved_at(later, A100=3.0)
+    assert again == later.now
+    last = replace(world, now=world.now + 2 * ROUND_S, pool_state=state)
+    assert solved_at(last, A100=4.0)[0] == later.now
 
 
 def test_the_type_with_the_share_is_given() -> None:
@@ -206,7 +229,8 @@ def test_a_share_of_a_faster_type_speeds_a_job_up() -> None:
 def test_the_accounts_of_ten_thousand_jobs_fit_into_the_state_of_a_pool() -> None:
     types = ["A100", "H100", "T4", "V100"]
     account = Account(dict.fromkeys(types, 0.0012345), {}, dict.fromkeys(types, -123.456))
-    ledger = Ledger(types=types, inputs=(frozenset(range(10_000)), {}), accounts={(n,): account for n in range(10_000)})
+    inputs = (frozenset(range(10_000)), {}, 0)
+    ledger = Ledger(types=types, inputs=inputs, accounts={(n,): account for n in range(10_000)})
     assert len(json.dumps(ledger.to_state())) <= MAX_STATE_BYTES
     again = Ledger.read(json.loads(json.dumps(ledger.to_state()))).accounts[9_999,]
     assert (again.shares["T4"], again.deficit_s["T4"]) == (0.0012345, -123)

@@ -28,7 +28,7 @@ def either(gpus: int = 4, *, a100: float | None = 20.0, v100: float | None = 10.
 
 
 def ending(node_id: int, gpus: range, hours: float | None, attempt_id: int) -> Running:
-    """A job that holds these GPUs of a node and is expected to end in so many hours."""
+    """A job that holds these GPUs of a node and is expected to end in `hours`."""
     run = make_running(make_share(node_id, gpus), attempt_id=attempt_id)
     left_s = None if hours is None else hours * HOUR
     return replace(run, placed_at=NOW, job=replace(run.job, remaining_s=left_s))

@@ -22,6 +22,7 @@ ALLOWED_IMPORTS = {
     "itertools", "json", "math", "scheduler", "statistics", "types", "typing",
     "datetime",  # only to write a moment of the snapshot in words
     "importlib", "pkgutil",  # only to find the plug-ins
+    "zlib",  # only its checksum
     "numpy",  # arithmetic on arrays; the test below refuses its random numbers
     "highspy", "scipy",  # solvers, with one thread and bounds by counts
     "random",  # only `Random` with the snapshot's seed; the test below refuses the generator that all share
