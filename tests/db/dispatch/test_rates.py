@@ -115,6 +115,16 @@ def test_a_type_with_rate_zero_is_no_choice(world: World) -> None:
     assert left.request == job.request  # no type is left: the job fails on one rather than wait for ever
 
 
+def test_a_job_that_stands_still_where_it_runs_keeps_that_choice_and_has_the_other_one(world: World) -> None:
+    job = submit(world, **EITHER)
+    cycle(world)
+    (run,) = pool_snapshot(world.pool, seed=0).running
+    held = run.job.request.first.gpu_type
+    RateEstimate.objects.create(job=job, gpu_type=held, gpus=1, per_s=0.0, deviation=0.0, source="measured")
+    (run,) = pool_snapshot(world.pool, seed=0).running
+    assert [choice.gpu_type for choice in run.job.request.choices] == [held, *({"A100", "V100"} - {held})]
+
+
 def test_gavel_gives_the_fast_type_to_the_job_that_gains_more(world: World) -> None:
     whole = {"gpus": {"any_of": ["A100:4", "V100:4"]}}
     little = submit(world, **whole, name="little", throughput={"A100": 3, "V100": 2})
