@@ -3,7 +3,7 @@
 The package exports the records of a snapshot; import plans, states and invariants from their modules.
 """
 
-from scheduler.model.jobs import AllocationView, Job, KnownRate, Rate, Reservation, Running
+from scheduler.model.jobs import AllocationView, Group, Job, KnownRate, Rate, Reservation, Running
 from scheduler.model.lifecycle import Locality
 from scheduler.model.nodes import HALF, SLOTS, Gpu, Node
 from scheduler.model.snapshot import (
@@ -21,6 +21,7 @@ __all__ = [
     "SLOTS",
     "AllocationView",
     "Gpu",
+    "Group",
     "Job",
     "KnownRate",
     "Locality",

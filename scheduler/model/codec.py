@@ -40,10 +40,10 @@ class CodecError(ValueError):
 
 # Fields that former records lack, by class: they take their defaults.
 ADDED_FIELDS: Mapping[str, frozenset[str]] = {
-    "Job": frozenset({"expected_rate", "fixed_until", "rates"}),
+    "Job": frozenset({"expected_rate", "fixed_until", "group_id", "rates"}),
     "KnownRate": frozenset({"slowdown"}),
     "Plan": frozenset({"pool_state", "wake_at"}),
-    "Snapshot": frozenset({"pool_state"}),
+    "Snapshot": frozenset({"groups", "pool_state"}),
 }
 
 

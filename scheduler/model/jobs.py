@@ -1,4 +1,4 @@
-"""Jobs, their live attempts, allocations and reservations."""
+"""Jobs and their groups, live attempts, allocations and reservations."""
 
 from __future__ import annotations
 
@@ -71,6 +71,7 @@ class Job:
     rates: tuple[KnownRate, ...] = ()  # by GPU type and number of GPUs; others are unknown
     expected_rate: float | None = None  # the rate for which `expected_s` and `remaining_s` hold; None: unknown
     deadline_at: float | None = None  # when it should have ended, for policies that know deadlines
+    group_id: int | None = None  # the group whose member it is
 
     @classmethod
     def of(cls, **fields: Any) -> Job:
@@ -99,6 +100,17 @@ class Job:
             return 1.0
         last = len(self.speeds)
         return self.speeds[min(max(gpus, 1), last) - 1] / self.speeds[min(max(self.request.gpus_total, 1), last) - 1]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Jobs that are one application, such as a sweep, while at least one of its members waits or runs."""
+
+    id: int
+    tenant_id: int
+    submitted_at: float
+    done_gpu_s: float  # the service of its members that have ended
+    to_come_gpu_s: float | None  # the expected work of members that do not wait or run yet; None: unknown
 
 
 @dataclass(frozen=True, slots=True)

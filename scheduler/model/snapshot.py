@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import Any, Protocol
 
 from scheduler.model.codec import CodecError, from_json, to_json
-from scheduler.model.jobs import Job, Reservation, Running
+from scheduler.model.jobs import Group, Job, Reservation, Running
 from scheduler.model.lifecycle import Locality, RuntimeNeed
 from scheduler.model.nodes import Gpu, Node
 from scheduler.model.request import REQUEST_FIELDS, request_of, request_to_dict
@@ -93,6 +93,11 @@ class View(Protocol):
         ...
 
     @property
+    def groups(self) -> Iterable[Group]:
+        """The groups of the waiting and running jobs."""
+        ...
+
+    @property
     def pool_state(self) -> PoolState | None:
         """What the last policy remembered of the pool."""
         ...
@@ -120,6 +125,11 @@ class View(Protocol):
     @property
     def running_by_job(self) -> Mapping[int, Running]:
         """The live attempts by the id of their job."""
+        ...
+
+    @property
+    def group_by_id(self) -> Mapping[int, Group]:
+        """The groups by id."""
         ...
 
     @property
@@ -162,6 +172,7 @@ class Snapshot:
     running: tuple[Running, ...]
     reservations: tuple[Reservation, ...] = ()
     pool_state: PoolState | None = None
+    groups: tuple[Group, ...] = ()
 
     @cached_property
     def node_by_id(self) -> Mapping[int, Node]:
@@ -187,6 +198,11 @@ class Snapshot:
     def running_by_job(self) -> Mapping[int, Running]:
         """See `View`."""
         return {attempt.job.id: attempt for attempt in self.running}
+
+    @cached_property
+    def group_by_id(self) -> Mapping[int, Group]:
+        """See `View`."""
+        return {group.id: group for group in self.groups}
 
     @cached_property
     def holders_of_gpu(self) -> Mapping[int, tuple[int, ...]]:

@@ -33,6 +33,7 @@ from scheduler.sim.clocks import Clocks
 from scheduler.sim.cluster import ClusterSpec
 from scheduler.sim.failures import FAILED, SUCCEEDED, FailureClass, Failures, attempted
 from scheduler.sim.forecast import Forecast, estimated
+from scheduler.sim.groups import Groups
 from scheduler.sim.options import Options, Oracle
 from scheduler.sim.result import Result, record_of
 from scheduler.sim.scheduled import scheduled_job, with_rates
@@ -100,6 +101,7 @@ class _Simulation:
         }
         self.records = {job.id: record_of(job, quota_gpus[job.vc]) for job in trace.jobs}
         self.clocks = Clocks(self.world, self.state)
+        self.groups = Groups(trace, self.world)
         self.forecast = Forecast(options.oracle, cluster)
         # (moment, event, job id, version); an event with another version than its job's is void
         self.ended = 0
@@ -193,6 +195,7 @@ class _Simulation:
             traced,
             vc_id=self.world.vc_ids[traced.vc],
             owner_id=self.owners[traced.owner],
+            group_id=self.groups.of(job_id),
             gpu_types=self.state.capacity.types,
             expected_s=self.forecast.submitted(traced),
             measured=self.trace.throughputs is not None,
@@ -207,6 +210,7 @@ class _Simulation:
             return
         self.executions[job_id] = _Execution()
         self.clocks.active(job.vc_id, 1)
+        self.groups.enter(job)
         self.records[job_id].contention = -self.clocks.job_seconds()
         self.records[job_id].vc_contention = -self.clocks.job_seconds(job.vc_id)
         self._wait(job)
@@ -226,6 +230,7 @@ class _Simulation:
             return
         record.ended_s = float(round(now)) if self.options.whole_ends else now
         self.clocks.active(run.job.vc_id, -1)
+        self.groups.leave(run.job, record.service_gpu_s)
         stayed_s = now - record.submitted_s
         record.contention += self.clocks.job_seconds()
         record.vc_contention += self.clocks.job_seconds(run.job.vc_id)

@@ -19,6 +19,7 @@ def scheduled_job(
     *,
     vc_id: int,
     owner_id: int,
+    group_id: int | None,
     gpu_types: Sequence[str],
     expected_s: float | None,
     measured: bool,
@@ -70,6 +71,7 @@ def scheduled_job(
         packs=options.share and memory_mib is not None,
         rates=rates,
         expected_rate=fastest if perfect and fastest > 0 else None,
+        group_id=group_id,
         deadline_at=None if traced.deadline_s is None else traced.submitted_s + traced.deadline_s,
     )
 

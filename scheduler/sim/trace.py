@@ -47,6 +47,7 @@ class TraceJob:
     failure: str = ""  # of a failing job: its `FailureClass`
     cause: str = ""  # and its cause, from `scheduler.sim.times`
     mode: str = ""  # how its batch size changes by itself: static, accordion, gns, or nothing
+    group: str = ""  # the group of its virtual cluster whose member it is, such as a sweep; nothing: none
     deadline_s: float | None = None  # after the submission; the target of deadline policies
     waited_s: float | None = None  # from submission to start in the original cluster
     line: int = field(default=0, compare=False)  # the line in the file; 0: it is from no file

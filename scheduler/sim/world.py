@@ -6,7 +6,18 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from itertools import count
 
-from scheduler.model import AllocationView, Gpu, Job, Node, PoolState, Reservation, Running, Tenant, VirtualCluster
+from scheduler.model import (
+    AllocationView,
+    Gpu,
+    Group,
+    Job,
+    Node,
+    PoolState,
+    Reservation,
+    Running,
+    Tenant,
+    VirtualCluster,
+)
 from scheduler.model.lifecycle import AttemptState
 from scheduler.sim.cluster import ClusterSpec
 from scheduler.sim.options import Options
@@ -31,6 +42,7 @@ class World:
         self.vc_by_id = {vc.id: vc for vc in self.vcs}
         self.waiting_by_id: dict[int, Job] = {}
         self.running_by_job: dict[int, Running] = {}
+        self.group_by_id: dict[int, Group] = {}
         self.holders_of_gpu: dict[int, tuple[int, ...]] = {}
         self.used_by_node: dict[int, tuple[int, int]] = {}
         self.held_by_vc: dict[tuple[int, str], int] = {}
@@ -48,6 +60,11 @@ class World:
     def running(self) -> Iterable[Running]:
         """See `View`."""
         return self.running_by_job.values()
+
+    @property
+    def groups(self) -> Iterable[Group]:
+        """See `View`."""
+        return self.group_by_id.values()
 
     def start(self, job: Job, allocations: tuple[AllocationView, ...], attempt_id: int) -> Running:
         """Give the waiting job these GPUs."""

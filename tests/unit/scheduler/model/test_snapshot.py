@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.model import snapshot_from_dict, snapshot_to_dict
+from scheduler.model import Group, snapshot_from_dict, snapshot_to_dict
 from scheduler.model.codec import FORMER_NAMES, CodecError
 from scheduler.model.lifecycle import AttemptState, HoldReason
 from scheduler.model.plan import Hold, Place, Plan, apply, plan_from_dict, plan_to_dict
@@ -50,6 +50,23 @@ def test_a_job_stored_before_it_had_a_request_is_read() -> None:
     for job in (*stored["waiting"], *(run["job"] for run in stored["running"])):
         request = job.pop("request")
         job.update(flat, nodes=request["nodes"], **request["choices"][0])
+    assert snapshot_from_dict(stored) == WORLD
+
+
+def test_a_snapshot_survives_with_its_groups() -> None:
+    grouped = replace(
+        make_snapshot(waiting=[make_job(1, group_id=7)]),
+        groups=(Group(7, 1, NOW, 3600.0, None), Group(9, 1, NOW, 0, 5.0)),
+    )
+    assert snapshot_from_dict(json.loads(json.dumps(snapshot_to_dict(grouped)))) == grouped
+    assert grouped.group_by_id[7] == grouped.groups[0]
+
+
+def test_a_snapshot_stored_before_there_were_groups_is_read() -> None:
+    stored = snapshot_to_dict(WORLD)
+    del stored["groups"]
+    for job in (*stored["waiting"], *(run["job"] for run in stored["running"])):
+        del job["group_id"]
     assert snapshot_from_dict(stored) == WORLD
 
 
