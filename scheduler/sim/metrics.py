@@ -11,12 +11,11 @@ from math import fsum
 
 import numpy as np
 
+from scheduler.predict import rho
 from scheduler.sim.failures import CANCELLED, FAILED
 from scheduler.sim.result import JobRecord, Result
 
 INFEASIBLE = "infeasible"  # the outcome of a job that the cluster could never run; it counts nowhere
-
-_MIN_S = 1e-6  # shorter times are rounding errors and have no ratio
 
 # The size classes of the queueing split: name, minimum and maximum number of GPUs.
 SIZES: tuple[tuple[str, int, float], ...] = (
@@ -176,12 +175,9 @@ def jct_s(record: JobRecord) -> float:
 def isolated_s(record: JobRecord, cluster_gpus: int) -> float:
     """The run time of the job alone on 1/N of the cluster's GPU time, s.
 
-    N is the time-average of the number of jobs in the cluster while this job was there. Its fair share is then
-    `cluster_gpus / N` GPUs; a job that asks for more is slower in proportion, and one that asks for less is no faster.
-    After the T_ID of Themis (Mahajan et al., NSDI 2020, §3) and the isolated time of Gavel's finish-time fairness
-    (Narayanan et al., OSDI 2020, §4.2).
+    N is the time-average of the number of jobs in the cluster while this job was there.
     """
-    return record.alone_s * max(1.0, record.contention * record.gpus / cluster_gpus)
+    return rho.isolated_s(record.alone_s, record.gpus, of_gpus=cluster_gpus, contention=record.contention)
 
 
 def rho_cluster(record: JobRecord, cluster_gpus: int) -> float | None:
@@ -200,7 +196,8 @@ def rho_quota(record: JobRecord) -> float | None:
     """
     if record.quota_gpus <= 0:
         return None
-    return _rho(record, record.alone_s * max(1.0, record.vc_contention * record.gpus / record.quota_gpus))
+    alone_s = rho.isolated_s(record.alone_s, record.gpus, of_gpus=record.quota_gpus, contention=record.vc_contention)
+    return _rho(record, alone_s)
 
 
 def jain(values: Sequence[float]) -> float | None:
@@ -220,10 +217,9 @@ def _misses_its_deadline(record: JobRecord) -> bool:
 
 
 def _rho(record: JobRecord, isolated: float) -> float | None:
-    if record.ended_s is None or record.alone_s < _MIN_S:
+    if record.ended_s is None or record.alone_s < rho.MIN_S:
         return None
-    taken_s = jct_s(record)
-    return taken_s / isolated if taken_s >= _MIN_S else None
+    return rho.ratio(jct_s(record), isolated)
 
 
 def _by_vc(records: Iterable[JobRecord]) -> Mapping[str, Sequence[JobRecord]]:
