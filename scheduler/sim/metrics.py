@@ -12,6 +12,7 @@ from math import fsum
 import numpy as np
 
 from scheduler.predict import rho
+from scheduler.sim.application_metrics import applications_of
 from scheduler.sim.failures import CANCELLED, FAILED
 from scheduler.sim.result import JobRecord, Result
 
@@ -83,6 +84,11 @@ class Summary:
     rho_quota_mean: float | None
     rho_quota_max: float | None
     jain: float | None
+    applications: int  # groups, and jobs of no group
+    application_time_mean_s: float | None  # from the first submission to the last end
+    application_rho_mean: float | None
+    application_rho_max: float | None
+    application_jain: float | None
     queueing: Queueing  # over all sizes
     by_size: tuple[Queueing, ...]
     by_vc: tuple[FinishTimes, ...]  # in the order of their names
@@ -118,6 +124,8 @@ def summarize(result: Result) -> Summary:
     capacity_gpu_s = result.gpus * result.makespan_s
     asked = [record for record in feasible if record.screening_s is not None]
     due = [record for record in feasible if record.deadline_s is not None]
+    applications = applications_of(feasible)
+    application_rhos = [value for each in applications if (value := each.rho(result.gpus)) is not None]
     delays = [record.screening_s for record in asked if record.screening_s is not None and not record.caught]
     return Summary(
         policy=result.policy,
@@ -136,6 +144,11 @@ def summarize(result: Result) -> Summary:
         rho_quota_mean=fairness.rho_quota_mean,
         rho_quota_max=fairness.rho_quota_max,
         jain=jain([1.0 / value for record in ended if (value := rho_cluster(record, result.gpus)) is not None]),
+        applications=len(applications),
+        application_time_mean_s=_mean([each.taken_s for each in applications if each.taken_s is not None]),
+        application_rho_mean=_mean(application_rhos),
+        application_rho_max=max(application_rhos, default=None),
+        application_jain=jain([1.0 / value for value in application_rhos]),
         queueing=_queueing("all", ended),
         by_size=tuple(
             _queueing(name, [record for record in ended if least <= record.gpus <= most]) for name, least, most in SIZES

@@ -169,6 +169,11 @@ class _Line:
     timing: bool = False
 
 
+def _of_groups(name: str) -> Callable[[Summary], float | None]:
+    """A figure of applications; None where each job is one, which the figures of jobs already tell."""
+    return lambda summary: getattr(summary, name) if summary.applications < summary.jobs else None
+
+
 def _size_lines() -> Iterator[_Line]:
     def mean(size: int, name: str) -> Callable[[Summary], float | None]:
         return lambda summary: getattr(summary.by_size[size], name)
@@ -189,6 +194,11 @@ _TABLE: tuple[_Line, ...] = (
     _Line("rho of the quota, mean", lambda summary: summary.rho_quota_mean),
     _Line("rho of the quota, max", lambda summary: summary.rho_quota_max),
     _Line("Jain's index of 1/rho of the cluster", lambda summary: summary.jain),
+    _Line("applications", _of_groups("applications"), ratio=False, only_if_any=True),
+    _Line("time of an application, mean s", _of_groups("application_time_mean_s"), only_if_any=True),
+    _Line("rho of applications, mean", _of_groups("application_rho_mean"), only_if_any=True),
+    _Line("rho of applications, max", _of_groups("application_rho_max"), only_if_any=True),
+    _Line("Jain's index of 1/rho of applications", _of_groups("application_jain"), only_if_any=True),
     _Line("fair-share delay, mean s", lambda summary: summary.queueing.fair_share_delay_mean_s),
     _Line("fragmentation delay, mean s", lambda summary: summary.queueing.fragmentation_delay_mean_s),
     *_size_lines(),

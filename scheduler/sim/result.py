@@ -17,6 +17,7 @@ class JobRecord:
     owner: str
     gpus: int
     submitted_s: float
+    group: str = ""  # the group of its virtual cluster whose member it is; nothing: none
     deadline_s: float | None = None  # after the submission
     started_s: float | None = None  # the first start
     ended_s: float | None = None
@@ -69,6 +70,7 @@ def record_of(job: TraceJob, quota_gpus: int) -> JobRecord:
         owner=job.owner,
         gpus=job.gpus,
         submitted_s=job.submitted_s,
+        group=job.group,
         deadline_s=job.deadline_s,
         alone_s=job.work.alone_s(),
         quota_gpus=quota_gpus,
