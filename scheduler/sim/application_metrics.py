@@ -41,8 +41,8 @@ class Application:
         )
 
     def rho(self, cluster_gpus: int) -> float | None:
-        """The time taken over `isolated_s`; None if it has not ended, or took or needs no time."""
-        if self.taken_s is None or cluster_gpus <= 0:
+        """The time taken over `isolated_s`; None if it has not ended, or took or needs no time or GPU."""
+        if self.taken_s is None or min(cluster_gpus, self.demand_gpus) <= 0:
             return None
         return ratio(self.taken_s, self.isolated_s(cluster_gpus))
 
