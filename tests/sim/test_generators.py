@@ -17,8 +17,8 @@ from scheduler.registry import ConfigError, check_params
 from scheduler.sim.generators import generate, generators
 from scheduler.sim.generators.draws import lognormal, powers_of_two
 from scheduler.sim.generators.philly.generator import MEAN_RUN_S, MEDIAN_RUN_S, WINDOWS, _run_times
-from scheduler.sim.trace import Trace
-from scheduler.sim.work import FixedWork
+from scheduler.sim.trace import Trace, TraceJob
+from scheduler.sim.work import FixedWork, StepsWork
 from tests.profiles import examples
 
 
@@ -27,7 +27,7 @@ def run_s(trace: Trace) -> list[float]:
 
 
 def test_there_are_these_generators() -> None:
-    assert generators.names == ("gavel", "philly", "poisson")
+    assert generators.names == ("gavel", "philly", "poisson", "sweeps")
 
 
 @pytest.mark.parametrize("name", generators.names)
@@ -41,11 +41,12 @@ def test_the_defaults_in_the_schema_are_those_of_the_generator(name: str) -> Non
 @settings(max_examples=examples(25))
 @given(st.sampled_from(generators.names), st.integers(0, 2**32), st.floats(0, 1), st.floats(0, 600))
 def test_a_seed_gives_one_trace(name: str, seed: int, swing: float, gap_s: float) -> None:
-    params = {"jobs": 60, "daily_swing": swing, "gap_s": gap_s}
+    params = {"applications" if name == "sweeps" else "jobs": 60, "daily_swing": swing, "gap_s": gap_s}
     trace = generate(name, params, seed)
     assert trace == generate(name, params, seed)
     assert trace.jobs[0].submitted_s == 0
-    assert [job.id for job in trace.jobs] == list(range(1, 61))
+    assert [job.id for job in trace.jobs] == list(range(1, len(trace.jobs) + 1))
+    assert len(trace.jobs) >= 60
     assert all(first.submitted_s <= second.submitted_s for first, second in pairwise(trace.jobs))
     assert all(job.gpus >= 1 and 0 < job.work.alone_s() < math.inf for job in trace.jobs)
 
@@ -57,7 +58,7 @@ def test_another_seed_gives_another_trace() -> None:
 @pytest.mark.parametrize(
     ("name", "params", "reason"),
     [
-        ("lublin", {}, "there is no generator 'lublin'; there is gavel, philly, poisson"),
+        ("lublin", {}, "there is no generator 'lublin'; there is gavel, philly, poisson, sweeps"),
         ("gavel", {"lambda": 3}, "generator gavel: unknown parameter 'lambda'"),
         ("philly", {"window": "mine"}, "window must be one of"),
         ("poisson", {"jobs": 0}, "jobs must be at least 1"),
@@ -65,6 +66,8 @@ def test_another_seed_gives_another_trace() -> None:
         ("poisson", {"mean_gpus": 5.0}, "mean_gpus must be at most 3.75"),
         ("poisson", {"mean_run_s": 1.0, "median_run_s": 2.0}, "0 < median <= mean"),
         ("gavel", {"throughputs": "/nowhere.json"}, "throughputs: /nowhere.json"),
+        ("sweeps", {"throughputs": "/nowhere.json"}, "throughputs: /nowhere.json"),
+        ("sweeps", {"contention": 2.0, "gap_s": 0}, "contention needs a gap_s above 0"),
     ],
 )
 def test_it_refuses_what_it_cannot_draw(name: str, params: dict[str, object], reason: str) -> None:
@@ -116,6 +119,59 @@ def test_gavels_scattered_gangs_are_slower_where_asked_for(tmp_path: Path) -> No
     params = {"jobs": 100, "throughputs": str(path), "consolidation": True}
     large = next(job.work for job in generate("gavel", params, 1).jobs if job.gpus == 8)
     assert large.seconds_left(0.0, "V100", (4, 2, 2), 1.0) == 4 * large.seconds_left(0.0, "V100", (4, 4), 1.0)
+
+
+def sweeps(trace: Trace) -> dict[str, list[TraceJob]]:
+    found: dict[str, list[TraceJob]] = {}
+    for job in trace.jobs:
+        found.setdefault(job.group, []).append(job)
+    return found
+
+
+@pytest.mark.parametrize("source", ["gavel", "philly"])
+def test_sweeps_have_the_sizes_of_themis_and_jobs_of_one_kind(source: str) -> None:
+    found = sweeps(generate("sweeps", {"applications": 2000, "source": source}, 1))
+    sizes = [len(members) for members in found.values()]
+    assert median(sizes) == pytest.approx(23, abs=1)
+    assert min(sizes) >= 1
+    assert max(sizes) <= 98
+    for members in found.values():
+        assert len({(job.submitted_s, job.gpus, job.owner, job.vc) for job in members}) == 1
+        assert members[0].gpus <= 8
+    submitted = [members[0].submitted_s for members in found.values()]
+    assert submitted[-1] / 1999 == pytest.approx(1200, rel=0.1)
+
+
+def test_jobs_of_a_sweep_stop_after_a_ninth_and_a_third_of_a_whole_run() -> None:
+    for members in sweeps(generate("sweeps", {"applications": 200}, 1)).values():
+        times = sorted(job.work.alone_s() / max(job.work.alone_s() for job in members) for job in members)
+        whole = max(1, max(1, len(members) // 3) // 3)
+        assert [time > 0.99 for time in times].count(True) == whole
+        assert [time > 0.3 for time in times].count(True) == max(1, len(members) // 3)
+        assert min(times) == pytest.approx(1 / 9) or len(members) < 2
+    for members in sweeps(generate("sweeps", {"applications": 20, "keep": 1}, 1)).values():
+        assert len({job.work.alone_s() for job in members}) == 1
+
+
+def test_sweeps_bring_the_work_that_is_asked_for() -> None:
+    trace = generate("sweeps", {"applications": 50, "contention": 3.0, "gpus": 16}, 1)
+    assert sum(job.gpus * job.work.alone_s() for job in trace.jobs) == pytest.approx(3 * 16 * 50 * 1200)
+
+
+def test_scattered_jobs_of_a_sweep_are_slower_but_never_faster(tmp_path: Path) -> None:
+    path = tmp_path / "simulation_throughputs.json"
+    models = {f"('{model}', {gpus})": {"null": 2.0} for model in ("LM", "A3C") for gpus in (1, 2, 4, 8)}
+    scattered = {"('LM', 4)": {"null": 0.5}, "('A3C', 4)": {"null": 3.0}}
+    path.write_text(json.dumps({"v100": models, "v100_unconsolidated": scattered}))
+    params = {"applications": 60, "throughputs": str(path)}
+    found = {job.model: job.work for job in generate("sweeps", params, 1).jobs if job.gpus == 4}
+    ratios = {
+        model: work.seconds_left(0.0, "V100", (2, 2), 1.0) / work.seconds_left(0.0, "V100", (4,), 1.0)
+        for model, work in found.items()
+    }
+    assert ratios == {"LM": 4.0, "A3C": 1.0}
+    plain = generate("sweeps", params | {"consolidation": False}, 1).jobs
+    assert {job.work.scattered for job in plain if isinstance(job.work, StepsWork)} == {None}
 
 
 @pytest.mark.parametrize("window", sorted(WINDOWS))
