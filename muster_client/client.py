@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
@@ -53,7 +52,8 @@ from muster_client.shapes import (
     Why,
 )
 from muster_client.shellcalls import ShellCalls
-from muster_client.transport import Transport
+from muster_client.sweeps import SweepCalls
+from muster_client.transport import Transport, new_idempotency_key
 
 FILE_PART_BYTES = 4 << 20
 LOG_PAGE_BYTES = 1024 * 1024
@@ -79,7 +79,7 @@ class SignIn:
     token: Token
 
 
-class Client:
+class Client(SweepCalls):
     """A Muster server, as one user sees it.
 
     >>> with Client("https://muster.example.org", "mst_...") as client:
@@ -545,11 +545,6 @@ class Client:
             if not page.get("next"):
                 return results
             params = {"cursor": str(page["next"])}
-
-
-def new_idempotency_key() -> str:
-    """Return a key that no other request has."""
-    return str(uuid.uuid4())
 
 
 def _log_params(attempt: int | None, rank: int | None) -> dict[str, str | int]:

@@ -75,6 +75,36 @@ class Kept(TypedDict):
     exit_code: int | None
 
 
+class SweepOfJob(TypedDict):
+    """The sweep that a job is a member of, and which of its members it is."""
+
+    id: int
+    name: str
+    member: int
+    members: int
+
+
+def sweep_texts(sweep: SweepOfJob | None, params: dict[str, Any]) -> list[str]:
+    """`3 lr-search, member 4 of 27: lr 0.01, batch 64`; empty outside of any sweep."""
+    if sweep is None:
+        return []
+    return [
+        f"{sweep['id']} {clean(sweep['name'])}, member {sweep['member']} of {sweep['members']}: {params_text(params)}"
+    ]
+
+
+def params_text(params: dict[str, Any]) -> str:
+    """`lr 0.01, batch 64`."""
+    return ", ".join(f"{clean(name)} {value_text(value)}" for name, value in params.items())
+
+
+def value_text(value: Any) -> str:
+    """A value of a parameter or a metric; numbers in at most six digits."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:.6g}" if isinstance(value, float) else clean(value)
+
+
 def rate_text(rate: JobRate) -> str:
     """`8 A100: 410 ± 30 per s measured`."""
     around = "" if rate["deviation"] is None else f" ± {rate['deviation']:.2g}"

@@ -11,11 +11,20 @@ from datetime import datetime
 from typing import Any
 
 from rich.console import RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from muster_client.machines import Gpu, Node
-from muster_client.marks import Efficiency, FailedResize, Idle, JobRate, Kept, RunTimeEstimate, finish_texts, rate_text
+from muster_client.marks import (
+    Efficiency,
+    FailedResize,
+    Idle,
+    JobRate,
+    Kept,
+    RunTimeEstimate,
+    finish_texts,
+    rate_text,
+    sweep_texts,
+)
 from muster_client.request import gpus_text, request_rows
 from muster_client.shapes import (
     Attempt,
@@ -37,6 +46,7 @@ from muster_client.shapes import (
     Webhook,
     Why,
 )
+from muster_client.tables import make_table, sheet, state_text, text_of
 from muster_client.terminal import clean
 from muster_client.times import (
     ago,
@@ -49,21 +59,6 @@ from muster_client.times import (
     with_times_in_words,
 )
 
-_STYLES = {
-    "succeeded": "green",
-    "failed": "red",
-    "lost": "red",
-    "down": "red",
-    "active": "cyan",
-    "running": "cyan",
-    "ready": "green",
-    "queued": "yellow",
-    "kept": "green",
-    "arriving": "yellow",
-    "suspect": "yellow",
-    "cancelled": "dim",
-    "preempted": "magenta",
-}
 _NAME_CHARS = 40
 
 
@@ -90,15 +85,15 @@ def jobs_table(jobs: Sequence[Job], now: datetime) -> RenderableType:
     for job in jobs:
         table.add_row(
             str(job["id"]),
-            _text(job["name"], _NAME_CHARS),
+            text_of(job["name"], _NAME_CHARS),
             _job_state(job),
-            _text(job["vc"]),
-            _text(job["owner"]),
+            text_of(job["vc"]),
+            text_of(job["owner"]),
             gpus_text(job["gpu_choices"], job["nodes"]),
-            _text(job["priority"]),
+            text_of(job["priority"]),
             ago(job["submitted_at"], now),
             run_time(job, now),
-            _text(_short_reason(job)),
+            text_of(_short_reason(job)),
         )
     return table
 
@@ -114,9 +109,9 @@ def job_sheet(job: Job, now: datetime) -> RenderableType:
     rows: list[tuple[str, RenderableType]] = [
         ("Job", Text(f"{job['id']}  {clean(job['name'])}", style="bold")),
         ("State", _job_state(job)),
-        ("Owner", _text(f"{job['owner']} ({job['tenant']})")),
-        ("Virtual cluster", _text(job["vc"])),
-        ("GPUs", _text(f"{gpus_text(job['gpu_choices'], job['nodes'])} in all, priority {job['priority']}")),
+        ("Owner", text_of(f"{job['owner']} ({job['tenant']})")),
+        ("Virtual cluster", text_of(job["vc"])),
+        ("GPUs", text_of(f"{gpus_text(job['gpu_choices'], job['nodes'])} in all, priority {job['priority']}")),
         *request_rows(job["gpu_choices"], spec),
         ("Submitted", Text(_moment(job["submitted_at"], now))),
     ]
@@ -126,9 +121,10 @@ def job_sheet(job: Job, now: datetime) -> RenderableType:
         rows.append(("Ended", Text(_moment(job["ended_at"], now))))
     if job["started_at"]:
         rows.append(("Run time", Text(run_time(job, now))))
+    rows += [("Sweep", text_of(text)) for text in sweep_texts(job.get("sweep"), job.get("params", {}))]
     rows += _estimate_rows(job.get("estimate"))
     rows += _rate_rows(job.get("rates", []))
-    rows += [("By GPU type", _text(text)) for text in finish_texts(job.get("finish"))]
+    rows += [("By GPU type", text_of(text)) for text in finish_texts(job.get("finish"))]
     if job["exit_code"] is not None:
         rows.append(("Exit code", Text(str(job["exit_code"]))))
     if job["position"] is not None:
@@ -140,13 +136,13 @@ def job_sheet(job: Job, now: datetime) -> RenderableType:
     rows += _failure_rows(failure)
     if job["reason"]:
         detail = f": {job['reason_detail']}" if job["reason_detail"] else ""
-        rows.append(("Reason", _text(f"{job['reason']}{detail}")))
+        rows.append(("Reason", text_of(f"{job['reason']}{detail}")))
     rows += _efficiency_rows(job.get("efficiency"))
     line = (failure["line"] or "") if failure else ""
-    rows += [("Screening", _text(_run_words(run, told=line))) for run in job.get("screening_runs", ())]
+    rows += [("Screening", text_of(_run_words(run, told=line))) for run in job.get("screening_runs", ())]
     if spec.get("command"):
-        rows.append(("Command", _text(spec["command"])))
-    return _sheet(rows)
+        rows.append(("Command", text_of(spec["command"])))
+    return sheet(rows)
 
 
 def _failure_rows(failure: Failure | None) -> list[tuple[str, RenderableType]]:
@@ -162,12 +158,12 @@ def _failure_rows(failure: Failure | None) -> list[tuple[str, RenderableType]]:
         ("Caused by", failure["category"].replace("_", " ")),
         ("Tried again", failure.get("retried")),
     ]
-    return [(name, _text(value)) for name, value in told if value]
+    return [(name, text_of(value)) for name, value in told if value]
 
 
 def _job_state(job: Job) -> Text:
     """Return the state, and whether the job is in screening or waits for it."""
-    text = _state(job["state"])
+    text = state_text(job["state"])
     if job["stage"] == "screening" and job["state"] != "cancelled":
         text.append(" in screening" if job["state"] != "queued" else " for screening")
     return text
@@ -202,14 +198,14 @@ def attempts_table(attempts: Sequence[Attempt], now: datetime) -> RenderableType
         for allocation in attempt["allocations"]:
             table.add_row(
                 str(attempt["number"]),
-                _state(attempt["state"]),
+                state_text(attempt["state"]),
                 str(allocation["rank"]),
-                _text(allocation["node"]),
+                text_of(allocation["node"]),
                 str(len(allocation["gpus"])),
-                _text(allocation["observed"]),
+                text_of(allocation["observed"]),
                 _or_dash(allocation["exit_code"]),
                 took(attempt["started_at"], attempt["ended_at"], now),
-                _text(attempt["reason"] or ""),
+                text_of(attempt["reason"] or ""),
             )
     return table
 
@@ -221,7 +217,11 @@ def files_table(files: Sequence[OutputFile]) -> RenderableType:
     table = make_table("ATTEMPT", "RANK", "SIZE", "STATE", "PATH")
     for file in files:
         table.add_row(
-            str(file["attempt"]), str(file["rank"]), size(file["size"]), _state(file["state"]), _text(file["path"])
+            str(file["attempt"]),
+            str(file["rank"]),
+            size(file["size"]),
+            state_text(file["state"]),
+            text_of(file["path"]),
         )
     return table
 
@@ -254,20 +254,20 @@ def size(count: int) -> str:
 
 def why_sheet(why: Why) -> RenderableType:
     """Return why a job is where it is, with the numbers and what would help."""
-    rows: list[tuple[str, RenderableType]] = [("State", _state(why["state"]))]
+    rows: list[tuple[str, RenderableType]] = [("State", state_text(why["state"]))]
     failure = why.get("failure")
     rows += _failure_rows(failure)
     if why["reason"] and not failure:
-        rows.append(("Reason", _text(why["reason"])))
+        rows.append(("Reason", text_of(why["reason"])))
     if why["detail"] and not failure:
-        rows.append(("", _text(with_times_in_words(why["detail"], utc_now()))))
+        rows.append(("", text_of(with_times_in_words(why["detail"], utc_now()))))
     if why["position"] is not None:
         rows.append(("Position", Text(str(why["position"]))))
     rows += _estimate_rows(why.get("estimate"))
-    rows += [(_words(key), _text(_plain(value, utc_now()))) for key, value in why["evidence"].items()]
+    rows += [(_words(key), text_of(_plain(value, utc_now()))) for key, value in why["evidence"].items()]
     rows += _holder_rows(why.get("holders", []))
     rows += _helps_rows(why["helps"])
-    return _sheet(rows)
+    return sheet(rows)
 
 
 def _holder_rows(holders: Sequence[QuotaHolder]) -> list[tuple[str, RenderableType]]:
@@ -276,7 +276,7 @@ def _holder_rows(holders: Sequence[QuotaHolder]) -> list[tuple[str, RenderableTy
         jobs = ", ".join(f"{job['id']} {job['name']} ({job['gpus']})" for job in holder["jobs"])
         more = holder["jobs_total"] - len(holder["jobs"])
         text = f"{holder['owner']}: {holder['gpus']}, by {jobs}{f' and {more} more' if more else ''}"
-        rows.append(("" if index else "GPUs held by", _text(text)))
+        rows.append(("" if index else "GPUs held by", text_of(text)))
     return rows
 
 
@@ -294,11 +294,13 @@ def dry_run_sheet(result: DryRun) -> RenderableType:
         rows.append(("Position", Text(str(result["position"]))))
     outlook = result.get("screening")
     if outlook is not None:
-        rows.append(("Screened first", _text(f"{'yes' if outlook['tried'] else 'no'}: {outlook['why']}")))
+        rows.append(("Screened first", text_of(f"{'yes' if outlook['tried'] else 'no'}: {outlook['why']}")))
         if outlook.get("starts_now") is not None:
             waits = outlook.get("hold")
-            rows.append(("Screening", _text("would start now" if waits is None else f"would wait: {waits['detail']}")))
-    return _sheet(rows + _hold_rows(result["hold"]))
+            rows.append(
+                ("Screening", text_of("would start now" if waits is None else f"would wait: {waits['detail']}"))
+            )
+    return sheet(rows + _hold_rows(result["hold"]))
 
 
 def nodes_table(nodes: Sequence[Node], now: datetime) -> RenderableType:
@@ -308,16 +310,16 @@ def nodes_table(nodes: Sequence[Node], now: datetime) -> RenderableType:
     table = make_table("NODE", "POOL", "ADMIN", "HEALTH", "GPUS", "TYPE", "CPUS", "MEMORY", "LAST SEEN", "REASON")
     for node in nodes:
         table.add_row(
-            _text(node["name"]),
-            _text(node["pool"]),
-            _text(node["admin"]),
-            _state(node["health"]),
+            text_of(node["name"]),
+            text_of(node["pool"]),
+            text_of(node["admin"]),
+            state_text(node["health"]),
             _gpus_in_use(node["gpus"]),
-            _text(", ".join(sorted({gpu["type"] for gpu in node["gpus"]})) or "-"),
+            text_of(", ".join(sorted({gpu["type"] for gpu in node["gpus"]})) or "-"),
             f"{node['cpus_used']}/{node['cpus']}",
             f"{node['memory_used_mib'] // 1024}/{node['memory_mib'] // 1024} GiB",
             ago(node["last_seen_at"], now),
-            _text(node["reason"] or node.get("barred") or ""),
+            text_of(node["reason"] or node.get("barred") or ""),
         )
     return table
 
@@ -347,16 +349,16 @@ def gpus_table(gpus: Sequence[Gpu]) -> RenderableType:
         names = ", ".join(f"{job['id']} {job['name']}" for job in gpu["jobs"])
         used = "-" if gpu["memory_used_mib"] is None else f"{gpu['memory_used_mib'] / 1024:.1f}"
         table.add_row(
-            _text(gpu["node"]),
+            text_of(gpu["node"]),
             str(gpu["index"]),
-            _text(gpu["type"]),
+            text_of(gpu["type"]),
             _gpu_health(gpu),
             "-" if gpu["utilization"] is None else f"{gpu['utilization']:.0f} %",
             f"{used}/{gpu['memory_mib'] / 1024:.0f} GiB",
             "-" if gpu["temperature_c"] is None else f"{gpu['temperature_c']:.0f} °C",
             "-" if gpu["power_w"] is None else f"{gpu['power_w']:.0f} W",
-            _text(names or ("busy" if gpu["busy"] else "free"), _NAME_CHARS),
-            _text(", ".join(sorted({job["owner"] for job in gpu["jobs"]}))),
+            text_of(names or ("busy" if gpu["busy"] else "free"), _NAME_CHARS),
+            text_of(", ".join(sorted({job["owner"] for job in gpu["jobs"]}))),
         )
     return table
 
@@ -368,11 +370,11 @@ def vcs_table(vcs: Sequence[Vc]) -> RenderableType:
     table = make_table("VC", "TENANT", "POOL", "GPU", "USED", "QUOTA", "WAITING", "ACTIVE")
     for vc in vcs:
         ends = (str(vc["waiting"]), str(vc["active"]))
-        starts = (_text(vc["name"]), _text(vc["tenant"]), _text(vc["pool"]))
+        starts = (text_of(vc["name"]), text_of(vc["tenant"]), text_of(vc["pool"]))
         if not vc["quotas"]:
             table.add_row(*starts, "-", "-", "-", *ends)
         for quota in vc["quotas"]:
-            table.add_row(*starts, _text(quota["gpu_type"]), str(quota["used"]), str(quota["gpus"]), *ends)
+            table.add_row(*starts, text_of(quota["gpu_type"]), str(quota["used"]), str(quota["gpus"]), *ends)
     return table
 
 
@@ -381,14 +383,14 @@ def me_sheet(me: Me, url: str) -> RenderableType:
     tenants = ", ".join(f"{tenant['name']} ({tenant['role']})" for tenant in me["tenants"]) or "none"
     vcs = ", ".join(f"{name} (default)" if name == me["default_vc"] else name for name in me["vcs"]) or "none"
     rows: list[tuple[str, RenderableType]] = [
-        ("User", _text(f"{me['username']} <{me['email']}>" if me["email"] else me["username"])),
-        ("Server", _text(url)),
-        ("Tenants", _text(tenants)),
-        ("Virtual clusters", _text(vcs)),
+        ("User", text_of(f"{me['username']} <{me['email']}>" if me["email"] else me["username"])),
+        ("Server", text_of(url)),
+        ("Tenants", text_of(tenants)),
+        ("Virtual clusters", text_of(vcs)),
     ]
     if me["is_operator"]:
         rows.append(("Operator", Text("yes")))
-    return _sheet(rows)
+    return sheet(rows)
 
 
 def tokens_table(tokens: Sequence[Token], now: datetime) -> RenderableType:
@@ -399,9 +401,9 @@ def tokens_table(tokens: Sequence[Token], now: datetime) -> RenderableType:
     for token in tokens:
         table.add_row(
             str(token["id"]),
-            _text(token["name"], _NAME_CHARS),
-            _text(token["prefix"]),
-            _text(" ".join(token["scopes"])),
+            text_of(token["name"], _NAME_CHARS),
+            text_of(token["prefix"]),
+            text_of(" ".join(token["scopes"])),
             ago(token["created_at"], now),
             ago(token["last_used_at"], now),
             Text(moment_text(token["expires_at"]) if token["expires_at"] else "never"),
@@ -416,11 +418,11 @@ def registries_table(registries: Sequence[Registry], now: datetime) -> Renderabl
     table = make_table("REGISTRY", "TENANT", "USER", "CHANGED", "BY")
     for one in registries:
         table.add_row(
-            _text(one["registry"]),
-            _text(one["tenant"]),
-            _text(one["username"], _NAME_CHARS),
+            text_of(one["registry"]),
+            text_of(one["tenant"]),
+            text_of(one["username"], _NAME_CHARS),
             ago(one["changed_at"], now),
-            _text(one["changed_by"]),
+            text_of(one["changed_by"]),
         )
     return table
 
@@ -433,12 +435,12 @@ def maintenance_table(rows: Sequence[Maintenance]) -> RenderableType:
     for one in rows:
         table.add_row(
             str(one["id"]),
-            _text(f"node {one['node']}" if one["node"] else f"pool {one['pool']}"),
+            text_of(f"node {one['node']}" if one["node"] else f"pool {one['pool']}"),
             moment_text(one["begins_at"]),
             moment_text(one["ends_at"]),
             "under way" if one["begun_at"] else "planned",
-            {"wait": "are waited for", "move": "go elsewhere"}.get(one["running_jobs"], _text(one["running_jobs"])),
-            _text(one["reason"], _NAME_CHARS),
+            {"wait": "are waited for", "move": "go elsewhere"}.get(one["running_jobs"], text_of(one["running_jobs"])),
+            text_of(one["reason"], _NAME_CHARS),
         )
     return table
 
@@ -449,7 +451,7 @@ def volumes_table(volumes: Sequence[Volume]) -> RenderableType:
         return Text("No volumes.")
     table = make_table("VOLUME", "TENANT", "VC", "MODE")
     for one in volumes:
-        table.add_row(_text(one["name"]), _text(one["tenant"]), _text(one["vc"] or "all"), _text(one["mode"]))
+        table.add_row(text_of(one["name"]), text_of(one["tenant"]), text_of(one["vc"] or "all"), text_of(one["mode"]))
     return table
 
 
@@ -461,7 +463,7 @@ def webhooks_table(webhooks: Sequence[Webhook], now: datetime) -> RenderableType
     for one in webhooks:
         result = one["reason"] or one["last_result"] or "-"
         table.add_row(
-            str(one["id"]), _text(one["url"]), _text(one["state"]), ago(one["last_try_at"], now), _text(result)
+            str(one["id"]), text_of(one["url"]), text_of(one["state"]), ago(one["last_try_at"], now), text_of(result)
         )
     return table
 
@@ -482,18 +484,18 @@ def _hold_rows(hold: Hold | None) -> list[tuple[str, RenderableType]]:
     if hold is None:
         return []
     detail = f": {with_times_in_words(hold['detail'], utc_now())}" if hold["detail"] else ""
-    return [("Waits for", _text(f"{hold['reason']}{detail}")), *_helps_rows(hold["helps"])]
+    return [("Waits for", text_of(f"{hold['reason']}{detail}")), *_helps_rows(hold["helps"])]
 
 
 def _rate_rows(rates: Sequence[JobRate]) -> list[tuple[str, RenderableType]]:
-    return [("Rates", _text("\n".join(map(rate_text, rates))))] if rates else []
+    return [("Rates", text_of("\n".join(map(rate_text, rates))))] if rates else []
 
 
 def _estimate_rows(estimate: RunTimeEstimate | None) -> list[tuple[str, RenderableType]]:
     if estimate is None:
         return []
     source = _SOURCES.get(estimate["source"], clean(estimate["source"]))
-    return [("Expected run time", _text(f"{duration(estimate['expected_s'])} ({source})"))]
+    return [("Expected run time", text_of(f"{duration(estimate['expected_s'])} ({source})"))]
 
 
 _SOURCES = {
@@ -512,7 +514,7 @@ def _efficiency_rows(found: Efficiency | None) -> list[tuple[str, RenderableType
         idle = f", {found['idle_gpus']} of them idle" if found["idle_gpus"] else ""
         share = f"{found['utilization']:.0f} % of the time of its GPUs{idle}"
         rows.append(("Efficiency", Text(f"{clean(found['grade'])}: it used {share}", style=_GRADES[found["grade"]])))
-    return [*rows, *(("Advice" if place == 0 else "", _text(one)) for place, one in enumerate(found["advice"]))]
+    return [*rows, *(("Advice" if place == 0 else "", text_of(one)) for place, one in enumerate(found["advice"]))]
 
 
 _GRADES = defaultdict(str, {"good": "green", "poor": "yellow", "idle": "red"})
@@ -547,33 +549,7 @@ def _idle_rows(idle: Idle | None, now: datetime) -> list[tuple[str, RenderableTy
 
 
 def _helps_rows(helps: Iterable[str]) -> list[tuple[str, RenderableType]]:
-    return [("What helps" if index == 0 else "", _text(f"- {help_}")) for index, help_ in enumerate(helps)]
-
-
-def make_table(*columns: str) -> Table:
-    """Return an empty table with these heads."""
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold", pad_edge=False)
-    for column in columns:
-        table.add_column(column, no_wrap=column not in {"WHY", "REASON"}, min_width=len(column))
-    return table
-
-
-def _sheet(rows: Iterable[tuple[str, RenderableType]]) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0), show_header=False, pad_edge=False)
-    table.add_column(style="dim", no_wrap=True)
-    table.add_column(overflow="fold")
-    for label, value in rows:
-        table.add_row(label, value)
-    return table
-
-
-def _text(value: object, limit: int | None = None) -> Text:
-    text = clean(value)
-    return Text(text if limit is None or len(text) <= limit else text[: limit - 1] + "…")
-
-
-def _state(state: str) -> Text:
-    return Text(clean(state), style=_STYLES.get(state, ""))
+    return [("What helps" if index == 0 else "", text_of(f"- {help_}")) for index, help_ in enumerate(helps)]
 
 
 def _yes(value: bool) -> Text:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, NotRequired, TypedDict
 
-from muster_client.marks import Efficiency, FailedResize, Idle, JobFinish, JobRate, Kept, RunTimeEstimate
+from muster_client.marks import Efficiency, FailedResize, Idle, JobFinish, JobRate, Kept, RunTimeEstimate, SweepOfJob
 
 JsonObject = dict[str, Any]
 JobSpec = dict[str, Any]
@@ -123,6 +123,8 @@ class Job(TypedDict):
     position: int | None
     idle: NotRequired[Idle | None]
     kept: NotRequired[Kept | None]
+    sweep: NotRequired[SweepOfJob | None]
+    params: NotRequired[dict[str, Any]]
     links: dict[str, str]
 
 

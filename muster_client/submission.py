@@ -1,4 +1,4 @@
-"""Brings a job spec from a file to the server, with the code folder that it names."""
+"""Brings the spec of a job or a sweep from a file to the server, with the code folder that it names."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from muster_client.client import Client, new_idempotency_key
-from muster_client.errors import MusterError, SpecError, UnreachableError
+from muster_client.client import Client
+from muster_client.errors import MusterError, SpecError, UnreachableError, UsageError
 from muster_client.follow import exit_status_of, follow_to_the_end, tell_that_it_goes_on
 from muster_client.output import Output
 from muster_client.pack import Archive, pack_folder
 from muster_client.shapes import Job, JobSpec
 from muster_client.spec import MAX_SPEC_BYTES, apply_sets, load_spec, read_spec
+from muster_client.sweeps import Sweep
 from muster_client.terminal import clean
+from muster_client.transport import new_idempotency_key
 
 
 def read_spec_argument(argument: str, sets: list[str] | None) -> tuple[JobSpec, Path]:
@@ -33,7 +35,12 @@ def read_spec_argument(argument: str, sets: list[str] | None) -> tuple[JobSpec, 
 
 
 def submit(client: Client, output: Output, spec: JobSpec, base: Path, *, key: str | None, follow: bool) -> int:
-    """Send the code and the job; return the exit status."""
+    """Send the code and the job or the sweep; return the exit status."""
+    if "sweep" in spec:
+        if follow:
+            raise UsageError("--follow prints the output of one job, and a sweep has many. Submit it without --follow.")
+        _submit_sweep(client, output, with_uploaded_code(client, output, spec, base), key=key)
+        return 0
     job = send(client, output, with_uploaded_code(client, output, spec, base), key=key)
     warn_of(output, job)
     if not follow:
@@ -55,19 +62,40 @@ def submit(client: Client, output: Output, spec: JobSpec, base: Path, *, key: st
     return exit_status_of(job)
 
 
-def warn_of(output: Output, job: Job) -> None:
-    """Tell on standard error what keeps an accepted job from starting."""
+def _submit_sweep(client: Client, output: Output, spec: JobSpec, *, key: str | None) -> None:
+    with _telling_the_key(output, "sweep", key) as sent:
+        sweep = client.submit_sweep(spec, idempotency_key=sent)
+    warn_of(output, sweep)
+    output.answer(sweep, submitted_line(sweep))
+
+
+def submitted_line(sweep: Sweep) -> str:
+    """Return what to tell of a sweep that was just stored."""
+    members = sweep["members"]["total"]
+    count = "1 member" if members == 1 else f"{members} members"
+    where = f"in {clean(sweep['vc'])}: muster sweep show {sweep['id']}"
+    return f"Submitted sweep {sweep['id']} ({clean(sweep['name'])}) with {count} {where}"
+
+
+def warn_of(output: Output, job: Job | Sweep) -> None:
+    """Tell on standard error what keeps an accepted job or sweep from starting."""
     for warning in job.get("warnings", []):
         output.warn(f"{warning}.")
 
 
 def send(client: Client, output: Output, spec: JobSpec, *, key: str | None) -> Job:
     """Return the stored job; when the answer is lost for good, tell the key that makes a new try safe."""
+    with _telling_the_key(output, "job", key) as sent:
+        return client.submit(spec, idempotency_key=sent)
+
+
+@contextmanager
+def _telling_the_key(output: Output, what: str, key: str | None) -> Iterator[str]:
     key = key or new_idempotency_key()
     try:
-        return client.submit(spec, idempotency_key=key)
+        yield key
     except (KeyboardInterrupt, UnreachableError):
-        output.warn(f"the job may have been stored. Submitting it again with --idempotency-key {key} is safe.")
+        output.warn(f"the {what} may have been stored. Submitting it again with --idempotency-key {key} is safe.")
         raise
 
 

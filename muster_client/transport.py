@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -216,6 +217,11 @@ def _retry_after_s(response: httpx.Response) -> float | None:
     except (TypeError, ValueError):
         return None
     return min(60.0, max(0.05, wait_s))
+
+
+def new_idempotency_key() -> str:
+    """Return a key that no other request has."""
+    return str(uuid.uuid4())
 
 
 def _version() -> str:

@@ -13,8 +13,9 @@ from muster_client.client import Client
 from muster_client.commands.options import JsonFlag
 from muster_client.errors import UsageError
 from muster_client.machines import Node
-from muster_client.render import gpus_table, make_table, nodes_table
+from muster_client.render import gpus_table, nodes_table
 from muster_client.session import Session, begin
+from muster_client.tables import make_table
 from muster_client.terminal import clean
 from muster_client.times import ago, utc_now
 

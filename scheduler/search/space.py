@@ -183,7 +183,7 @@ def _parameter(form: object, field: str) -> Parameter:
     if kind not in {"log", "uniform", "int"}:
         raise SearchError(field, f"{kind!r} is no form of a parameter: give {FORMS}")
     if not isinstance(bounds, list) or len(bounds) != 2 or not all(_is_number(bound) for bound in bounds):
-        raise SearchError(field, f"{kind} takes two numbers, [a, b] (YAML reads 1e-5 as text: write 1.0e-5)")
+        raise SearchError(field, f"{kind} takes two numbers, [a, b]")
     low, high = bounds
     if low >= high:
         raise SearchError(field, f"{kind} takes [a, b] with a below b, not [{low}, {high}]")

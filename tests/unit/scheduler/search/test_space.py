@@ -55,7 +55,7 @@ def test_each_form_is_read() -> None:
         (0.1, "give a list of values"),
         ({"log": [1, 2], "int": [1, 2]}, "give a list of values"),
         ({"normal": [0, 1]}, "'normal' is no form"),
-        ({"log": ["1e-5", 0.1]}, "write 1.0e-5"),
+        ({"log": ["1e-5", 0.1]}, "two numbers"),
         ({"log": [0, 1]}, "above 0"),
         ({"log": [1]}, "two numbers"),
         ({"uniform": [2, 1]}, "a below b, not [2, 1]"),
