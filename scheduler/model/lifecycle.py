@@ -1,4 +1,5 @@
-"""The states of jobs, attempts, allocations, nodes, leases, offers and shells, and the transitions between them.
+"""The states of jobs and their groups, attempts, allocations, nodes, leases, offers and shells, and the transitions
+between them.
 
 Each state machine is an enum with a transition table. docs/states.md draws the tables, and a test compares both. A
 transition that is not in its table is a `TransitionError`.
@@ -25,6 +26,22 @@ class Desired(StrEnum):
 
     RUN = "run"
     STOP = "stop"
+
+
+class GroupKind(StrEnum):
+    """What a job group is."""
+
+    SWEEP = "sweep"
+    """Its members are the same job with other parameters: a hyper-parameter sweep."""
+
+
+class GroupState(StrEnum):
+    """The state of a job group as a whole."""
+
+    ACTIVE = "active"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
 
 
 class Stage(StrEnum):
@@ -163,6 +180,10 @@ class Reason(StrEnum):
     LOSS_DIVERGED = "loss_diverged"
     LOG_RULE = "log_rule"
     RESIZE_FAILED = "resize_failed"
+    STOPPED_EARLY = "stopped_early"
+    """Its sweep gave up on it."""
+    PAUSED = "paused"
+    """Its sweep paused it."""
 
 
 class HoldReason(StrEnum):
@@ -187,6 +208,8 @@ class HoldReason(StrEnum):
     """The nodes that the job names have no room, or the room is on nodes that it excludes."""
     POLICY = "policy"
     """The policy serves other jobs for now; the sentence is its own."""
+    GROUP = "group"
+    """Its job group runs as many members as it may, or has paused this one."""
 
 
 class RuntimeNeed(StrEnum):
@@ -223,6 +246,15 @@ JOB_MOVES: Table = _table(
         _J.SUCCEEDED: (),
         _J.FAILED: (),
         _J.CANCELLED: (),
+    }
+)
+
+GROUP_MOVES: Table = _table(
+    {
+        GroupState.ACTIVE: (GroupState.SUCCEEDED, GroupState.FAILED, GroupState.CANCELLED),
+        GroupState.SUCCEEDED: (),
+        GroupState.FAILED: (),
+        GroupState.CANCELLED: (),
     }
 )
 
@@ -297,6 +329,7 @@ SHELL_MOVES: Table = _table(
 
 TABLES: Mapping[str, Table] = {
     "job": JOB_MOVES,
+    "group": GROUP_MOVES,
     "attempt": ATTEMPT_MOVES,
     "allocation": ALLOCATION_MOVES,
     "node_admin": NODE_ADMIN_MOVES,

@@ -13,12 +13,14 @@ from django.test import Client
 from muster.accounts.models import Session, User
 from muster.api.urls import v1
 from muster.notices.webhooks import add_webhook
+from muster.sweeps.services import submit_sweep
 from muster.tenants.roles import Role
 from muster.tenants.services import add_member
 from tests.api.asking import problem_of, require_described, send
 from tests.api.conftest import World
 
 SPEC = {"command": "true", "gpus": 1}
+SWEEP = {"method": "grid", "metric": "loss", "params": {"lr": [0.1, 0.01]}}
 ROLES = ("anonymous", "owner", "peer", "manager", "operator", "stranger")
 
 # method, path, body, then the status for each of ROLES. {job} is olivia's, in tenant vision; stan is a stranger to it.
@@ -57,6 +59,12 @@ TABLE: list[tuple[str, str, Any, tuple[int, ...]]] = [
     ("GET", "/jobs/{job}/why", None, (401, 200, 200, 200, 200, 404)),
     ("GET", "/jobs/{job}/attempts", None, (401, 200, 200, 200, 200, 404)),
     ("GET", "/jobs/{job}/events", None, (401, 200, 200, 200, 200, 404)),
+    ("GET", "/sweeps", None, (401, 200, 200, 200, 200, 200)),
+    ("POST", "/sweeps", {**SPEC, "vc": "vision-vc", "sweep": SWEEP}, (401, 201, 201, 201, 201, 422)),
+    ("GET", "/sweeps/{sweep}", None, (401, 200, 200, 200, 200, 404)),
+    ("GET", "/sweeps/{sweep}/members", None, (401, 200, 200, 200, 200, 404)),
+    ("POST", "/sweeps/{sweep}:cancel", None, (401, 202, 403, 202, 202, 404)),
+    ("POST", "/sweeps/{sweep}:clone", {}, (401, 201, 201, 201, 201, 404)),
     # Nobody here has a framework, or a tenant with a role.
     ("GET", "/frameworks", None, (401, 200, 200, 200, 200, 200)),
     ("POST", "/frameworks", {"role": "research"}, (401, 404, 404, 404, 404, 404)),
@@ -111,10 +119,16 @@ def test_each_path_answers_each_caller_as_the_table_says(
     # The owner's client makes the token, so that there is one to revoke.
     token = api(world.owner).get("/api/v1/tokens").json()["results"][0]["id"]
     webhook = add_webhook(user=world.owner, url="https://hooks.example.org/")[0].pk
+    sweep, _ = submit_sweep(user=world.owner, data={**SPEC, "vc": "vision-vc", "sweep": SWEEP})
     Client().force_login(world.owner)
     session = Session.objects.get().pk
     path = "/api/v1" + path.format(
-        job=world.waiting.pk, token=token, session=session, webhook=webhook, pool=world.waiting.pool.name
+        job=world.waiting.pk,
+        sweep=sweep.pk,
+        token=token,
+        session=session,
+        webhook=webhook,
+        pool=world.waiting.pool.name,
     )
     answered = {}
     for role in ROLES:

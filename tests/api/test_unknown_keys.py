@@ -10,9 +10,10 @@ import pytest
 from django.test import Client
 
 from muster.accounts.models import ApiToken, User
+from muster.sweeps.services import submit_sweep
 from tests.api.asking import fields_of, openapi, problem_of, send
 from tests.api.conftest import World
-from tests.api.test_access import ROLES, TABLE
+from tests.api.test_access import ROLES, SPEC, SWEEP, TABLE
 from tests.factories import PASSWORD, make_user
 
 Api = Callable[[User | None], Client]
@@ -32,7 +33,8 @@ def test_an_unknown_key_is_named(
     call: tuple[str, str, dict[str, Any], tuple[int, ...]], world: World, api: Api
 ) -> None:
     method, path, body, statuses = call
-    path = "/api/v1" + path.format(job=world.waiting.pk, pool=world.pool.name, token=0, webhook=0)
+    sweep, _ = submit_sweep(user=world.owner, data={**SPEC, "vc": "vision-vc", "sweep": SWEEP})
+    path = "/api/v1" + path.format(job=world.waiting.pk, sweep=sweep.pk, pool=world.pool.name, token=0, webhook=0)
     answer = send(api(world.user(caller_of(statuses))), method, path, {**body, "no_such_key": 1})
     assert answer.status_code == 422, answer.content
     assert "no_such_key" in fields_of(answer)

@@ -22,6 +22,8 @@ export function makeJob(changes: Partial<Job> = {}): Job {
     nodes: 1,
     gpus_total: 1,
     array: null,
+    sweep: null,
+    params: {},
     submitted_at: AT(0),
     started_at: null,
     ended_at: null,

@@ -9,6 +9,7 @@ from muster.fleet.models import Node
 from muster.jobs.attempts import note_progress
 from muster.jobs.models import Allocation
 from muster.jobs.spec import stop_signal
+from muster.jobs.spec_values import param_text
 from muster.jobs.units import parse_duration_s, parse_size_mib
 from muster.jobs.volumes import told_to_agents
 from muster.outputs.store import MOST_FILES
@@ -37,7 +38,12 @@ def launch_spec(node: Node, allocation: Allocation) -> LaunchSpec:
         uid=owner.uid,
         gids=tuple(owner.gids),
         workdir=spec["workdir"],
-        env={**torchrun_defaults(allocation), **spec["env"], **gang_environment(node, allocation)},
+        env={
+            **torchrun_defaults(allocation),
+            **spec["env"],
+            **{name: param_text(value) for name, value in spec.get("params", {}).items()},
+            **gang_environment(node, allocation),
+        },
         gpu_uuids=tuple(uuids),
         cpus=allocation.cpus,
         memory_mib=allocation.memory_mib,

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from django.conf import settings
 from django.contrib.postgres.constraints import ExclusionConstraint
 from django.contrib.postgres.fields import BigIntegerRangeField
@@ -22,6 +25,8 @@ from scheduler.model.lifecycle import (
     AllocationState,
     AttemptState,
     Desired,
+    GroupKind,
+    GroupState,
     HoldReason,
     JobClass,
     JobState,
@@ -48,6 +53,51 @@ class CodeArchive(models.Model):
         return self.sha256[:12]
 
 
+class JobGroup(models.Model):
+    """Jobs that were submitted as one and share one budget: at most `parallel` of them are active at once."""
+
+    id = models.BigAutoField(primary_key=True)
+    kind = models.CharField(max_length=10, choices=choices(GroupKind))
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="job_groups", db_index=False)
+    vc = models.ForeignKey(VirtualCluster, on_delete=models.PROTECT, related_name="job_groups")
+    pool = models.ForeignKey(Pool, on_delete=models.PROTECT, related_name="job_groups")
+    owner = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="job_groups", db_index=False
+    )
+    name = models.CharField(max_length=200)
+    spec = models.JSONField(help_text="As submitted; a member's spec is this without what makes it a group.")
+    code = models.ForeignKey(CodeArchive, on_delete=models.PROTECT, null=True, related_name="job_groups")
+    cloned_from = models.ForeignKey("self", on_delete=models.SET_NULL, null=True, related_name="clones")
+    size = models.PositiveIntegerField(help_text="How many members it has.")
+    parallel = models.PositiveIntegerField(help_text="Members that may be active at once.")
+
+    state = models.CharField(max_length=10, choices=choices(GroupState), default=GroupState.ACTIVE)
+    desired = models.CharField(max_length=4, choices=choices(Desired), default=Desired.RUN)
+    reason = models.CharField(max_length=500, default="", blank=True, help_text="Why it ended so.")
+    submitted_at = models.DateTimeField(db_default=DatabaseNow())
+    ended_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = [
+            one_of("kind", GroupKind, name="group_kind_known"),
+            one_of("state", GroupState, name="group_state_known"),
+            models.CheckConstraint(
+                condition=Q(state=GroupState.ACTIVE, ended_at__isnull=True)
+                | Q(~Q(state=GroupState.ACTIVE), ended_at__isnull=False),
+                name="group_ended_has_time",
+            ),
+            models.CheckConstraint(condition=Q(parallel__gte=1), name="group_runs_members"),
+        ]
+        indexes = [
+            models.Index(fields=["pool"], name="group_active", condition=Q(state=GroupState.ACTIVE)),
+            models.Index(fields=["tenant", "-id"], name="group_of_tenant"),
+            models.Index(fields=["owner", "-id"], name="group_of_owner"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.pk} {self.name}"
+
+
 class Job(models.Model):
     """What a researcher asked for, what they want of it now, and what became of it."""
 
@@ -63,6 +113,9 @@ class Job(models.Model):
     tags = models.JSONField(default=dict)
     code = models.ForeignKey(CodeArchive, on_delete=models.PROTECT, null=True, related_name="jobs")
     cloned_from = models.ForeignKey("self", on_delete=models.SET_NULL, null=True, related_name="clones")
+    group = models.ForeignKey(JobGroup, on_delete=models.PROTECT, null=True, related_name="members", db_index=False)
+    member = models.PositiveIntegerField(null=True, help_text="Its number in the group, from 1.")
+    paused = models.BooleanField(default=False, db_default=False, help_text="Whether its group holds it back for now.")
 
     state = models.CharField(max_length=10, choices=choices(JobState), default=JobState.QUEUED)
     desired = models.CharField(max_length=4, choices=choices(Desired), default=Desired.RUN)
@@ -168,6 +221,14 @@ class Job(models.Model):
             models.CheckConstraint(
                 condition=Q(state=JobState.QUEUED) | Q(hold_reason=""), name="job_hold_only_while_queued"
             ),
+            models.UniqueConstraint(
+                fields=["group", "member"], condition=Q(group__isnull=False), name="job_member_once"
+            ),
+            models.CheckConstraint(
+                condition=Q(group__isnull=True, member__isnull=True, paused=False)
+                | Q(group__isnull=False, member__isnull=False, member__gte=1),
+                name="job_of_group_has_number",
+            ),
         ]
         indexes = [
             models.Index(fields=["pool", "id"], name="job_queued", condition=Q(state=JobState.QUEUED)),
@@ -201,6 +262,13 @@ class Job(models.Model):
 
     def __str__(self) -> str:
         return f"{self.pk} {self.name}"
+
+    @property
+    def params(self) -> Mapping[str, Any]:
+        """Its parameters; lists of jobs read them as `stored_params`, without the spec."""
+        loaded = self.__dict__
+        found = loaded["stored_params"] if "stored_params" in loaded else self.spec.get("params")
+        return found or {}
 
     @property
     def gpus_total(self) -> int:
@@ -412,6 +480,7 @@ class IdempotencyKey(models.Model):
     key = models.CharField(max_length=200)
     body_digest = models.CharField(max_length=64)
     job_ids = models.JSONField(default=list)
+    group = models.ForeignKey(JobGroup, on_delete=models.CASCADE, null=True, related_name="+")
     errors = models.JSONField(default=list)
     created_at = models.DateTimeField(db_default=DatabaseNow())
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -20,6 +18,7 @@ from muster.events.services import record, wake_pool
 from muster.jobs.attempts import stop_attempt
 from muster.jobs.estimates import estimate_jobs
 from muster.jobs.feasibility import require_feasible, why_infeasible
+from muster.jobs.idempotency import check_key, known_key
 from muster.jobs.images import require_runtime
 from muster.jobs.memory import with_types
 from muster.jobs.models import Attempt, CodeArchive, IdempotencyKey, Job
@@ -75,9 +74,9 @@ def submit_job(
 
     One that `has_place` already is not screened.
     """
-    digest = _check_key(idempotency_key, data)
+    digest = check_key(idempotency_key, data)
     if idempotency_key:
-        known = _known_key(user, idempotency_key, digest)
+        known = known_key(user, idempotency_key, digest)
         if known:
             return Job.objects.select_related("vc", "tenant", "owner").get(pk=known.job_ids[0]), False
     job = draft_job(user=user, data=data)
@@ -90,7 +89,7 @@ def submit_job(
                 IdempotencyKey.objects.create(owner=user, key=idempotency_key, body_digest=digest, job_ids=[job.pk])
     except IntegrityError:
         # The same request was sent twice at once, and the other one was first.
-        known = _known_key(user, idempotency_key, digest) if idempotency_key else None
+        known = known_key(user, idempotency_key, digest) if idempotency_key else None
         if known is None:
             raise
         return Job.objects.select_related("vc", "tenant", "owner").get(pk=known.job_ids[0]), False
@@ -101,8 +100,8 @@ def submit_batch(*, user: User, items: list[object], idempotency_key: str | None
     """The valid jobs of the batch, stored in one transaction, and what is wrong with the others."""
     if not 0 < len(items) <= MOST_IN_A_BATCH:
         raise Invalid.field("jobs", f"send 1 to {MOST_IN_A_BATCH} specs")
-    digest = _check_key(idempotency_key, items)
-    known = _known_key(user, idempotency_key, digest) if idempotency_key else None
+    digest = check_key(idempotency_key, items)
+    known = known_key(user, idempotency_key, digest) if idempotency_key else None
     if known:
         return _batch_of(known)
     drafts: list[Job] = []
@@ -126,7 +125,7 @@ def submit_batch(*, user: User, items: list[object], idempotency_key: str | None
                     errors=[_error_as_data(index, error) for index, error in errors],
                 )
     except IntegrityError:
-        known = _known_key(user, idempotency_key, digest) if idempotency_key else None
+        known = known_key(user, idempotency_key, digest) if idempotency_key else None
         if known is None:
             raise
         return _batch_of(known)
@@ -351,20 +350,6 @@ def _stop_live_attempt(job: Job, outcome: AttemptState, reason: Reason, user: Us
     if attempt is None:
         return False
     return stop_attempt(attempt_id=attempt.pk, outcome=outcome, reason=reason, actor=user.username) is not None
-
-
-def _check_key(key: str | None, data: object) -> str:
-    if key is not None and not (0 < len(key) <= 200 and key.isprintable()):
-        raise Invalid.field("Idempotency-Key", "send 1 to 200 printable characters")
-    # Compared after parsing: a retry may well write the same spec with other spacing.
-    return hashlib.sha256(json.dumps(data, sort_keys=True, default=str).encode()).hexdigest()
-
-
-def _known_key(user: User, key: str, digest: str) -> IdempotencyKey | None:
-    known = first_of(IdempotencyKey.objects.filter(owner=user, key=key))
-    if known and known.body_digest != digest:
-        raise Conflict("this Idempotency-Key was used with another body")
-    return known
 
 
 def _batch_of(known: IdempotencyKey) -> BatchResult:

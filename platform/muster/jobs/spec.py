@@ -16,6 +16,7 @@ from muster.jobs.gpus import MAX_GPUS, AnyOf, GpuChoice, Gpus, WithMemory, choic
 from muster.jobs.mounts import PATTERN, plain_mount, require_apart
 from muster.jobs.notify import Channel, Kind, read_notify
 from muster.jobs.spec_errors import message_of
+from muster.jobs.spec_values import Params, checked_env, checked_tags
 from muster.jobs.throughput import Throughput
 from muster.jobs.units import (
     DURATION_PATTERN,
@@ -32,14 +33,14 @@ from scheduler.model.lifecycle import JobClass, Locality, RuntimeNeed
 
 # Keys of the full spec that this version does not carry out yet: refused, never silently ignored.
 NOT_SUPPORTED_YET = frozenset(
-    {"resources", "secrets", "params", "kind"}
+    {"resources", "secrets", "kind"}
     | {"after", "begin", "reservation", "chain"}
     | {"checkpoint.path", "checkpoint.interval", "code.git"}
 )
 
 PRIORITIES = {"low": 0, "normal": 10, "high": 20, "urgent": 30}
 MOST_NODES, MOST_CPUS = 4096, 4096
-LONGEST_COMMAND, LONGEST_ENV, MOST_ENV, MOST_TAGS = 65_536, 32_768, 500, 50
+LONGEST_COMMAND = 65_536
 MOST_OUTPUTS, LONGEST_OUTPUT = 20, 200
 
 # A registry's name for an image: host and port, path, tag, digest.
@@ -48,12 +49,7 @@ _IMAGE = re.compile(
     r"[a-z0-9]+(?:[._\-]+[a-z0-9]+)*(?:/[a-z0-9]+(?:[._\-]+[a-z0-9]+)*)*"
     r"(?::[A-Za-z0-9_][A-Za-z0-9_.\-]{0,127})?(?:@sha256:[0-9a-f]{64})?"
 )
-_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_TAG_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-/]{0,62}")
 _NODE_NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
-_OWNED_BY_THE_PLATFORM = re.compile(
-    r"MUSTER_.*|CUDA_VISIBLE_DEVICES|NVIDIA_VISIBLE_DEVICES|MASTER_ADDR|MASTER_PORT|RANK|NODE_RANK|LOCAL_RANK|WORLD_SIZE"
-)
 
 
 class RetryOn(StrEnum):
@@ -118,39 +114,6 @@ def _size(text: str) -> str:
 def _moment(text: str) -> str:
     parse_moment(text)
     return text
-
-
-def _env(values: object) -> object:
-    """Numbers are welcome as values, as people write them in YAML; everything is stored as text."""
-    if not isinstance(values, dict):
-        return values
-    if len(values) > MOST_ENV:
-        raise ValueError(f"{len(values)} variables: at most {MOST_ENV}")
-    for name, value in values.items():
-        if not _ENV_NAME.fullmatch(str(name)):
-            raise ValueError(f"{str(name)[:60]!r} cannot be the name of a variable")
-        if _OWNED_BY_THE_PLATFORM.fullmatch(name):
-            raise ValueError(f"{name} is set by the platform and cannot be set by a job")
-        if isinstance(value, bool) or not isinstance(value, str | int | float):
-            raise ValueError(f"the value of {name} must be text; put true and false in quotes")
-        if len(str(value)) > LONGEST_ENV:
-            raise ValueError(f"the value of {name} is longer than {LONGEST_ENV} characters")
-    return {name: str(value) for name, value in values.items()}
-
-
-def _tags(values: object) -> object:
-    if not isinstance(values, dict):
-        return values
-    if len(values) > MOST_TAGS:
-        raise ValueError(f"{len(values)} tags: at most {MOST_TAGS}")
-    for name, value in values.items():
-        if not _TAG_NAME.fullmatch(str(name)) or has_parent_part(str(name)):
-            raise ValueError(f"{str(name)[:60]!r} cannot be the name of a tag")
-        if isinstance(value, bool) or not isinstance(value, str | int | float) or len(str(value)) > 200:
-            raise ValueError(f"the tag {name} must be a string of at most 200 characters")
-        if not str(value).isprintable():
-            raise ValueError(f"the tag {name} must be printable")
-    return {name: str(value) for name, value in values.items()}
 
 
 def _workdir(text: str) -> str:
@@ -312,8 +275,11 @@ class JobSpec(_Strict):
         max_length=MOST_OUTPUTS,
         description="Files below the working folder that are kept, such as ckpt/** or *.csv.",
     )
-    env: Annotated[dict[str, str], BeforeValidator(_env)] = Field(
+    env: Annotated[dict[str, str], BeforeValidator(checked_env)] = Field(
         default={}, description="Environment variables by name."
+    )
+    params: Params = Field(
+        default={}, description="Parameters by name, such as {lr: 0.1}: environment variables, as `env` has them."
     )
     mounts: list[Annotated[str, AfterValidator(plain_mount), Field(json_schema_extra={"pattern": PATTERN})]] = Field(
         default=[],
@@ -369,7 +335,7 @@ class JobSpec(_Strict):
     on_disconnect: Literal["stop", "keep"] = Field(
         default="stop", description="What its node does with the job when it loses contact with the platform."
     )
-    tags: Annotated[dict[str, str], BeforeValidator(_tags)] = Field(
+    tags: Annotated[dict[str, str], BeforeValidator(checked_tags)] = Field(
         default={}, description="Tags by name, to find and filter jobs."
     )
     notify: Annotated[
@@ -498,6 +464,9 @@ def stop_signal(stored: dict[str, Any]) -> str:
 
 def _require_sense(spec: JobSpec) -> None:
     """Return if the keys agree with each other, and raise `Invalid` for the first that does not."""
+    for name in spec.params:
+        if name in spec.env:
+            raise Invalid.field(f"params.{name}", "env has this variable too: leave one of them out")
     if not spec.preemptible and spec.klass is JobClass.OPPORTUNISTIC:
         raise Invalid.field("preemptible", "an opportunistic job uses what others leave, and gives it back when asked")
     if not spec.preemptible and spec.time is None:
@@ -578,6 +547,8 @@ def _field_error(detail: ErrorDetails) -> FieldError:
 def _unknown_key(path: list[str]) -> str:
     if ".".join(path) in NOT_SUPPORTED_YET:
         return "not supported yet"
+    if path == ["sweep"]:
+        return "a sweep is many jobs: send this spec to POST /api/v1/sweeps"
     parts: dict[str, type[BaseModel]] = {
         "retry": Retry,
         "checkpoint": Checkpoint,

@@ -15,6 +15,7 @@ _MAPPINGS = {
     "idle": "{below: 5, for: 30m, action: stop}",
     "locality": "{within: node}",
     "notify": "{mail: [failed], webhook: []}",
+    "params": "{lr: 0.1}",
     "retry": "{max: 3, on: [failed]}",
     "tags": "{project: seg}",
     "throughput": "{A100: 410, V100: 190}",

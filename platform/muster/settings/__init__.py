@@ -44,6 +44,7 @@ INSTALLED_APPS = [
     "muster.shells",
     "muster.notices",
     "muster.samples",
+    "muster.sweeps",
     "muster.usage",
     "muster.idle",
     "muster.dispatch",
@@ -206,6 +207,8 @@ SPECTACULAR_SETTINGS = {
     "ENUM_NAME_OVERRIDES": {
         "TokenScope": "muster.accounts.scopes.Scope",
         "JobState": "scheduler.model.lifecycle.JobState",
+        "GroupState": "scheduler.model.lifecycle.GroupState",
+        "MemberState": "muster.sweeps.selectors.MEMBER_STATES",
         "AttemptState": "scheduler.model.lifecycle.AttemptState",
         "EndReason": "scheduler.model.lifecycle.Reason",
         "HoldReason": "scheduler.model.lifecycle.HoldReason",

@@ -21,8 +21,10 @@ _TITLES = {
     "model_diverged": "The model diverged",
     "no_signature": "Failed without a known cause",
     "not_claimed": "Not picked up by the node",
+    "paused": "Paused by its sweep",
     "resize_failed": "Did not come back from a resize",
     "spec_refused": "Refused by the node",
+    "stopped_early": "Stopped early by its sweep",
     "time_limit": "Time limit reached",
 }
 _ACRONYMS = {"cpu": "CPU", "cuda": "CUDA", "gpu": "GPU", "io": "I/O", "nccl": "NCCL", "nvlink": "NVLink"}

@@ -45,6 +45,8 @@ def job(**changes: Any) -> Any:
         "nodes": 1,
         "gpus_total": 2,
         "array": None,
+        "sweep": None,
+        "params": {},
         "submitted_at": "2026-11-21T00:00:00Z",
         "started_at": None,
         "ended_at": None,

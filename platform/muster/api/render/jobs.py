@@ -8,7 +8,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
-from django.db.models import QuerySet
+from django.db.models import F, QuerySet
 
 from muster.api.render.marks import NO_MARKS, Marks, marks_of
 from muster.api.render.moments import moment
@@ -26,6 +26,7 @@ from muster.logs.models import LogFile
 from muster.samples.rates import KnownRate, rates_of
 from muster.screening.models import ScreeningResult
 from muster.screening.selectors import results_of
+from muster.sweeps.selectors import Membership, memberships_of
 from muster.usage.efficiency import efficiency_of
 from muster.usage.models import Efficiency
 from scheduler.diagnosis.failures import title_of
@@ -40,21 +41,35 @@ _PRIORITY_NAMES = {number: name for name, number in PRIORITIES.items()}
 def for_list(jobs: QuerySet[Job]) -> QuerySet[Job]:
     """The jobs with all that a list shows in one query, and without what it does not."""
     # Least of all the specs: scripts of many kilobytes each, read and parsed for nothing.
-    return jobs.select_related("vc", "tenant", "owner").defer(
-        "spec",
-        "avoid_nodes",
-        "failed_resize",
-        *(f"vc__{name}" for name in ("tenant", "pool", "created_at")),
-        *(f"tenant__{name}" for name in ("weight", "created_at")),
-        *(f"owner__{name}" for name in ("password", "email", "gids", "last_login", "date_joined")),
+    return (
+        jobs.select_related("vc", "tenant", "owner")
+        .annotate(stored_params=F("spec__params"))
+        .defer(
+            "spec",
+            "avoid_nodes",
+            "failed_resize",
+            *(f"vc__{name}" for name in ("tenant", "pool", "created_at")),
+            *(f"tenant__{name}" for name in ("weight", "created_at")),
+            *(f"owner__{name}" for name in ("password", "email", "gids", "last_login", "date_joined")),
+        )
     )
 
 
 def job_list(jobs: Iterable[Job]) -> list[Json]:
-    """The jobs as lists show them; one more query each for all places in the queue, all run times and all marks."""
+    """The jobs as lists show them; one more query each for all places in the queue, run times, marks and
+    sweeps."""
     jobs = list(jobs)
-    places, marks, ran = positions(jobs), marks_of(jobs), run_times(jobs)
-    return [_job(job, places.get(job.pk), ran.get(job.pk, RunTime()), marks.get(job.pk, NO_MARKS)) for job in jobs]
+    places, marks, ran, memberships = positions(jobs), marks_of(jobs), run_times(jobs), memberships_of(jobs)
+    return [
+        _job(job, places.get(job.pk), ran.get(job.pk, RunTime()), marks.get(job.pk, NO_MARKS))
+        | _of_sweep(job, memberships.get(job.pk))
+        for job in jobs
+    ]
+
+
+def _of_sweep(job: Job, found: Membership | None) -> Json:
+    sweep = found and {"id": found.group_id, "name": found.name, "member": found.member, "members": found.members}
+    return {"sweep": sweep, "params": job.params}
 
 
 def job_document(job: Job) -> Json:

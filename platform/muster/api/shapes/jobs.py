@@ -118,6 +118,15 @@ class GpuChoice(Shape):
     gpus = Integer(help_text="On each node.")
 
 
+class SweepOfJob(Shape):
+    """The sweep that a job is a member of."""
+
+    id = Integer(help_text="The sweep's number.")
+    name = Text(help_text="The sweep's name.")
+    member = Integer(help_text="The job's number among its members, from 1.")
+    members = Integer(help_text="How many members the sweep has.")
+
+
 class JobInList(Shape):
     """A job without its spec."""
 
@@ -140,6 +149,8 @@ class JobInList(Shape):
     nodes = Integer(help_text="Number of nodes, one rank on each.")
     gpus_total = Integer(help_text="GPUs on all nodes together, by the first choice.")
     array = Values(allow_null=True, help_text="Null: not part of an array.")
+    sweep = SweepOfJob(allow_null=True, help_text="Null: not a member of a sweep.")
+    params = Values(help_text="Its parameters by name; empty if it has none.")
     submitted_at = Moment(help_text="When the job was submitted.")
     started_at = Moment(allow_null=True, help_text="When it first started; null if it has not.")
     ended_at = Moment(allow_null=True, help_text="When it ended; null if it has not.")

@@ -79,7 +79,7 @@ class Jobs(ApiView):
         """Submit a job: 201, or 200 if the key shows that it was submitted before."""
         user = caller(request)
         limits.take(limits.SUBMIT, user.pk)
-        job, created = services.submit_job(user=user, data=request.data, idempotency_key=_key(request))
+        job, created = services.submit_job(user=user, data=request.data, idempotency_key=idempotency_key(request))
         return Response(_submitted(job), status=status.HTTP_201_CREATED if created else status.HTTP_200_OK)
 
 
@@ -139,7 +139,7 @@ class JobBatch(ApiView):
         for key in sorted(set(body) - {"jobs"}):
             raise Invalid.field(key[:100], unknown_key(key, ["jobs"]))
         limits.take(limits.SUBMIT, user.pk, cost=max(1, min(len(items), services.MOST_IN_A_BATCH)))
-        result = services.submit_batch(user=user, items=items, idempotency_key=_key(request))
+        result = services.submit_batch(user=user, items=items, idempotency_key=idempotency_key(request))
         errors = [{"index": index, "problem": problem_of(error)} for index, error in result.errors]
         return Response({"jobs": job_list(result.jobs), "errors": errors}, status=status.HTTP_201_CREATED)
 
@@ -216,7 +216,8 @@ def _submitted(job: JobRow) -> dict[str, Any]:
     return {**job_document(job), "warnings": services.warnings_of(job)}
 
 
-def _key(request: Request) -> str | None:
+def idempotency_key(request: Request) -> str | None:
+    """The key of a submission, if there is one."""
     return request.headers.get("Idempotency-Key")
 
 

@@ -1,0 +1,97 @@
+"""Sweeps and their members as JSON."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import asdict
+from typing import Any
+
+from muster.api.render.moments import moment
+from muster.jobs.models import JobGroup
+from muster.sweeps.models import Progress, Trial
+from muster.sweeps.selectors import Member, Standing, rungs_reached, spec_of, standings
+
+Json = dict[str, Any]
+
+
+def sweep_list(groups: Iterable[JobGroup]) -> list[Json]:
+    """The sweeps as lists show them; three more queries for all of them."""
+    groups = list(groups)
+    found = standings(groups)
+    return [_sweep(group, found[group.pk]) for group in groups]
+
+
+def sweep_document(group: JobGroup) -> Json:
+    """The sweep with its spec and its progress."""
+    (document,) = sweep_list([group])
+    progress = Progress.objects.filter(group=group).first()
+    return document | {
+        "spec": group.spec,
+        "best_so_far": progress.best_so_far if progress else [],
+        "rungs": [asdict(count) for count in rungs_reached(group, spec_of(group))],
+        "rho": None,
+    }
+
+
+def member(row: Member) -> Json:
+    """A member."""
+    return {
+        "member": row.member,
+        "job": row.job_id,
+        "state": row.state,
+        "params": row.params,
+        "value": _finite(row.value),
+        "step": row.step,
+        "rung": row.rungs,
+        "gpu_hours": _hours(row.gpu_s),
+        "saved_gpu_hours": _hours(row.saved_gpu_s),
+        "why": row.why,
+        "started_at": moment(row.started_at),
+        "ended_at": moment(row.ended_at),
+    }
+
+
+def _sweep(group: JobGroup, standing: Standing) -> Json:
+    sweep = spec_of(group)
+    return {
+        "id": group.pk,
+        "name": group.name,
+        "tenant": group.tenant.name,
+        "vc": group.vc.name,
+        "pool": group.pool.name,
+        "owner": group.owner.username,
+        "state": group.state,
+        "reason": group.reason,
+        "method": sweep.method,
+        "metric": sweep.metric,
+        "goal": sweep.goal,
+        "params": list(sweep.params),
+        "parallel": group.parallel,
+        "members": {"total": group.size, **standing.members},
+        "best": None if standing.best is None else _best(standing.best),
+        "gpu_hours": _hours(standing.gpu_s),
+        "saved_gpu_hours": _hours(standing.saved_gpu_s),
+        "submitted_at": moment(group.submitted_at),
+        "ended_at": moment(group.ended_at),
+        "cloned_from": group.cloned_from_id,
+    }
+
+
+def _best(trial: Trial) -> Json:
+    job = trial.job
+    return {
+        "job": job.pk,
+        "member": job.member,
+        "params": job.params,
+        "value": trial.value,
+        "step": trial.value_step,
+    }
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
+
+
+def _hours(seconds: float) -> float:
+    return round(seconds / 3600, 6)

@@ -1,0 +1,123 @@
+"""Sweeps: the list, submitting, and what is done with one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rest_framework import status
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from muster.accounts.scopes import Scope
+from muster.api import limits
+from muster.api.bodies import JsonParser, TextYamlParser, YamlParser
+from muster.api.pages import decode_cursor, encode_cursor
+from muster.api.render.sweeps import member, sweep_document, sweep_list
+from muster.api.scopes import require_scope, token_of
+from muster.api.shapes.jobs import ANY_VALUES, CloneChanges
+from muster.api.shapes.sweeps import MemberList, SubmittedSweep, Sweep, SweepFilter, SweepPage
+from muster.api.views.base import ApiView, body_of, caller, describe, query_of
+from muster.api.views.jobs import BODY_PROBLEMS, KEY, idempotency_key
+from muster.jobs.models import JobGroup
+from muster.sweeps import services
+from muster.sweeps.selectors import get_sweep, members_of, visible_sweeps
+
+_AS_YAML = {"type": "string", "description": "The same spec as YAML."}
+SPEC_BODY = {"application/json": ANY_VALUES, "application/yaml": _AS_YAML, "text/yaml": _AS_YAML}
+
+
+class Sweeps(ApiView):
+    """The sweeps of the caller's tenants."""
+
+    parser_classes = [JsonParser, YamlParser, TextYamlParser]
+
+    @describe("list_sweeps", tag="sweeps", answers={200: SweepPage}, problems=(422,), parameters=[SweepFilter])
+    def get(self, request: Request) -> Response:
+        """A page of sweeps, newest first."""
+        user, query = caller(request), query_of(request, SweepFilter)
+        rows = visible_sweeps(user).order_by("-pk")
+        if "state" in query:
+            rows = rows.filter(state=query["state"])
+        if query["mine"]:
+            rows = rows.filter(owner=user)
+        if "cursor" in query:
+            rows = rows.filter(pk__lt=decode_cursor(query["cursor"])[0])
+        found = list(rows[: query["limit"] + 1])
+        page = found[: query["limit"]]
+        following = encode_cursor(page[-1].pk) if len(found) > len(page) else None
+        return Response({"results": sweep_list(page), "next": following})
+
+    @describe(
+        "submit_sweep",
+        tag="sweeps",
+        answers={200: SubmittedSweep, 201: SubmittedSweep},
+        problems=BODY_PROBLEMS,
+        request=SPEC_BODY,
+        parameters=[KEY],
+    )
+    def post(self, request: Request) -> Response:
+        """Submit a sweep: 201, or 200 if the key shows that it was submitted before.
+
+        The body is a job spec with the key `sweep`. All members are stored as jobs, or nothing is.
+        """
+        user = caller(request)
+        limits.take(limits.SUBMIT, user.pk)
+        group, created = services.submit_sweep(user=user, data=request.data, idempotency_key=idempotency_key(request))
+        return Response(_submitted(group), status=status.HTTP_201_CREATED if created else status.HTTP_200_OK)
+
+
+class OneSweep(ApiView):
+    """One sweep."""
+
+    @describe("get_sweep", tag="sweeps", answers={200: Sweep}, problems=(404,))
+    def get(self, request: Request, sweep_id: int) -> Response:
+        """The sweep with its spec and its progress."""
+        return Response(sweep_document(get_sweep(caller(request), sweep_id)))
+
+
+class SweepMembers(ApiView):
+    """The members of a sweep."""
+
+    @describe("list_sweep_members", tag="sweeps", answers={200: MemberList}, problems=(404,))
+    def get(self, request: Request, sweep_id: int) -> Response:
+        """All members, up to 1,000, in order."""
+        group = get_sweep(caller(request), sweep_id)
+        return Response({"results": [member(row) for row in members_of(group)]})
+
+
+class CancelSweep(ApiView):
+    """Stopping a sweep for good."""
+
+    parser_classes = []
+
+    @describe("cancel_sweep", tag="sweeps", answers={202: Sweep}, problems=(403, 404, 409), request=None)
+    def post(self, request: Request, sweep_id: int) -> Response:
+        """Cancel all members that have not ended; those that run get their grace."""
+        user = caller(request)
+        group = get_sweep(user, sweep_id)
+        if group.owner_id != user.pk:
+            require_scope(token_of(request), Scope.MANAGE)
+        services.cancel_sweep(user=user, group=group)
+        return Response(sweep_document(get_sweep(user, sweep_id)), status=status.HTTP_202_ACCEPTED)
+
+
+class CloneSweep(ApiView):
+    """Running a sweep's spec once more."""
+
+    @describe(
+        "clone_sweep", tag="sweeps", answers={201: SubmittedSweep}, problems=(403, *BODY_PROBLEMS), request=CloneChanges
+    )
+    def post(self, request: Request, sweep_id: int) -> Response:
+        """Submit a new sweep of the caller's with the same spec, but for the keys that the body changes.
+
+        Of `sweep` only the given keys change; null removes a key.
+        """
+        user = caller(request)
+        source, body = get_sweep(user, sweep_id), body_of(request, CloneChanges)
+        limits.take(limits.SUBMIT, user.pk)
+        group = services.clone_sweep(user=user, group=source, changes=body["spec"])
+        return Response(_submitted(group), status=status.HTTP_201_CREATED)
+
+
+def _submitted(group: JobGroup) -> dict[str, Any]:
+    return {**sweep_document(group), "warnings": services.warnings_of(group)}

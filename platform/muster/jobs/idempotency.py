@@ -1,0 +1,27 @@
+"""Keys that clients send with a submission, so that sending it again stores nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+from muster.accounts.models import User
+from muster.common.errors import Conflict, Invalid
+from muster.common.rows import first_of
+from muster.jobs.models import IdempotencyKey
+
+
+def check_key(key: str | None, data: object) -> str:
+    """The digest of what is submitted; `Invalid` if the key cannot be one."""
+    if key is not None and not (0 < len(key) <= 200 and key.isprintable()):
+        raise Invalid.field("Idempotency-Key", "send 1 to 200 printable characters")
+    # Compared after parsing: a retry may well write the same spec with other spacing.
+    return hashlib.sha256(json.dumps(data, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def known_key(user: User, key: str, digest: str) -> IdempotencyKey | None:
+    """What was stored for the key; `Conflict` if it was for something else."""
+    known = first_of(IdempotencyKey.objects.filter(owner=user, key=key))
+    if known and known.body_digest != digest:
+        raise Conflict("this Idempotency-Key was used with another body")
+    return known

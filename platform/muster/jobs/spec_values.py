@@ -1,0 +1,92 @@
+"""Values by name in a spec: environment variables, parameters and tags."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Annotated
+
+from pydantic import BeforeValidator
+
+from muster.common.validation import has_parent_part
+
+LONGEST_ENV, MOST_ENV, MOST_TAGS = 32_768, 500, 50
+MAX_PARAMS, MAX_PARAM_CHARACTERS = 50, 200
+
+_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_TAG_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-/]{0,62}")
+_OWNED_BY_THE_PLATFORM = re.compile(
+    r"MUSTER_.*|CUDA_VISIBLE_DEVICES|NVIDIA_VISIBLE_DEVICES|MASTER_ADDR|MASTER_PORT|RANK|NODE_RANK|LOCAL_RANK|WORLD_SIZE"
+)
+
+ParamValue = bool | int | float | str
+
+
+def checked_env(values: object) -> object:
+    """Numbers are welcome as values, as people write them in YAML; everything is stored as text."""
+    if not isinstance(values, dict):
+        return values
+    if len(values) > MOST_ENV:
+        raise ValueError(f"{len(values)} variables: at most {MOST_ENV}")
+    for name, value in values.items():
+        if not _ENV_NAME.fullmatch(str(name)):
+            raise ValueError(f"{str(name)[:60]!r} cannot be the name of a variable")
+        if _OWNED_BY_THE_PLATFORM.fullmatch(name):
+            raise ValueError(f"{name} is set by the platform and cannot be set by a job")
+        if isinstance(value, bool) or not isinstance(value, str | int | float):
+            raise ValueError(f"the value of {name} must be text; put true and false in quotes")
+        if len(str(value)) > LONGEST_ENV:
+            raise ValueError(f"the value of {name} is longer than {LONGEST_ENV} characters")
+    return {name: str(value) for name, value in values.items()}
+
+
+def checked_tags(values: object) -> object:
+    if not isinstance(values, dict):
+        return values
+    if len(values) > MOST_TAGS:
+        raise ValueError(f"{len(values)} tags: at most {MOST_TAGS}")
+    for name, value in values.items():
+        if not _TAG_NAME.fullmatch(str(name)) or has_parent_part(str(name)):
+            raise ValueError(f"{str(name)[:60]!r} cannot be the name of a tag")
+        if isinstance(value, bool) or not isinstance(value, str | int | float) or len(str(value)) > 200:
+            raise ValueError(f"the tag {name} must be a string of at most 200 characters")
+        if not str(value).isprintable():
+            raise ValueError(f"the tag {name} must be printable")
+    return {name: str(value) for name, value in values.items()}
+
+
+def checked_params(values: object) -> object:
+    """Parameters, whose values keep their type."""
+    if not isinstance(values, dict):
+        return values
+    if len(values) > MAX_PARAMS:
+        raise ValueError(f"{len(values)} parameters: at most {MAX_PARAMS}")
+    for name, value in values.items():
+        require_param_name(str(name))
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ValueError(f"the value of {name} must be finite")
+        if not isinstance(value, ParamValue) or len(str(value)) > MAX_PARAM_CHARACTERS:
+            raise ValueError(f"the value of {name} must be a number, a boolean or a text of at most 200 characters")
+        if not str(value).isprintable():
+            raise ValueError(f"the value of {name} must be printable")
+    return values
+
+
+def require_param_name(name: str) -> None:
+    """Return if a parameter may have this name.
+
+    Raises:
+        ValueError: it is no name of a variable, or one that the platform sets.
+    """
+    if not _ENV_NAME.fullmatch(name) or len(name) > MAX_PARAM_CHARACTERS:
+        raise ValueError(f"{name[:60]!r} cannot be the name of a variable")
+    if _OWNED_BY_THE_PLATFORM.fullmatch(name):
+        raise ValueError(f"{name} is set by the platform and cannot be set by a job")
+
+
+def param_text(value: ParamValue) -> str:
+    """A parameter as its environment variable has it: `true` and `false` for a boolean."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+Params = Annotated[dict[str, ParamValue], BeforeValidator(checked_params)]

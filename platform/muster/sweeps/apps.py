@@ -1,0 +1,9 @@
+from __future__ import annotations
+
+from django.apps import AppConfig
+
+
+class SweepsConfig(AppConfig):
+    name = "muster.sweeps"
+    label = "sweeps"
+    verbose_name = "Sweeps"

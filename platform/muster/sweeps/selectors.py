@@ -1,0 +1,184 @@
+"""Reading sweeps: who may see which, how far they are, their members."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from django.db.models import Count, Q, QuerySet, Sum
+
+from muster.accounts.models import User
+from muster.common.clock import utc_now
+from muster.common.errors import NotFound
+from muster.common.rows import first_of
+from muster.jobs.models import Attempt, Job, JobGroup
+from muster.sweeps.models import Trial
+from muster.sweeps.spec import SweepSpec, sweep_of
+from muster.tenants.selectors import tenants_of
+from scheduler.model.lifecycle import ATTEMPT_LIVE, GroupKind, JobState
+
+MEMBER_STATES = ("waiting", "running", "paused", "succeeded", "failed", "stopped", "cancelled")
+_STATES = {JobState.ACTIVE: "running", JobState.SUCCEEDED: "succeeded", JobState.FAILED: "failed"}
+
+
+@dataclass(slots=True)
+class Standing:
+    """How far a sweep is: its members by state, its best one, and what they have cost and saved."""
+
+    members: dict[str, int] = field(default_factory=lambda: dict.fromkeys(MEMBER_STATES, 0))
+    best: Trial | None = None
+    gpu_s: float = 0.0
+    saved_gpu_s: float = 0.0
+
+
+@dataclass(slots=True)
+class RungCount:
+    """How many members have reached a rung, and how many of them have not been stopped or paused there."""
+
+    steps: int
+    reached: int = 0
+    kept: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A member with what the sweep knows of it."""
+
+    job_id: int
+    member: int
+    state: str
+    params: Mapping[str, Any]
+    value: float | None
+    step: float | None
+    rungs: int
+    gpu_s: float
+    saved_gpu_s: float
+    why: str
+    started_at: datetime | None
+    ended_at: datetime | None
+
+
+def visible_sweeps(user: User) -> QuerySet[JobGroup]:
+    """The sweeps of the user's tenants; all for operators."""
+    sweeps = JobGroup.objects.filter(kind=GroupKind.SWEEP).select_related("tenant", "vc", "pool", "owner", "code")
+    return (
+        sweeps if user.is_operator else sweeps.filter(tenant_id__in=list(tenants_of(user).values_list("pk", flat=True)))
+    )
+
+
+def get_sweep(user: User, group_id: int) -> JobGroup:
+    """The sweep; `NotFound` if there is none or it is another tenant's."""
+    group = first_of(visible_sweeps(user).filter(pk=group_id))
+    if group is None:
+        raise NotFound(f"there is no sweep {group_id}")
+    return group
+
+
+def standings(groups: Iterable[JobGroup]) -> dict[int, Standing]:
+    """How far each of the sweeps is; three queries for all of them."""
+    found = {group.pk: Standing() for group in groups}
+    stopped = Q(trial__stopped_at__isnull=False)
+    rows = (
+        Job.objects.filter(group__in=list(found)).order_by("group").values("group", "state", "paused", stopped=stopped)
+    )
+    for row in rows.annotate(members=Count("pk"), had=Sum("attained_gpu_s"), saved=Sum("trial__saved_gpu_s")):
+        standing = found[row["group"]]
+        standing.members[_state(row["state"], row["paused"], row["stopped"])] += row["members"]
+        standing.gpu_s += row["had"]
+        standing.saved_gpu_s += row["saved"] or 0.0
+    for group_id, gpu_s in _held_gpu_s(list(found), by="job__group").items():
+        found[group_id].gpu_s += gpu_s
+    best = Trial.objects.filter(job__group__in=list(found), score__isnull=False).select_related("job")
+    for trial in best.order_by("job__group", "score", "job").distinct("job__group"):
+        if trial.job.group_id is not None:
+            found[trial.job.group_id].best = trial
+    return found
+
+
+def members_of(group: JobGroup) -> list[Member]:
+    """All members, in order; two queries."""
+    held = _held_gpu_s([group.pk], by="job")
+    names = ("pk", "member", "state", "paused", "spec__params", "attained_gpu_s", "started_at", "ended_at")
+    of_trial = ("stopped_at", "value", "step", "readings", "saved_gpu_s", "why")
+    rows = Job.objects.filter(group=group).order_by("member").values(*names, *(f"trial__{name}" for name in of_trial))
+    return [
+        Member(
+            job_id=row["pk"],
+            member=row["member"],
+            state=_state(row["state"], row["paused"], row["trial__stopped_at"] is not None),
+            params=row["spec__params"],
+            value=row["trial__value"],
+            step=row["trial__step"],
+            rungs=len(row["trial__readings"] or ()),
+            gpu_s=row["attained_gpu_s"] + held.get(row["pk"], 0.0),
+            saved_gpu_s=row["trial__saved_gpu_s"] or 0.0,
+            why=row["trial__why"] or "",
+            started_at=row["started_at"],
+            ended_at=row["ended_at"],
+        )
+        for row in rows
+    ]
+
+
+def rungs_reached(group: JobGroup, sweep: SweepSpec) -> list[RungCount]:
+    """Of each rung how many members have reached it, and how many of those the sweep lets go on."""
+    rungs = sweep.search_rungs
+    if rungs is None:
+        return []
+    counts = [RungCount(steps) for steps in rungs.steps]
+    rows = Trial.objects.filter(job__group=group).values_list("readings", "stopped_at", "job__paused")
+    for readings, stopped_at, paused in rows:
+        for count in counts[: len(readings)]:
+            count.reached += 1
+            count.kept += 1
+        if readings and (stopped_at is not None or paused):
+            counts[len(readings) - 1].kept -= 1
+    return counts
+
+
+def spec_of(group: JobGroup) -> SweepSpec:
+    """How its members differ."""
+    return sweep_of(group.spec)
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """Which member of which sweep a job is, and its parameters."""
+
+    group_id: int
+    name: str
+    member: int
+    members: int
+
+
+def memberships_of(jobs: Iterable[Job]) -> dict[int, Membership]:
+    """Of each job that is a member of a sweep, which; one query, none if no job is."""
+    members = [job for job in jobs if job.group_id is not None]
+    if not members:
+        return {}
+    groups = JobGroup.objects.defer("spec").in_bulk({job.group_id for job in members if job.group_id is not None})
+    return {
+        job.pk: Membership(group.pk, group.name, job.member or 0, group.size)
+        for job in members
+        if job.group_id is not None and (group := groups[job.group_id])
+    }
+
+
+def _state(state: str, paused: bool, stopped: bool) -> str:
+    if state == JobState.QUEUED:
+        return "paused" if paused else "waiting"
+    if state == JobState.CANCELLED:
+        return "stopped" if stopped else "cancelled"
+    return _STATES[JobState(state)]
+
+
+def _held_gpu_s(group_ids: Collection[int], *, by: str) -> dict[int, float]:
+    """GPU-seconds of live attempts of members, which no job counts yet."""
+    now, held = utc_now(), defaultdict[int, float](float)
+    rows = Attempt.objects.filter(job__group__in=group_ids, state__in=sorted(ATTEMPT_LIVE), job__state=JobState.ACTIVE)
+    for key, placed_at, request in rows.values_list(by, "placed_at", "request"):
+        held[key] += max(0.0, (now - placed_at).total_seconds()) * request.nodes * request.first.gpus
+    return held
