@@ -28,6 +28,7 @@ from muster_client.shapes import (
     Job,
     JobCount,
     JobEvent,
+    JobFairness,
     JobPage,
     JobSpec,
     JsonObject,
@@ -292,6 +293,10 @@ class Client(SweepCalls):
     def why(self, job_id: int) -> Why:
         """Return why a job is in the state it is in."""
         return cast(Why, self._http.document("GET", f"/jobs/{job_id}/why"))
+
+    def fairness(self, job_id: int) -> JobFairness:
+        """Return how much longer a job takes than alone, final or as it stands."""
+        return cast(JobFairness, self._http.document("GET", f"/jobs/{job_id}/fairness"))
 
     def training(self, job_id: int) -> Training:
         """Return the newest figures that a job told of itself, and what there is to say of them."""

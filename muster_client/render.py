@@ -32,6 +32,7 @@ from muster_client.shapes import (
     Failure,
     Hold,
     Job,
+    JobFairness,
     Maintenance,
     Me,
     OutputFile,
@@ -102,7 +103,7 @@ def _moment(at: str, now: datetime) -> str:
     return f"{moment_text(at)} ({ago(at, now)})"
 
 
-def job_sheet(job: Job, now: datetime) -> RenderableType:
+def job_sheet(job: Job, now: datetime, fairness: JobFairness | None = None) -> RenderableType:
     """Return everything about one job, but its spec's long parts."""
     failure = job["failure"]
     spec = job.get("spec", {})
@@ -123,6 +124,8 @@ def job_sheet(job: Job, now: datetime) -> RenderableType:
         rows.append(("Run time", Text(run_time(job, now))))
     rows += [("Sweep", text_of(text)) for text in sweep_texts(job.get("sweep"), job.get("params", {}))]
     rows += _estimate_rows(job.get("estimate"))
+    if fairness is not None:
+        rows.append(("Fairness", text_of(fairness["sentence"])))
     rows += _rate_rows(job.get("rates", []))
     rows += [("By GPU type", text_of(text)) for text in finish_texts(job.get("finish"))]
     if job["exit_code"] is not None:

@@ -251,6 +251,15 @@ class QuotaHolder(TypedDict):
     jobs: list[JsonObject]
 
 
+class JobFairness(TypedDict):
+    """How much longer a job takes than alone; `sentence` says it, or why that is not known."""
+
+    final: bool
+    sentence: str
+    rho_quota: float | None
+    rho_cluster: float | None
+
+
 class Why(TypedDict):
     """The dominant reason for a job's state, and what would help."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 from rich.text import Text
@@ -32,6 +32,8 @@ from muster_client.submission import warn_of
 from muster_client.terminal import clean
 from muster_client.times import utc_now
 from muster_client.trainingsheet import training_lines
+
+T = TypeVar("T")
 
 
 def ls_command(
@@ -75,21 +77,23 @@ def show_command(ctx: typer.Context, job_id: JobId, as_json: JsonFlag = False) -
     with session.client() as client:
         job = client.job(job_id)
         attempts = client.attempts(job_id) if not as_json and job["attempts"] else []
-        training = _training(client, job_id) if attempts else []
+        told = _known(lambda: client.training(job_id)) if attempts else None
+        fairness = _known(lambda: client.fairness(job_id)) if job["gpus_total"] and not as_json else None
+    training = training_lines(told) if told is not None else []
     now = utc_now()
     said: list[Text | str] = ["", *training] if training else []
     tries = ["", attempts_table(attempts, now)] if attempts else []
-    session.output.answer(job, job_sheet(job, now), *said, *tries)
+    session.output.answer(job, job_sheet(job, now, fairness), *said, *tries)
 
 
-def _training(client: Client, job_id: int) -> list[Text]:
-    """What is known of its training; nothing of a server that does not know of it yet."""
+def _known(ask: Callable[[], T]) -> T | None:
+    """What the server answers; None where it does not know the question."""
     try:
-        return training_lines(client.training(job_id))
+        return ask()
     except ApiError as error:
         if error.exit_status != EXIT_NOT_FOUND:
             raise
-        return []
+        return None
 
 
 def why_command(ctx: typer.Context, job_id: JobId, as_json: JsonFlag = False) -> None:

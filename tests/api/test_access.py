@@ -57,6 +57,7 @@ TABLE: list[tuple[str, str, Any, tuple[int, ...]]] = [
     ("POST", "/jobs/{job}:requeue", None, (401, 202, 403, 202, 202, 404)),
     ("POST", "/jobs/{job}:clone", {}, (401, 201, 201, 201, 201, 404)),
     ("GET", "/jobs/{job}/why", None, (401, 200, 200, 200, 200, 404)),
+    ("GET", "/jobs/{job}/fairness", None, (401, 200, 200, 200, 200, 404)),
     ("GET", "/jobs/{job}/attempts", None, (401, 200, 200, 200, 200, 404)),
     ("GET", "/jobs/{job}/events", None, (401, 200, 200, 200, 200, 404)),
     ("GET", "/sweeps", None, (401, 200, 200, 200, 200, 200)),

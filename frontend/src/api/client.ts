@@ -11,6 +11,7 @@ import type {
   Job,
   JobCount,
   JobEvent,
+  JobFairness,
   JobMetrics,
   JobTraining,
   JobState,
@@ -106,6 +107,9 @@ const ofJob = (id: number) => ({ params: { path: { job_id: String(id) } } });
 export const getJob = (id: number): Promise<JobWithSpec> =>
   read(http.GET("/api/v1/jobs/{job_id}", ofJob(id)));
 export const getWhy = (id: number): Promise<Why> => read(http.GET("/api/v1/jobs/{job_id}/why", ofJob(id)));
+
+export const getJobFairness = (id: number): Promise<JobFairness> =>
+  read(http.GET("/api/v1/jobs/{job_id}/fairness", ofJob(id)));
 
 export function listAttempts(id: number): Promise<Page<Attempt>> {
   return read(http.GET("/api/v1/jobs/{job_id}/attempts", ofJob(id)));

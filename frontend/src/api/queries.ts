@@ -70,6 +70,9 @@ export const jobQuery = (id: number) =>
 export const whyQuery = (id: number) =>
   queryOptions({ queryKey: ["job", id, "why"], queryFn: () => api.getWhy(id), staleTime: 0 });
 
+export const jobFairnessQuery = (id: number) =>
+  queryOptions({ queryKey: ["job", id, "fairness"], queryFn: () => api.getJobFairness(id) });
+
 export const attemptsQuery = (id: number) =>
   queryOptions({ queryKey: ["job", id, "attempts"], queryFn: () => api.listAttempts(id) });
 

@@ -8,6 +8,7 @@ export type Job = Schemas["JobInList"];
 export type JobCount = Schemas["JobCount"];
 export type CancelAnswer = Schemas["CancelAnswer"];
 export type Efficiency = Schemas["Efficiency"];
+export type JobFairness = Schemas["JobFairness"];
 export type JobRate = Schemas["JobRate"];
 export type RunTimeEstimate = Schemas["RunTimeEstimate"];
 export type Usage = Schemas["Usage"];

@@ -11,6 +11,7 @@ from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitVie
 from muster.accounts.scopes import Scope
 from muster.api.views import (
     accounts,
+    fairness,
     fleet,
     forecast,
     job_parts,
@@ -93,6 +94,7 @@ v1 = [
     _to("jobs/<id:job_id>:requeue", jobs.RequeueJob, Scope.SUBMIT),
     _to("jobs/<id:job_id>:clone", jobs.CloneJob, Scope.SUBMIT),
     _to("jobs/<id:job_id>/why", forecast.JobWhy),
+    _to("jobs/<id:job_id>/fairness", fairness.FairnessOfJob),
     _to("jobs/<id:job_id>/attempts", job_parts.JobAttempts),
     _to("jobs/<id:job_id>/events", job_parts.JobEvents),
     _to("jobs/<id:job_id>/files", job_parts.JobFiles),

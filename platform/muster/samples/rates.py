@@ -7,7 +7,7 @@ of live jobs are stored, so that a cycle reads them in one query, and pages show
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -62,7 +62,12 @@ def refresh_rates() -> int:
 
 def rates_of(job: Job) -> Sequence[KnownRate]:
     """The known rates of the job, by GPU type and number of GPUs."""
-    return _read("job.id = %s", [job.pk]).get(job.pk, [])
+    return rates_of_jobs([job.pk]).get(job.pk, [])
+
+
+def rates_of_jobs(job_ids: Collection[int]) -> Mapping[int, Sequence[KnownRate]]:
+    """The known rates of these jobs, by the id of the job."""
+    return _read("job.id = ANY(%s)", [list(job_ids)]) if job_ids else {}
 
 
 def live_rates(pool_id: int) -> Mapping[int, Sequence[KnownRate]]:

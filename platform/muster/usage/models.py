@@ -127,3 +127,31 @@ class DayTotal(models.Model):
 
     def __str__(self) -> str:
         return f"{self.day}, virtual cluster {self.vc_id}"
+
+
+class FinishTime(models.Model):
+    """How long a job that has ended took, and how long it would have taken alone. Written once, by `usage.count`.
+
+    docs/fairness.md defines the figures. A job that never ran or has no GPUs has no row.
+    """
+
+    job = models.OneToOneField(Job, on_delete=models.CASCADE, primary_key=True, related_name="finish_time")
+    # They repeat columns of the job, so that scopes fit and weeks are read from this table alone.
+    tenant_id = models.BigIntegerField()
+    vc_id = models.BigIntegerField()
+    owner_id = models.BigIntegerField()
+    ended_at = models.DateTimeField()
+    taken_s = models.FloatField(help_text="From submission to end.")
+    alone_s = models.FloatField(help_text="The run time of its work on the GPUs that it asks for.")
+    pool_gpus = models.PositiveIntegerField()
+    quota_gpus = models.PositiveIntegerField(help_text="Of its virtual cluster, as far as the pool has them.")
+    contention = models.FloatField(help_text="Mean number of applications in the pool while it was there.")
+    vc_contention = models.FloatField(help_text="The same of its virtual cluster.")
+    rho_cluster = models.FloatField(null=True)
+    rho_quota = models.FloatField(null=True)
+
+    class Meta:
+        indexes = [models.Index(fields=["ended_at"], name="finish_time_ended")]
+
+    def __str__(self) -> str:
+        return f"finish time of job {self.pk}"

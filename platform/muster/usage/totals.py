@@ -1,8 +1,8 @@
 """What jobs that have ended held, summed up by days, so that reports need not read each claim again.
 
 A job is counted once, some time after its end, when nothing of it changes any more: in one transaction its rows of
-`HeldDay` are written, its day is added to `DayTotal` if it had one attempt, and it is marked. So whoever reads sees it
-in the sums or by its claims, and never in both.
+`HeldDay` are written, its day is added to `DayTotal` if it had one attempt, its finish-time fairness is stored, and it
+is marked. So whoever reads sees it in the sums or by its claims, and never in both.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from django.db import connection, transaction
 
 from muster.jobs.models import Job
+from muster.usage.finish_times import forget_finish_times, store_finish_times
 from muster.usage.outcomes import category_sql, failure_sql, outcome_sql, retry_sql
 from muster.usage.statement import ENDED, held_sql
 from scheduler.model.lifecycle import JOB_TERMINAL
@@ -29,6 +30,7 @@ def count_ended(*, most: int = BATCH) -> int:
         job_ids = [job_id for (job_id,) in cursor.fetchall()]
         if job_ids:
             cursor.execute(_COUNT, {"jobs": job_ids, "from": "-infinity", "to": "infinity"})
+            store_finish_times(job_ids)
             Job.objects.filter(pk__in=job_ids).update(counted=True)
     return len(job_ids)
 
@@ -43,6 +45,7 @@ def uncount(job_ids: Sequence[int]) -> int:
     found = list(counted.values_list("pk", flat=True))
     with connection.cursor() as cursor:
         cursor.execute(_UNCOUNT, {"jobs": found})
+    forget_finish_times(found)
     Job.objects.filter(pk__in=found).update(counted=False)
     return len(found)
 

@@ -131,6 +131,15 @@ def test_a_job_without_a_grade_is_shown_without(server: FakeServer, run: Run, ch
     assert (result.exit_code, "Efficiency" in result.stdout) == (0, False)
 
 
+def test_a_job_is_shown_with_how_much_slower_it_was_than_alone(server: FakeServer, run: Run) -> None:
+    server.on("GET /jobs/7", httpx.Response(200, json=job()))
+    sentence = "1.3× slower than with your own 8 GPUs, as it stands"
+    server.on("GET /jobs/7/fairness", httpx.Response(200, json={"final": False, "sentence": sentence}))
+    assert f"Fairness         {sentence}" in run("show", "7").stdout
+    server.on("GET /jobs/7/fairness", httpx.Response(404, json={}))
+    assert "Fairness" not in run("show", "7").stdout
+
+
 def test_why_there_is_no_grade_needs_no_line(server: FakeServer, run: Run) -> None:
     silent = {**EFFICIENCY, "grade": None, "utilization": None, "silence": "too_short", "advice": []}
     server.on("GET /jobs/7", httpx.Response(200, json=job(state="succeeded", efficiency=silent)))

@@ -14,6 +14,7 @@ import { Page } from "../../components/Page";
 import { AttemptsTab } from "./AttemptsTab";
 import { EfficiencyCard } from "./EfficiencyCard";
 import { EventsTab } from "./EventsTab";
+import { FairnessCard } from "./FairnessCard";
 import { FailureCard } from "./FailureCard";
 import { FinishCard } from "./FinishCard";
 import { FilesTab } from "./FilesTab";
@@ -172,6 +173,7 @@ function Results({ job }: { job: JobWithSpec }) {
     <>
       {job.attempts === 0 ? null : <TrainingCard job={job} />}
       <ScreeningCard job={job} />
+      <FairnessCard job={job} />
       {job.efficiency === null ? null : <EfficiencyCard efficiency={job.efficiency} />}
     </>
   );
