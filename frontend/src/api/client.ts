@@ -32,6 +32,10 @@ import type {
   ServerSpec,
   Session,
   Spec,
+  Sweep,
+  SweepInList,
+  SweepMember,
+  SweepState,
   Token,
   TokenRequest,
   Upload,
@@ -172,6 +176,36 @@ export async function listDownloads(): Promise<Download[]> {
   const lines = (await response.text()).trim().split("\n");
   return lines.map((line) => ({ sha256: line.slice(0, 64), name: line.slice(66) }));
 }
+
+/** The sweeps that one may see, the newest first. */
+export function listSweeps(
+  filter: { state?: SweepState | undefined; mine?: boolean | undefined },
+  cursor?: string,
+): Promise<Page<SweepInList>> {
+  const query = { ...(filter.state && { state: filter.state }), ...(filter.mine && { mine: true }), cursor };
+  return read(http.GET("/api/v1/sweeps", { params: { query } }));
+}
+
+const ofSweep = (id: number) => ({ params: { path: { sweep_id: String(id) } } });
+
+export const getSweep = (id: number): Promise<Sweep> =>
+  read(http.GET("/api/v1/sweeps/{sweep_id}", ofSweep(id)));
+
+export const listSweepMembers = (id: number): Promise<{ results: SweepMember[] }> =>
+  read(http.GET("/api/v1/sweeps/{sweep_id}/members", ofSweep(id)));
+
+export const cancelSweep = (id: number): Promise<Sweep> =>
+  read(http.POST("/api/v1/sweeps/{sweep_id}:cancel", ofSweep(id)));
+
+/** Submits one sweep with all its members; the same `key` with the same spec gives the same sweep. */
+export function submitSweep(spec: Spec, key: string): Promise<Sweep> {
+  const params = { header: { "Idempotency-Key": key } };
+  return read(http.POST("/api/v1/sweeps", { params, body: spec }));
+}
+
+/** Submits a sweep with the spec of another but for the keys that are given; null takes a key away. */
+export const cloneSweep = (id: number, spec: Spec): Promise<Sweep> =>
+  read(http.POST("/api/v1/sweeps/{sweep_id}:clone", { ...ofSweep(id), body: { spec } }));
 
 export const specSchema = (): Promise<Spec> => read(http.GET("/api/v1/spec/schema"));
 

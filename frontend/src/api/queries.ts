@@ -67,6 +67,21 @@ export const jobCountQuery = (filter: api.JobFilter) =>
 export const jobQuery = (id: number) =>
   queryOptions({ queryKey: ["job", id, "self"], queryFn: () => api.getJob(id) });
 
+/** All that is known of sweeps is below one key: what changes a job may change the sweep that it is a member of. */
+export const sweepsQuery = (filter: Parameters<typeof api.listSweeps>[0]) =>
+  infiniteQueryOptions({
+    queryKey: ["sweeps", "list", filter],
+    queryFn: ({ pageParam }) => api.listSweeps(filter, pageParam),
+    initialPageParam: undefined as string | undefined,
+    getNextPageParam: (page) => page.next ?? undefined,
+  });
+
+export const sweepQuery = (id: number) =>
+  queryOptions({ queryKey: ["sweeps", id, "self"], queryFn: () => api.getSweep(id) });
+
+export const sweepMembersQuery = (id: number) =>
+  queryOptions({ queryKey: ["sweeps", id, "members"], queryFn: () => api.listSweepMembers(id) });
+
 export const whyQuery = (id: number) =>
   queryOptions({ queryKey: ["job", id, "why"], queryFn: () => api.getWhy(id), staleTime: 0 });
 

@@ -55,6 +55,12 @@ export type NewWebhook = Schemas["WebhookWithSecret"];
 export type Upload = Schemas["Upload"];
 export type ServerSpec = Schemas["JobSpec"];
 
+export type SweepState = Schemas["GroupState"];
+export type SweepInList = Schemas["SweepInList"];
+export type Sweep = Schemas["Sweep"];
+export type SweepMember = Schemas["SweepMember"];
+export type MemberState = Schemas["MemberState"];
+
 /** A spec as it is being written: it may have any keys, and the server says which are wrong. */
 export type Spec = Record<string, unknown>;
 

@@ -1,4 +1,5 @@
 import {
+  IconArrowsShuffle,
   IconAdjustmentsHorizontal,
   IconChartHistogram,
   IconCirclePlus,
@@ -22,6 +23,7 @@ import { UserMenu } from "./UserMenu";
 const PAGES = [
   { to: "/", label: "Overview", icon: IconLayoutDashboard },
   { to: "/jobs", label: "Jobs", icon: IconListDetails },
+  { to: "/sweeps", label: "Sweeps", icon: IconArrowsShuffle },
   { to: "/submit", label: "Submit", icon: IconCirclePlus },
   { to: "/cluster", label: "Cluster", icon: IconGridDots },
   { to: "/insights", label: "Insights", icon: IconChartHistogram },

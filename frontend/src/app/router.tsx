@@ -81,10 +81,23 @@ const job = createRoute({
   component: lazyRouteComponent(() => loadPart(() => import("../pages/job/JobPage")), "JobPage"),
 });
 
+const sweeps = createRoute({
+  getParentRoute: () => app,
+  path: "/sweeps",
+  validateSearch: (search) => pick(search, "state", "mine"),
+  component: lazyRouteComponent(() => loadPart(() => import("../pages/sweeps/SweepsPage")), "SweepsPage"),
+});
+
+const sweep = createRoute({
+  getParentRoute: () => app,
+  path: "/sweeps/$sweepId",
+  component: lazyRouteComponent(() => loadPart(() => import("../pages/sweep/SweepPage")), "SweepPage"),
+});
+
 const submit = createRoute({
   getParentRoute: () => app,
   path: "/submit",
-  validateSearch: (search) => pick(search, "clone"),
+  validateSearch: (search) => pick(search, "clone", "sweep"),
   component: lazyRouteComponent(() => loadPart(() => import("../pages/submit/SubmitPage")), "SubmitPage"),
 });
 
@@ -116,7 +129,7 @@ const settings = createRoute({
 
 const tree = root.addChildren([
   signIn,
-  app.addChildren([overview, jobs, job, submit, cluster, insights, settings]),
+  app.addChildren([overview, jobs, job, sweeps, sweep, submit, cluster, insights, settings]),
 ]);
 
 export function makeRouter(client: QueryClient) {

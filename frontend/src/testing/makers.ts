@@ -1,5 +1,5 @@
 /** Valid objects of the API for tests; a test states only what it is about. */
-import type { Attempt, Gpu, Job, Node, NodeDetail } from "../api/types";
+import type { Attempt, Gpu, Job, Node, NodeDetail, Sweep, SweepMember } from "../api/types";
 
 export const AT = (seconds: number): string => new Date(Date.UTC(2026, 0, 1, 12, 0, seconds)).toISOString();
 
@@ -120,6 +120,75 @@ export function makeNodeDetail(changes: Partial<NodeDetail> = {}): NodeDetail {
     health_reports: [],
     gpu_checks: [],
     maintenance: [],
+    ...changes,
+  };
+}
+
+export function makeSweep(changes: Partial<Sweep> = {}): Sweep {
+  return {
+    id: 3,
+    name: "lr-search",
+    tenant: "acme",
+    vc: "vision",
+    pool: "main",
+    owner: "ada",
+    state: "active",
+    reason: "",
+    spec: {
+      name: "lr-search",
+      command: "python train.py",
+      sweep: { method: "asha", metric: "loss", params: { lr: { log: [1e-4, 1e-1] }, batch: [32, 64, 128] } },
+    },
+    method: "asha",
+    metric: "loss",
+    goal: "min",
+    params: ["lr", "batch"],
+    parallel: 8,
+    members: {
+      total: 4,
+      waiting: 1,
+      running: 1,
+      paused: 0,
+      succeeded: 1,
+      failed: 0,
+      stopped: 1,
+      cancelled: 0,
+    },
+    best: { job: 102, member: 2, params: { lr: 0.01, batch: 64 }, value: 0.21, step: 27 },
+    best_so_far: [
+      [60, 0.9],
+      [240, 0.21],
+    ],
+    rungs: [
+      { steps: 3, reached: 3, kept: 2 },
+      { steps: 9, reached: 2, kept: 1 },
+      { steps: 27, reached: 1, kept: 1 },
+    ],
+    gpu_hours: 12.5,
+    saved_gpu_hours: 41,
+    submitted_at: AT(0),
+    ended_at: null,
+    cloned_from: null,
+    rho: null,
+    ...changes,
+  };
+}
+
+export function makeMember(changes: Partial<SweepMember> = {}): SweepMember {
+  const member = changes.member ?? 1;
+  return {
+    member,
+    job: 100 + member,
+    state: "running",
+    params: { lr: 0.001, batch: 32 },
+    value: null,
+    step: null,
+    rung: 0,
+    gpu_hours: 0,
+    saved_gpu_hours: 0,
+    why: "",
+    started_at: null,
+    ended_at: null,
     ...changes,
   };
 }

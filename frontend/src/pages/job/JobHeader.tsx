@@ -13,6 +13,7 @@ import { Ago, RunTime } from "../../components/Time";
 import { plural } from "../../format/amount";
 import { gpuWords } from "../../format/request";
 import { humanize } from "../../format/words";
+import { paramWords } from "../sweep/words";
 import { estimateWords, rateWords } from "./estimate";
 import classes from "./JobPage.module.css";
 import { NodeFacts } from "./NodeFacts";
@@ -109,6 +110,17 @@ export function JobFacts({ job, attempt }: { job: JobWithSpec; attempt: Attempt 
         <Fact name="Job">
           <span className="mono">#{job.id}</span>
         </Fact>
+        {job.sweep === null ? null : (
+          <Fact name="Sweep">
+            <Link to="/sweeps/$sweepId" params={{ sweepId: String(job.sweep.id) }} className="link">
+              {job.sweep.name}
+            </Link>
+            , member {job.sweep.member} of {job.sweep.members}
+          </Fact>
+        )}
+        {Object.keys(job.params).length === 0 ? null : (
+          <Fact name="Parameters">{paramWords(job.params)}</Fact>
+        )}
         <Fact name="Virtual cluster">
           <Link to="/jobs" search={{ vc: job.vc, tenant: job.tenant }} className="link">
             {job.tenant} / {job.vc}

@@ -17,8 +17,13 @@ const FORMS = [
 export function SpecTab({ spec }: { spec: Spec }) {
   const [form, setForm] = useState("yaml");
   const yaml = stringify(spec, { lineWidth: 0 });
+  const what = spec.sweep === undefined ? "jobs" : "sweeps";
   const text =
-    form === "cli" ? cliCommand(yaml) : form === "curl" ? curlCommand(yaml, window.location.origin) : yaml;
+    form === "cli"
+      ? cliCommand(yaml)
+      : form === "curl"
+        ? curlCommand(yaml, window.location.origin, what)
+        : yaml;
   return (
     <section className={`card ${classes.card}`} aria-label="Spec">
       <div className={classes.bar}>

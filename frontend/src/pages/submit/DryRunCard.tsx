@@ -16,6 +16,8 @@ interface Props {
   errors: readonly FieldError[];
   failure: Error | null;
   busy: boolean;
+  /** True where the spec is of a sweep, and what is checked is one of its members. */
+  ofMember?: boolean;
   children: ReactNode;
 }
 
@@ -97,11 +99,11 @@ export const couldRun = (result: DryRun | undefined): boolean =>
   result === undefined || (result.feasible && result.fits_quota);
 
 /** What would become of the job if it was submitted now. */
-export function DryRunCard({ result, errors, failure, busy, children }: Props) {
+export function DryRunCard({ result, errors, failure, busy, ofMember = false, children }: Props) {
   return (
     <section className={`card ${classes.card}`} aria-label="Dry run">
       <h2 className={classes.title}>
-        Dry run
+        {ofMember ? "Dry run of one member" : "Dry run"}
         {busy ? <Loader size={13} color="gray" role="status" aria-label="Checking" /> : null}
       </h2>
       <div aria-live="polite">

@@ -11,6 +11,7 @@ import { numberOf, readLines, recordOf, textOf, writeLines } from "./fields";
 import { GpuFields } from "./GpuFields";
 import { NodeFields } from "./NodeFields";
 import classes from "./SpecForm.module.css";
+import { SweepFields } from "./SweepFields";
 
 interface Props {
   spec: Spec;
@@ -145,6 +146,9 @@ export function SpecForm({ spec: values, code, disabled, errorOf, onChange }: Pr
           error={errorOf("env")}
           onChange={(env) => onChange(["env"], env)}
         />
+      </Group>
+      <Group title="Sweep" hint="One job for each choice of parameters, which are listed in the YAML.">
+        <SweepFields value={values.sweep} disabled={off} errorOf={errorOf} onChange={onChange} />
       </Group>
       <details className={classes.more}>
         <summary>More settings</summary>

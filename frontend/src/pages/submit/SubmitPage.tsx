@@ -4,13 +4,14 @@ import { useQuery } from "@tanstack/react-query";
 import { getRouteApi } from "@tanstack/react-router";
 import { useState } from "react";
 
-import { jobQuery, specSchemaQuery } from "../../api/queries";
+import { jobQuery, specSchemaQuery, sweepQuery } from "../../api/queries";
 import { useMe } from "../../app/me";
 import { Failed } from "../../components/Notice";
 import { Page, PageHeader } from "../../components/Page";
 import { EXAMPLE_COMMAND } from "./fields";
 import classes from "./SubmitPage.module.css";
 import { specToText, withoutDefaults } from "./specText";
+import { FIRST_SWEEP } from "./SweepFields";
 import { Workbench } from "./Workbench";
 
 const route = getRouteApi("/app/submit");
@@ -24,25 +25,46 @@ function firstText(vc: string | null): string {
   });
 }
 
-/** A new job, or one that starts as a copy of another. */
-export function SubmitPage() {
-  const { clone } = route.useSearch();
-  const me = useMe();
-  const id = clone !== undefined && /^\d{1,15}$/.test(clone) ? Number(clone) : 0;
-  const schema = useQuery(specSchemaQuery);
-  const parent = useQuery({ ...jobQuery(id), enabled: id > 0, staleTime: Infinity });
-  const narrow = useMediaQuery("(max-width: 900px)");
-  const [side, setSide] = useState("form");
+/** A sweep that one changes into one's own; its command reports the metric, see the documentation of training. */
+function firstSweep(vc: string | null): string {
+  return specToText({
+    name: "lr-search",
+    ...(vc !== null && { vc }),
+    gpus: 1,
+    command: "python train.py --lr ${lr} --batch ${batch}",
+    sweep: FIRST_SWEEP,
+  });
+}
 
-  const waiting = id > 0 && (parent.isPending || schema.isPending);
+const idFrom = (text: string | undefined): number =>
+  text !== undefined && /^\d{1,15}$/.test(text) ? Number(text) : 0;
+
+/** A new job or sweep, or one that starts as a copy of another. */
+export function SubmitPage() {
+  const { clone, sweep } = route.useSearch();
+  const me = useMe();
+  const [jobId, sweepId] = [idFrom(clone), idFrom(sweep)];
+  const schema = useQuery(specSchemaQuery);
+  const ofJob = useQuery({ ...jobQuery(jobId), enabled: jobId > 0, staleTime: Infinity });
+  const ofSweep = useQuery({ ...sweepQuery(sweepId), enabled: sweepId > 0, staleTime: Infinity });
+  const isClone = jobId > 0 || sweepId > 0;
+  const parent = jobId > 0 ? ofJob : ofSweep;
+  const id = jobId > 0 ? jobId : sweepId;
+  const kind = jobId === 0 && sweep !== undefined ? "sweep" : "job";
+  const narrow = useMediaQuery("(max-width: 900px)");
+  // The form has no fields for the parameters of a sweep.
+  const [side, setSide] = useState(kind === "sweep" ? "yaml" : "form");
+
+  const waiting = isClone && (parent.isPending || schema.isPending);
   return (
     <Page title="Submit">
       <PageHeader
-        title={id > 0 ? "Submit a clone" : "Submit a job"}
+        title={isClone ? "Submit a clone" : `Submit a ${kind}`}
         sub={
-          id > 0 && parent.data !== undefined ? (
+          isClone && parent.data !== undefined ? (
             <>
-              As <span className="mono">#{id}</span> {parent.data.name} was, to be changed before it is sent.
+              As {kind} <span className="mono">#{id}</span> {parent.data.name} was, to be changed before it is
+              sent.
             </>
           ) : (
             "The form and the YAML are two views of one spec."
@@ -62,9 +84,9 @@ export function SubmitPage() {
           ) : undefined
         }
       />
-      {id > 0 && parent.isError ? (
+      {isClone && parent.isError ? (
         <Alert color="red" variant="light" mb={16}>
-          Job #{id} could not be read, so there is nothing to copy.
+          {kind === "sweep" ? "Sweep" : "Job"} #{id} could not be read, so there is nothing to copy.
         </Alert>
       ) : null}
       {waiting ? (
@@ -76,12 +98,13 @@ export function SubmitPage() {
         <Failed error={schema.error} onRetry={() => void schema.refetch()} />
       ) : (
         <Workbench
-          key={id}
+          key={`${kind} ${id}`}
           initial={
-            parent.data === undefined || id === 0
-              ? firstText(me.default_vc)
+            parent.data === undefined || !isClone
+              ? (kind === "sweep" ? firstSweep : firstText)(me.default_vc)
               : specToText(withoutDefaults(parent.data.spec, schema.data ?? {}))
           }
+          cloneOfSweep={sweepId > 0 ? sweepId : undefined}
           schema={schema.data}
           side={narrow ? (side === "yaml" ? "yaml" : "form") : "both"}
         />

@@ -7,7 +7,7 @@ import * as api from "../../api/client";
 import { problemFrom } from "../../api/problem";
 import { meQuery } from "../../api/queries";
 import * as preparing from "./code/prepare";
-import { makeNode } from "../../testing/makers";
+import { makeNode, makeSweep } from "../../testing/makers";
 import { EXAMPLE_COMMAND } from "./fields";
 import { Workbench } from "./Workbench";
 
@@ -51,7 +51,7 @@ beforeEach(() => {
   navigate.mockReset();
 });
 
-async function open(initial: string) {
+async function open(initial: string, cloneOfSweep?: number) {
   const client = new QueryClient({ defaultOptions: { queries: { retry: false, staleTime: Infinity } } });
   client.setQueryData(meQuery.queryKey, {
     username: "ada",
@@ -64,7 +64,7 @@ async function open(initial: string) {
   const { unmount: leave } = render(
     <MantineProvider env="test">
       <QueryClientProvider client={client}>
-        <Workbench initial={initial} schema={{}} side="both" />
+        <Workbench initial={initial} cloneOfSweep={cloneOfSweep} schema={{}} side="both" />
       </QueryClientProvider>
     </MantineProvider>,
   );
@@ -353,4 +353,50 @@ test("a job that could never run is refused with the reason where the tenant doe
   await open("command: run\n");
   expect((await screen.findAllByText(reason, { exact: false })).length).toBeGreaterThan(0);
   expect(screen.getByRole<HTMLButtonElement>("button", { name: "Submit job" }).disabled).toBe(true);
+});
+
+const SWEEP_TEXT = "command: run\ntime: 1h\nsweep:\n  metric: loss\n  params:\n    lr: [1, 2]\n";
+
+test("a spec with the key sweep is checked as one member, submitted as a sweep and shown on its page", async () => {
+  vi.mocked(api.submitSweep).mockResolvedValue(makeSweep());
+  await open(SWEEP_TEXT);
+  await screen.findByText("Dry run of one member");
+  await waitFor(() =>
+    expect(vi.mocked(api.dryRun).mock.lastCall?.[0]).toEqual({ command: "run", time: "1h" }),
+  );
+  fireEvent.click(await screen.findByRole("button", { name: "Submit sweep" }));
+  await waitFor(() =>
+    expect(navigate).toHaveBeenCalledWith({ to: "/sweeps/$sweepId", params: { sweepId: "3" } }),
+  );
+  const sweep = { metric: "loss", params: { lr: [1, 2] } };
+  expect(vi.mocked(api.submitSweep).mock.lastCall?.[0]).toEqual({ command: "run", time: "1h", sweep });
+  expect(api.submitJob).not.toHaveBeenCalled();
+});
+
+test("a clone of a sweep sends what was changed, and what is wrong in it is told at its field", async () => {
+  vi.mocked(api.cloneSweep).mockRejectedValue(
+    problemFrom(422, "", { detail: "wrong", errors: [{ field: "sweep.members", message: "at most 1,000" }] }),
+  );
+  const { yaml } = await open(SWEEP_TEXT, 3);
+  type(yaml, SWEEP_TEXT.replace("time: 1h\n", "").replace("metric: loss", "metric: loss\n  members: 2000"));
+  fireEvent.click(await screen.findByRole("button", { name: "Submit sweep" }));
+  // At its field and in the list of what is wrong.
+  expect(await screen.findAllByText("at most 1,000")).toHaveLength(2);
+  expect(api.cloneSweep).toHaveBeenCalledWith(3, { time: null, sweep: { members: 2000 } });
+});
+
+test("a job becomes a sweep in the form, whose method decides which keys it has", async () => {
+  const { yaml } = await open("command: run\n");
+  fireEvent.click(screen.getByRole("button", { name: "Make it a sweep" }));
+  expect(yaml.value).toContain("method: random");
+  type(screen.getByRole("textbox", { name: "Metric" }), "val_loss");
+  expect(yaml.value).toContain("metric: val_loss");
+  fireEvent.click(screen.getByRole("combobox", { name: "Method" }));
+  fireEvent.click(await screen.findByRole("option", { name: "ASHA" }));
+  expect(yaml.value).toMatch(/rungs:\n {4}first: 1/);
+  fireEvent.click(screen.getByRole("combobox", { name: "Method" }));
+  fireEvent.click(await screen.findByRole("option", { name: "Grid: each combination" }));
+  expect(yaml.value).not.toMatch(/rungs|members/);
+  fireEvent.click(screen.getByRole("button", { name: "Make it one job" }));
+  expect(yaml.value).toBe("command: run\n");
 });

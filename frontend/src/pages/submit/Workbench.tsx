@@ -4,20 +4,21 @@ import { useQueryClient } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
 import { lazy, Suspense, useMemo, useRef, useState } from "react";
 
-import { submitJob } from "../../api/client";
+import { cloneSweep, submitJob, submitSweep } from "../../api/client";
 import { randomId } from "../../api/http";
 import { loadPart } from "../../api/parts";
 import { messageOf, Problem, type FieldError } from "../../api/problem";
-import { jobQuery } from "../../api/queries";
+import { jobQuery, sweepQuery } from "../../api/queries";
 import type { Spec } from "../../api/types";
 import { CopyButton } from "../../components/CopyButton";
 import { toast } from "../../components/toast";
+import { plural } from "../../format/amount";
 import { useCode } from "./code/useCode";
 import { couldRun, DryRunCard } from "./DryRunCard";
 import type { Mark } from "./SpecEditor";
 import { EXAMPLE_COMMAND, textOf } from "./fields";
 import { SpecForm } from "./SpecForm";
-import { parseSpec, rangeOf, setField } from "./specText";
+import { changesOf, parseSpec, rangeOf, setField } from "./specText";
 import classes from "./SubmitPage.module.css";
 import { useDryRun } from "./useDryRun";
 
@@ -31,14 +32,22 @@ function isUnwritten(text: string): boolean {
 
 const NONE: readonly FieldError[] = [];
 
+/** What one member of a sweep asks for; a plain job as it is. */
+function withoutSweep(spec: Spec | null): Spec | null {
+  if (spec === null) return null;
+  return Object.fromEntries(Object.entries(spec).filter(([key]) => key !== "sweep"));
+}
+
 interface Props {
   initial: string;
+  /** The sweep whose spec the text begins with. */
+  cloneOfSweep?: number | undefined;
   schema: Spec | undefined;
   side: "both" | "form" | "yaml";
 }
 
 /** Form, YAML and dry run over one text. */
-export function Workbench({ initial, schema, side }: Props) {
+export function Workbench({ initial, cloneOfSweep, schema, side }: Props) {
   const navigate = useNavigate();
   const client = useQueryClient();
   const [text, setText] = useState(initial);
@@ -58,7 +67,8 @@ export function Workbench({ initial, schema, side }: Props) {
   // While the YAML cannot be read the form keeps showing what it last said, instead of flashing empty.
   const [readable, setReadable] = useState(parsed.spec ?? {});
   if (parsed.spec !== null && parsed.spec !== readable) setReadable(parsed.spec);
-  const check = useDryRun(parsed.spec);
+  const isSweep = parsed.spec?.sweep !== undefined;
+  const check = useDryRun(useMemo(() => withoutSweep(parsed.spec), [parsed]));
   const fields = refused?.text === text ? refused.fields : parsed.error === null ? check.fields : NONE;
   const errors = parsed.error === null ? fields : [{ field: "", message: parsed.error.message }];
 
@@ -74,7 +84,7 @@ export function Workbench({ initial, schema, side }: Props) {
     fields.find(
       (each) =>
         each.field === field ||
-        (!["retry", "checkpoint", "elastic"].includes(field) && each.field.startsWith(`${field}.`)),
+        (!["retry", "checkpoint", "elastic", "sweep"].includes(field) && each.field.startsWith(`${field}.`)),
     )?.message;
 
   const submit = async () => {
@@ -83,11 +93,21 @@ export function Workbench({ initial, schema, side }: Props) {
     if (key.current.spec !== spec) key.current = { spec, value: randomId() };
     setSending(true);
     try {
-      const job = await submitJob(parsed.spec, key.current.value);
-      client.setQueryData(jobQuery(job.id).queryKey, job);
       void client.invalidateQueries({ queryKey: ["jobs"] });
-      toast("done", `Job #${job.id} is submitted`);
-      await navigate({ to: "/jobs/$jobId", params: { jobId: String(job.id) } });
+      if (isSweep) {
+        const sweep =
+          cloneOfSweep === undefined
+            ? await submitSweep(parsed.spec, key.current.value)
+            : await cloneSweep(cloneOfSweep, changesOf(parseSpec(initial).spec ?? {}, parsed.spec));
+        client.setQueryData(sweepQuery(sweep.id).queryKey, sweep);
+        toast("done", `Sweep #${sweep.id} is submitted with ${plural(sweep.members.total, "member")}`);
+        await navigate({ to: "/sweeps/$sweepId", params: { sweepId: String(sweep.id) } });
+      } else {
+        const job = await submitJob(parsed.spec, key.current.value);
+        client.setQueryData(jobQuery(job.id).queryKey, job);
+        toast("done", `Job #${job.id} is submitted`);
+        await navigate({ to: "/jobs/$jobId", params: { jobId: String(job.id) } });
+      }
     } catch (error) {
       if (error instanceof Problem && error.fields.length > 0) setRefused({ text, fields: error.fields });
       else toast("failed", messageOf(error));
@@ -119,7 +139,13 @@ export function Workbench({ initial, schema, side }: Props) {
             </Suspense>
           </section>
         )}
-        <DryRunCard result={check.result} errors={errors} failure={check.failure} busy={check.busy}>
+        <DryRunCard
+          result={check.result}
+          errors={errors}
+          failure={check.failure}
+          busy={check.busy}
+          ofMember={isSweep}
+        >
           <Button
             size="md"
             fullWidth
@@ -130,9 +156,11 @@ export function Workbench({ initial, schema, side }: Props) {
           >
             {code.busy !== null
               ? "Waiting for the code"
-              : couldRun(check.result)
-                ? "Submit job"
-                : "Submit anyway"}
+              : !couldRun(check.result)
+                ? "Submit anyway"
+                : isSweep
+                  ? "Submit sweep"
+                  : "Submit job"}
           </Button>
         </DryRunCard>
       </div>

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 
-import { parseSpec, rangeOf, setField, specToText, withoutDefaults } from "./specText";
+import { changesOf, parseSpec, rangeOf, setField, specToText, withoutDefaults } from "./specText";
 
 test("it reads a spec", () => {
   expect(parseSpec("gpus: 4\ncommand: run\n").spec).toEqual({ gpus: 4, command: "run" });
@@ -76,4 +76,21 @@ test("a stored spec is shown without what everybody gets anyway", () => {
 
 test("it writes keys in their usual order", () => {
   expect(specToText({ command: "x", gpus: 1, name: "n" })).toBe("name: n\ngpus: 1\ncommand: x\n");
+});
+
+test("what a clone changes is told by key, and of a sweep by its keys", () => {
+  const from = {
+    name: "a",
+    gpus: 1,
+    env: { A: "1" },
+    sweep: { seed: 0, members: 9, params: { lr: [1, 2] } },
+  };
+  const to = { name: "a", gpus: 2, time: "1h", sweep: { members: 27, params: { lr: [1, 2] } } };
+  expect(changesOf(from, to)).toEqual({
+    gpus: 2,
+    env: null,
+    time: "1h",
+    sweep: { seed: null, members: 27 },
+  });
+  expect(changesOf(from, from)).toEqual({});
 });

@@ -34,6 +34,8 @@ const ORDER = [
   "workdir",
   "command",
   "env",
+  "params",
+  "sweep",
   "mounts",
   "time",
   "expected",
@@ -158,6 +160,24 @@ function equal(one: unknown, other: unknown): boolean {
   const keys = new Set([...Object.keys(one), ...Object.keys(other)]);
   return [...keys].every((key) => equal((one as Spec)[key], (other as Spec)[key]));
 }
+
+/** The keys in which a spec differs from another, null for those that it has not; of `sweep` only what differs in it. */
+export function changesOf(from: Spec, to: Spec): Spec {
+  const differ = [...new Set([...Object.keys(from), ...Object.keys(to)])].filter(
+    (key) => !equal(from[key], to[key]),
+  );
+  return Object.fromEntries(
+    differ.map((key) => {
+      const [one, other] = [from[key], to[key]];
+      return key === "sweep" && isMapping(one) && isMapping(other)
+        ? [key, changesOf(one, other)]
+        : [key, other ?? null];
+    }),
+  );
+}
+
+const isMapping = (value: unknown): value is Spec =>
+  typeof value === "object" && value !== null && !Array.isArray(value);
 
 /** What a stored spec says beyond the defaults of the schema: that is what somebody once wrote. */
 export function withoutDefaults(spec: Spec, schema: Spec): Spec {
