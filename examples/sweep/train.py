@@ -1,32 +1,46 @@
-"""One run of a sweep: logistic regression with the learning rate and momentum of the environment.
+"""A member of the sweep: logistic regression with the learning rate and momentum of its command line.
 
-The last line of its log is the result as JSON; `sweep.py` compares the runs by it.
+It reports `val_loss` after each step, so that the sweep can compare it with the other members.
 """
 
-import json
+import argparse
 import math
 import os
 import random
 import sys
+import time
 
-LR, MOMENTUM = float(os.environ.get("LR", "0.1")), float(os.environ.get("MOMENTUM", "0.9"))
-SAMPLES, FEATURES, STEPS = 400, 10, 60
+try:  # what a node of Muster gives to each job
+    from muster_report import report
+except ImportError:
+
+    def report(**_figures):
+        """Report nothing outside of a job."""
+
+
+STEP_SECONDS = float(os.environ.get("STEP_SECONDS", "1"))  # how long a step takes at least
+SAMPLES, FEATURES, STEPS = 400, 10, 45
 
 
 def main():
-    """Train, then print the loss on validation samples."""
+    """Train, and report the loss on validation samples."""
+    parser = argparse.ArgumentParser(description="Train once.")
+    parser.add_argument("--lr", type=float, default=0.1)
+    parser.add_argument("--momentum", type=float, default=0.9)
+    options = parser.parse_args()
     draw = random.Random(5).gauss
     truth = [draw(0.0, 2.0) for _ in range(FEATURES)]
     training, validation = samples(1, truth), samples(2, truth)
     weights, speed = [0.0] * FEATURES, [0.0] * FEATURES
     for step in range(1, STEPS + 1):
+        end = time.monotonic() + STEP_SECONDS
         gradient, loss = gradient_and_loss(weights, training)
-        speed = [MOMENTUM * v - LR * g for v, g in zip(speed, gradient)]
+        speed = [options.momentum * v - options.lr * g for v, g in zip(speed, gradient)]
         weights = [w + v for w, v in zip(weights, speed)]
-        if step % 20 == 0:
-            print(f"step {step}/{STEPS}  loss {loss:.4f}")
-    _, loss = gradient_and_loss(weights, validation)
-    print(json.dumps({"lr": LR, "momentum": MOMENTUM, "loss": round(loss, 4)}))
+        _, val_loss = gradient_and_loss(weights, validation)
+        report(step=step, total=STEPS, loss=loss, val_loss=val_loss)
+        print(f"step {step}/{STEPS}  loss {loss:.4f}  val_loss {val_loss:.4f}")
+        time.sleep(max(0.0, end - time.monotonic()))
 
 
 def samples(seed, truth):

@@ -69,7 +69,7 @@ def cancel_command(ctx: typer.Context, sweep_id: SweepId, as_json: JsonFlag = Fa
     session = begin(ctx, as_json=as_json)
     with session.client() as client:
         sweep = client.cancel_sweep(sweep_id)
-    session.output.answer(sweep, f"Sweep {sweep['id']} is cancelled; members that run stop within their grace.")
+    session.output.answer(sweep, f"Sweep {sweep['id']} is being cancelled; members that run stop within their grace.")
 
 
 @sweep_app.command("clone")

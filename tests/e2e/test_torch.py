@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-import runpy
 import socket
 from collections.abc import Iterator
 from dataclasses import replace
@@ -206,12 +205,14 @@ def test_the_other_examples_run(rack: Cluster, python: str) -> None:
         rack, "finetune", f"{python} train.py", env={"EPOCHS": 3, "EPOCH_SECONDS": 0, "OMP_NUM_THREADS": 1}
     )
     prepare = submit_example(rack, "prepare-data", env={"MOST_FILES": 40})
-    sweep = runpy.run_path(str(EXAMPLES / "sweep" / "sweep.py"))["sweep"]
-    results = sweep(client, "test", [(0.01, 0.9), (1.0, 0.9)], vc=FIRST_USER)
-    assert [(result["state"], result["lr"]) for result in results] == [("succeeded", 1.0), ("succeeded", 0.01)]
-    assert results[0]["loss"] < results[1]["loss"]
-    tagged = client.jobs(tag=["sweep:test", "lr:1.0"])["results"]
-    assert [job["id"] for job in tagged] == [results[0]["job"]]
+    spec = {**read_spec(EXAMPLES / "sweep" / "job.yaml"), "vc": FIRST_USER, "env": {"STEP_SECONDS": 0}}
+    spec["sweep"] = {"method": "grid", "metric": "val_loss", "params": {"lr": [0.01, 1.0], "momentum": [0.9]}}
+    with pack_folder(EXAMPLES / "sweep") as archive:
+        sweep = client.submit_sweep({**spec, "code": {"upload": client.upload(archive)["sha256"]}})["id"]
+    until(lambda: client.sweep(sweep)["state"] == "succeeded", "all members have ended", 60, every_s=0.3)
+    best = client.sweep(sweep)["best"]
+    assert best is not None
+    assert best["params"]["lr"] == 1.0
     for job in (finetune, prepare):
         assert rack.wait(job, within_s=90)["state"] == "succeeded", rack.story(job)
     assert re.search(r"^result: {.accuracy.: 0\.[89]", rack.whole_log(finetune).decode(), re.MULTILINE)

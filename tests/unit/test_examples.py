@@ -10,11 +10,14 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from string import Template
 
 import pytest
 
 from muster.jobs.spec import parse_spec
 from muster.local.demo.cluster import PROFILES
+from muster.sweeps.draws import params_of
+from muster.sweeps.spec import parse_sweep
 from muster_client.spec import read_spec
 from nodeagent import jobside
 from nodeagent.gpu.choose import open_gpus
@@ -27,7 +30,7 @@ FOLDERS = sorted(path.parent.name for path in EXAMPLES.glob("*/job.yaml"))
 def run(folder: str, *, python: str = sys.executable, **env: str) -> subprocess.Popen[str]:
     """The example's own command, with a Python of the test's choice as `python3`."""
     command = str(read_spec(EXAMPLES / folder / "job.yaml")["command"])
-    words = [python if word == "python3" else word for word in command.split()]
+    words = [python if word == "python3" else word for word in Template(command).safe_substitute(env).split()]
     pipe = subprocess.PIPE
     clean = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", **env}
     return subprocess.Popen(words, cwd=EXAMPLES / folder, env=clean, stdout=pipe, stderr=pipe, text=True)
@@ -51,6 +54,9 @@ def test_a_spec_names_the_job_after_its_folder_and_sends_that_folder(folder: str
     spec = read_spec(EXAMPLES / folder / "job.yaml")
     assert (spec["name"], spec["code"]) == (folder, ".")
     assert {"gpus", "command", "time"} <= set(spec)
+    if "sweep" in spec:
+        sweep = parse_sweep(spec.pop("sweep"))
+        spec["params"] = params_of(sweep)[0]
     parse_spec({**spec, "code": {"upload": "0" * 64}})
 
 
@@ -101,10 +107,16 @@ def test_a_gang_of_any_size_agrees_on_the_weights(size: int) -> None:
         assert "ranks agree: yes" in out
 
 
-def test_a_run_of_the_sweep_prints_its_result_as_its_last_line() -> None:
-    good, bad = (json.loads(output(run("sweep", LR=rate)).splitlines()[-1]) for rate in ("1", "0.01"))
-    assert (good["lr"], bad["lr"]) == (1.0, 0.01)
-    assert good["loss"] < bad["loss"]
+def test_a_member_of_the_sweep_reports_its_metric(tmp_path: Path) -> None:
+    told = []
+    for rate in ("1", "0.01"):
+        metrics = tmp_path / rate
+        env = {"lr": rate, "momentum": "0.9", "STEP_SECONDS": "0", "MUSTER_METRICS": str(metrics)}
+        output(run("sweep", **env, PYTHONPATH=str(Path(jobside.__file__).parent)))
+        told.append([json.loads(line) for line in metrics.read_text().splitlines()])
+    good, bad = told
+    assert (good[-1]["step"], good[-1]["total"]) == (45, 45)
+    assert good[4]["val_loss"] < bad[4]["val_loss"]
 
 
 def test_data_are_prepared_by_whoever_comes_next(tmp_path: Path) -> None:

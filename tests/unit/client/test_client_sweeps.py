@@ -186,7 +186,7 @@ def test_a_goal_decides_which_value_is_best(server: FakeServer, run: Run, goal: 
 def test_a_sweep_is_cancelled_by_its_number(server: FakeServer, run: Run) -> None:
     server.on("POST /sweeps/12:cancel", httpx.Response(202, json=sweep(state="cancelled")))
     result = run("sweep", "cancel", "12")
-    assert result.stdout == "Sweep 12 is cancelled; members that run stop within their grace.\n"
+    assert result.stdout == "Sweep 12 is being cancelled; members that run stop within their grace.\n"
     assert run("sweep", "cancel", "13").exit_code == 4
 
 
