@@ -1,6 +1,6 @@
-"""How many applications were in a pool on average while a job was there.
+"""How many applications were in a pool on average while one of them was there.
 
-An application is a job with GPUs; it is there from its submission to its end.
+An application is a group, or a job outside of any, that asks for GPUs; it is there from its submission to its end.
 """
 
 from __future__ import annotations
@@ -57,8 +57,12 @@ WITH asked AS (
     SELECT * FROM unnest(%(pool_id)s::bigint[], %(vc_id)s::bigint[], %(begins)s::timestamptz[], %(ends)s::timestamptz[])
         WITH ORDINALITY AS asked (pool_id, vc_id, begins, ends, number)
 ), there AS (
-    SELECT vc_id, submitted_at, ended_at FROM jobs_job WHERE state IN ({_LIVE}) AND gpus > 0
-    UNION ALL SELECT vc_id, submitted_at, ended_at FROM jobs_job WHERE ended_at > %(since)s AND gpus > 0
+    SELECT vc_id, submitted_at, ended_at FROM jobs_job WHERE state IN ({_LIVE}) AND gpus > 0 AND group_id IS NULL
+    UNION ALL
+    SELECT vc_id, submitted_at, ended_at FROM jobs_job WHERE ended_at > %(since)s AND gpus > 0 AND group_id IS NULL
+    UNION ALL
+    SELECT vc_id, submitted_at, ended_at FROM jobs_jobgroup one WHERE coalesce(ended_at > %(since)s, true)
+        AND (SELECT gpus FROM jobs_job WHERE group_id = one.id LIMIT 1) > 0
 ), present AS (
     SELECT vc.pool_id, there.vc_id, greatest(there.submitted_at, %(since)s) AS begins,
            least(coalesce(there.ended_at, %(until)s), %(until)s) AS ends

@@ -1,185 +1,240 @@
-"""Finish-time fairness of jobs: final values are stored once, those of live jobs are as it stands now.
+"""Finish-time fairness of applications: final values are stored once, those of live ones are as it stands now.
 
-docs/fairness.md defines the figures; `scheduler.predict.rho` has the formulas.
+An application is a job outside of any group, or a group. docs/fairness.md defines the figures; `scheduler.predict.rho`
+has the formulas.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from math import fsum
+
+from django.db.models import Exists, OuterRef
 
 from muster.common.clock import utc_now
 from muster.fleet.models import Gpu
-from muster.jobs.models import Attempt, Job
+from muster.jobs.models import Attempt, Job, JobGroup
 from muster.samples.rates import rates_of_jobs
-from muster.tenants.models import Quota
-from muster.usage.contention import Contention, Stay, contention_of
-from muster.usage.models import FinishTime
-from scheduler.model.lifecycle import JOB_TERMINAL, NodeAdmin, Stage
+from muster.tenants.models import Quota, VirtualCluster
+from muster.usage.contention import Stay, contention_of
+from muster.usage.models import Finish, FinishTime, GroupFinishTime
+from scheduler.model.lifecycle import JOB_TERMINAL, GroupState, NodeAdmin, Stage
 from scheduler.model.request import Request
 from scheduler.predict.estimate import doubled
-from scheduler.predict.rho import MIN_S, in_words, isolated_s, ratio
+from scheduler.predict.rho import MIN_S, in_words, isolated_sweep_s, ratio
+
+# A job's row is wide, and a sweep has many.
+_COLUMNS = (
+    *("vc", "tenant", "owner", "group", "state", "request", "checkpoints", "submitted_at", "ended_at"),
+    *("expected_s", "time_limit_s"),
+)
+GROUPS = 20  # of a batch, with up to 1,000 members each
 
 NO_GPUS = "it uses no GPUs"
 NEVER_RAN = "it never ran"
-NO_ESTIMATE = "unknown until the job ends: nothing tells how long it will run; give `expected` or `time` in the spec"
+NO_ESTIMATE = "unknown until it ends: nothing tells how long it will run; give `expected` or `time` in the spec"
 NO_CAPACITY = "unknown: the pool has no GPUs"
 
 
 @dataclass(frozen=True, slots=True)
 class Fairness:
-    """How much longer a job takes than alone; `sentence` says it, or why it is not known.
+    """How much longer an application takes than alone; `sentence` says it, or why it is not known.
 
-    Of a job that has not ended it is as it stands: a waiting job is taken to start now. Times and `contention` are None
-    where the figures are None.
+    Of one that has not ended `times` are as it stands: those of a waiting application as if it started now.
     """
 
     final: bool
     sentence: str
-    rho_cluster: float | None = None
-    rho_quota: float | None = None
-    taken_s: float | None = None
-    alone_s: float | None = None
-    pool_gpus: int = 0
-    quota_gpus: int = 0
-    contention: Contention | None = None
+    times: Finish | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """What a job has run, on the GPUs that it asks for, s; and how fast it runs now relative to these."""
+    """What a job has run and will run, s on the GPUs that it asks for; and how fast it runs now relative to these."""
 
     done_s: float = 0.0
     speed: float = 1.0
     runs: bool = False
+    left_s: float | None = 0.0  # None: unknown
+
+    @property
+    def alone_s(self) -> float:
+        """The run time of all of it, s, if that is known."""
+        return self.done_s + (self.left_s or 0.0)
+
+    @property
+    def ends_in_s(self) -> float:
+        """The time to its end on the present GPUs, s, if that is known."""
+        return (self.left_s or 0.0) / self.speed
 
 
 @dataclass(frozen=True, slots=True)
 class _Capacity:
     """The GPUs of a pool, and of the quota of a virtual cluster as far as the pool has them."""
 
+    pool_id: int
     pool_gpus: int
     quota_gpus: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """An application with the row to complete: its work, and the GPUs that it asked for at its submission."""
+
+    row: Finish
+    begins: datetime
+    ends: datetime
+    total_gpu_s: float
+    longest_s: float
+    demand: int
+
+
 def fairness_of(job: Job) -> Fairness:
     """The figures of one job: those that are stored, or as it stands now."""
-    if job.state in JOB_TERMINAL:
-        row = FinishTime.objects.filter(pk=job.pk).first()
-        if row is None and not job.counted:
-            row = next(iter(_finish_times([job])), None)
-        if row is None:
-            return Fairness(True, NEVER_RAN if job.gpus else NO_GPUS)
-        return Fairness(
-            True,
-            _sentence(row.rho_cluster, row.rho_quota, _Capacity(row.pool_gpus, row.quota_gpus)),
-            row.rho_cluster,
-            row.rho_quota,
-            row.taken_s,
-            row.alone_s,
-            row.pool_gpus,
-            row.quota_gpus,
-            Contention(row.contention, row.vc_contention),
-        )
+    final = job.state in JOB_TERMINAL
+    if job.group_id is not None:
+        return Fairness(final, f"it is a member of sweep {job.group_id}, which has the figure of all its members")
     if not job.gpus:
-        return Fairness(False, NO_GPUS)
-    return _as_it_stands(job, utc_now())
+        return Fairness(final, NO_GPUS)
+    now = utc_now()
+    if not final:
+        work = _work_of([job], now)[job.pk]
+        if work.left_s is None:
+            return Fairness(False, NO_ESTIMATE)
+        (row,) = _finish_times([job], {job.pk: work}, now)
+        return Fairness(False, _sentence(row, "as it stands" if work.runs else "even if it started now"), row)
+    stored = FinishTime.objects.filter(pk=job.pk).first()
+    if stored is None and not job.counted:
+        stored = next(iter(_finish_times([job], _work_of([job], now), now)), None)
+    return Fairness(True, NEVER_RAN if stored is None else _sentence(stored), stored)
+
+
+def fairness_of_group(group: JobGroup) -> Fairness:
+    """The figures of a group: those that are stored, or as it stands now."""
+    final = group.state != GroupState.ACTIVE
+    stored = GroupFinishTime.objects.filter(pk=group.pk).first()
+    if stored is not None:
+        return Fairness(True, _sentence(stored), stored)
+    now = utc_now()
+    members = list(Job.objects.filter(group=group, gpus__gt=0).only(*_COLUMNS))
+    if not members:
+        return Fairness(final, NO_GPUS)
+    work = _work_of(members, now)
+    if any(each.left_s is None for each in work.values()):
+        return Fairness(False, NO_ESTIMATE)
+    row = _group_finish_time(group, members, work, now)
+    runs = any(each.runs for each in work.values())
+    how = "" if final else "as it stands" if runs else "even if it started now"
+    return Fairness(final, _sentence(row, how), row)
 
 
 def store_finish_times(job_ids: Collection[int]) -> None:
     """Store the figures of these jobs, which have ended, within the caller's transaction."""
-    columns = ("vc__pool_id", "vc_id", "tenant_id", "owner_id", "request", "gpus", "checkpoints", "submitted_at")
-    jobs = Job.objects.filter(pk__in=job_ids, gpus__gt=0, attempt_count__gt=0).select_related("vc")
-    FinishTime.objects.bulk_create(_finish_times(list(jobs.only(*columns, "ended_at"))), ignore_conflicts=True)
+    jobs = list(Job.objects.filter(pk__in=job_ids, gpus__gt=0, attempt_count__gt=0, group=None).only(*_COLUMNS))
+    now = utc_now()
+    FinishTime.objects.bulk_create(_finish_times(jobs, _work_of(jobs, now), now), ignore_conflicts=True)
+
+
+def store_group_finish_times(*, most: int = GROUPS) -> int:
+    """Store the figures of groups that have ended and whose members are counted; returns how many."""
+    uncounted = Job.objects.filter(group=OuterRef("pk"), counted=False)
+    ended = JobGroup.objects.filter(ended_at__isnull=False, finish_time=None).exclude(Exists(uncounted))
+    now, rows = utc_now(), []
+    for group in ended.order_by("pk")[:most]:
+        members = list(Job.objects.filter(group=group).only(*_COLUMNS))
+        rows.append(_group_finish_time(group, members, _work_of(members, now), now))
+    GroupFinishTime.objects.bulk_create(rows, ignore_conflicts=True)
+    return len(rows)
 
 
 def forget_finish_times(job_ids: Collection[int]) -> None:
-    """Delete the stored figures of these jobs, within the caller's transaction."""
+    """Delete the stored figures of these jobs and of their groups, within the caller's transaction."""
     FinishTime.objects.filter(pk__in=job_ids).delete()
+    GroupFinishTime.objects.filter(group__members__in=job_ids).delete()
 
 
-def _finish_times(jobs: Sequence[Job]) -> list[FinishTime]:
-    """The figures of jobs that have ended, without those that never ran."""
-    work = _work_of(jobs, utc_now())
-    jobs = [job for job in jobs if work[job.pk].done_s >= MIN_S]
-    capacities = _capacities(jobs)
-    rows = []
-    for job, contention in zip(jobs, contention_of([_stay(job, _end(job)) for job in jobs]), strict=True):
-        taken_s, alone_s = (_end(job) - job.submitted_at).total_seconds(), work[job.pk].done_s
-        capacity = capacities[job.vc_id]
-        of_cluster, of_quota = _ratios(job, taken_s, alone_s, capacity, contention)
-        rows.append(
-            FinishTime(
-                job=job,
-                tenant_id=job.tenant_id,
-                vc_id=job.vc_id,
-                owner_id=job.owner_id,
-                ended_at=_end(job),
-                taken_s=taken_s,
-                alone_s=alone_s,
-                pool_gpus=capacity.pool_gpus,
-                quota_gpus=capacity.quota_gpus,
-                contention=contention.of_pool,
-                vc_contention=contention.of_vc,
-                rho_cluster=of_cluster,
-                rho_quota=of_quota,
-            )
-        )
+def _finish_times(jobs: Sequence[Job], work: Mapping[int, _Work], now: datetime) -> list[FinishTime]:
+    """The figures of these jobs, without those that have no work."""
+    rows, cases = [], []
+    for job in jobs:
+        mine = work[job.pk]
+        if mine.alone_s >= MIN_S:
+            ends = job.ended_at or now
+            taken_s = (ends - job.submitted_at).total_seconds() + mine.ends_in_s
+            row = FinishTime(job=job, alone_s=mine.alone_s, taken_s=taken_s, ended_at=ends, **_whose(job))
+            gpus = job.gpus_total
+            rows.append(row)
+            cases.append(_Case(row, job.submitted_at, ends, mine.alone_s * gpus, mine.alone_s, gpus))
+    _complete(cases)
     return rows
 
 
-def _as_it_stands(job: Job, now: datetime) -> Fairness:
-    """The figures if a running job goes on as it does, and a waiting one starts now."""
-    if job.expected_s is None:
-        return Fairness(False, NO_ESTIMATE)
-    work = _work_of([job], now)[job.pk]
-    alone_s = max(work.done_s, doubled(job.expected_s, ran_s=work.done_s, limit_s=job.time_limit_s))
-    taken_s = (now - job.submitted_at).total_seconds() + (alone_s - work.done_s) / work.speed
-    capacity = _capacities([job])[job.vc_id]
-    (contention,) = contention_of([_stay(job, now)])
-    of_cluster, of_quota = _ratios(job, taken_s, alone_s, capacity, contention)
-    told = _sentence(of_cluster, of_quota, capacity)
-    if of_cluster is not None:
-        told += ", as it stands" if work.runs else ", even if it started now"
-    return Fairness(
-        False, told, of_cluster, of_quota, taken_s, alone_s, capacity.pool_gpus, capacity.quota_gpus, contention
+def _group_finish_time(
+    group: JobGroup, members: Sequence[Job], work: Mapping[int, _Work], now: datetime
+) -> GroupFinishTime:
+    """The figures of one group; what is left is done on the GPUs that it holds now, or asks for if it holds none."""
+    ends, gang = group.ended_at or now, max((job.gpus_total for job in members), default=0)
+    total_gpu_s = fsum(work[job.pk].alone_s * job.gpus_total for job in members)
+    left_gpu_s = fsum((work[job.pk].left_s or 0.0) * job.gpus_total for job in members)
+    held = sum(job.gpus_total for job in members if work[job.pk].runs)
+    demand, longest_s = (
+        gang * min(group.parallel, group.size),
+        max((each.alone_s for each in work.values()), default=0.0),
     )
-
-
-def _ratios(
-    job: Job, taken_s: float, alone_s: float, capacity: _Capacity, contention: Contention
-) -> tuple[float | None, float | None]:
-    """`rho_cluster` and `rho_quota`."""
-    shares = ((capacity.pool_gpus, contention.of_pool), (capacity.quota_gpus, contention.of_vc))
-    of_cluster, of_quota = (
-        ratio(taken_s, isolated_s(alone_s, job.gpus_total, of_gpus=gpus, contention=applications)) if gpus else None
-        for gpus, applications in shares
+    taken_s = (ends - group.submitted_at).total_seconds()
+    if left_gpu_s > 0:
+        taken_s += max(left_gpu_s / (held or demand), *(each.ends_in_s for each in work.values()))
+    row = GroupFinishTime(
+        group=group,
+        total_gpu_s=total_gpu_s,
+        longest_s=longest_s,
+        demand=demand,
+        taken_s=taken_s,
+        ended_at=ends,
+        **_whose(group),
     )
-    return of_cluster, of_quota
+    _complete([_Case(row, group.submitted_at, ends, total_gpu_s, longest_s, demand)])
+    return row
 
 
-def _sentence(of_cluster: float | None, of_quota: float | None, capacity: _Capacity) -> str:
-    if of_quota is not None:
-        return in_words(of_quota, f"your own {_gpus(capacity.quota_gpus)}")
-    if of_cluster is not None:
-        return in_words(of_cluster, f"an equal part of the pool's {_gpus(capacity.pool_gpus)}")
-    return NO_CAPACITY
+def _whose(application: Job | JobGroup) -> dict[str, int]:
+    return {name: getattr(application, name) for name in ("tenant_id", "vc_id", "owner_id")}
+
+
+def _complete(cases: Sequence[_Case]) -> None:
+    """Set what the rows lack: the GPUs to share, with how many, and both ratios."""
+    capacities = _capacities({case.row.vc_id for case in cases})
+    stays = [Stay(capacities[case.row.vc_id].pool_id, case.row.vc_id, case.begins, case.ends) for case in cases]
+    for case, contention in zip(cases, contention_of(stays), strict=True):
+        row, capacity = case.row, capacities[case.row.vc_id]
+        row.pool_gpus, row.quota_gpus = capacity.pool_gpus, capacity.quota_gpus
+        row.contention, row.vc_contention = contention.of_pool, contention.of_vc
+        row.rho_cluster = _rho(case, row.pool_gpus, row.contention)
+        row.rho_quota = _rho(case, row.quota_gpus, row.vc_contention)
+
+
+def _rho(case: _Case, of_gpus: int, contention: float) -> float | None:
+    if min(of_gpus, case.demand) <= 0:
+        return None
+    alone_s = isolated_sweep_s(case.total_gpu_s, case.longest_s, case.demand, of_gpus=of_gpus, contention=contention)
+    return ratio(case.row.taken_s, alone_s)
+
+
+def _sentence(row: Finish, how: str = "") -> str:
+    if row.rho_quota is not None:
+        told = in_words(row.rho_quota, f"your own {_gpus(row.quota_gpus)}")
+    elif row.rho_cluster is not None:
+        told = in_words(row.rho_cluster, f"an equal part of the pool's {_gpus(row.pool_gpus)}")
+    else:
+        return NEVER_RAN if row.pool_gpus else NO_CAPACITY
+    return f"{told}, {how}" if how else told
 
 
 def _gpus(number: int) -> str:
     return f"{number:,} GPU" if number == 1 else f"{number:,} GPUs"
-
-
-def _end(job: Job) -> datetime:
-    if job.ended_at is None:
-        raise ValueError(f"job {job.pk} has not ended")
-    return job.ended_at
-
-
-def _stay(job: Job, until: datetime) -> Stay:
-    return Stay(job.vc.pool_id, job.vc_id, job.submitted_at, until)
 
 
 def _work_of(jobs: Sequence[Job], now: datetime) -> Mapping[int, _Work]:
@@ -202,9 +257,14 @@ def _work_of(jobs: Sequence[Job], now: datetime) -> Mapping[int, _Work]:
             speed, runs = _speed(job.request, attempt.request, known), attempt.ended_at is None
             held_s = max(0.0, ((attempt.ended_at or now) - attempt.placed_at).total_seconds())
             done_s = held_s * speed + (done_s if job.checkpoints else 0.0)
-        if job.state not in JOB_TERMINAL and not runs:
-            done_s, speed = done_s if job.checkpoints else 0.0, 1.0
-        found[job.pk] = _Work(done_s, speed, runs)
+        left_s: float | None = 0.0
+        if job.state not in JOB_TERMINAL:
+            if not runs:
+                done_s, speed = done_s if job.checkpoints else 0.0, 1.0
+            left_s = None
+            if job.expected_s is not None:
+                left_s = max(0.0, doubled(job.expected_s, ran_s=done_s, limit_s=job.time_limit_s) - done_s)
+        found[job.pk] = _Work(done_s, speed, runs, left_s)
     return found
 
 
@@ -217,9 +277,9 @@ def _speed(asked: Request, given: Request, known: Mapping[tuple[str, int], float
     return given.gpus_total / asked.gpus_total if asked.elastic is not None else 1.0
 
 
-def _capacities(jobs: Iterable[Job]) -> Mapping[int, _Capacity]:
-    """What the virtual clusters of these jobs and their pools have now, by virtual cluster."""
-    pools = {job.vc_id: job.vc.pool_id for job in jobs}
+def _capacities(vc_ids: Collection[int]) -> Mapping[int, _Capacity]:
+    """What these virtual clusters and their pools have now."""
+    pools = dict(VirtualCluster.objects.filter(pk__in=vc_ids).values_list("pk", "pool_id"))
     gpus: defaultdict[int, Counter[str]] = defaultdict(Counter)
     present = Gpu.objects.filter(node__pool__in=set(pools.values()), present=True)
     for pool_id, kind in present.exclude(node__admin=NodeAdmin.RETIRED).values_list("node__pool_id", "type"):
@@ -227,4 +287,4 @@ def _capacities(jobs: Iterable[Job]) -> Mapping[int, _Capacity]:
     quotas: Counter[int] = Counter()
     for vc_id, kind, number in Quota.objects.filter(vc__in=pools).values_list("vc_id", "gpu_type", "gpus"):
         quotas[vc_id] += min(number, gpus[pools[vc_id]][kind])
-    return {vc_id: _Capacity(gpus[pool_id].total(), quotas[vc_id]) for vc_id, pool_id in pools.items()}
+    return {vc_id: _Capacity(pool_id, gpus[pool_id].total(), quotas[vc_id]) for vc_id, pool_id in pools.items()}

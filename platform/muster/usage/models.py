@@ -6,7 +6,7 @@ from django.db import models
 from django.db.models import Q
 
 from muster.common.models import choices
-from muster.jobs.models import Attempt, Job
+from muster.jobs.models import Attempt, Job, JobGroup
 from scheduler.diagnosis.efficiency import Grade, NoGradeReason
 
 
@@ -129,20 +129,18 @@ class DayTotal(models.Model):
         return f"{self.day}, virtual cluster {self.vc_id}"
 
 
-class FinishTime(models.Model):
-    """How long a job that has ended took, and how long it would have taken alone. Written once, by `usage.count`.
+class Finish(models.Model):
+    """How long an application that has ended took, and its share. Written once, by `usage.count`.
 
-    docs/fairness.md defines the figures. A job that never ran or has no GPUs has no row.
+    docs/fairness.md defines the figures.
     """
 
-    job = models.OneToOneField(Job, on_delete=models.CASCADE, primary_key=True, related_name="finish_time")
-    # They repeat columns of the job, so that scopes fit and weeks are read from this table alone.
+    # They repeat columns of the application, so that scopes fit and weeks are read from these tables alone.
     tenant_id = models.BigIntegerField()
     vc_id = models.BigIntegerField()
     owner_id = models.BigIntegerField()
     ended_at = models.DateTimeField()
     taken_s = models.FloatField(help_text="From submission to end.")
-    alone_s = models.FloatField(help_text="The run time of its work on the GPUs that it asks for.")
     pool_gpus = models.PositiveIntegerField()
     quota_gpus = models.PositiveIntegerField(help_text="Of its virtual cluster, as far as the pool has them.")
     contention = models.FloatField(help_text="Mean number of applications in the pool while it was there.")
@@ -151,7 +149,32 @@ class FinishTime(models.Model):
     rho_quota = models.FloatField(null=True)
 
     class Meta:
+        abstract = True
+
+
+class FinishTime(Finish):
+    """The finish time of a job outside of any group. A job that never ran or has no GPUs has no row."""
+
+    job = models.OneToOneField(Job, on_delete=models.CASCADE, primary_key=True, related_name="finish_time")
+    alone_s = models.FloatField(help_text="The run time of its work on the GPUs that it asks for.")
+
+    class Meta:
         indexes = [models.Index(fields=["ended_at"], name="finish_time_ended")]
 
     def __str__(self) -> str:
         return f"finish time of job {self.pk}"
+
+
+class GroupFinishTime(Finish):
+    """The finish time of a group of jobs, such as a sweep."""
+
+    group = models.OneToOneField(JobGroup, on_delete=models.CASCADE, primary_key=True, related_name="finish_time")
+    total_gpu_s = models.FloatField(help_text="The work of all members, on the GPUs that they ask for.")
+    longest_s = models.FloatField(help_text="The longest member's.")
+    demand = models.PositiveIntegerField(help_text="The GPUs that it asked for at its submission.")
+
+    class Meta:
+        indexes = [models.Index(fields=["ended_at"], name="group_finish_time_ended")]
+
+    def __str__(self) -> str:
+        return f"finish time of group {self.pk}"

@@ -6,6 +6,7 @@ from celery import shared_task
 
 from muster.common.turns import in_batches
 from muster.usage import totals
+from muster.usage.finish_times import GROUPS, store_group_finish_times
 from muster.usage.grading import BATCH, read_ends
 
 
@@ -18,4 +19,4 @@ def grade() -> int:
 @shared_task(name="usage.count")
 def count() -> int:
     """Add the jobs that have ended since the last turn to the sums by days; returns how many."""
-    return in_batches(totals.count_ended, of=totals.BATCH)
+    return in_batches(totals.count_ended, of=totals.BATCH) + in_batches(store_group_finish_times, of=GROUPS)

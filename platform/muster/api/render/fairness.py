@@ -5,24 +5,32 @@ from __future__ import annotations
 from typing import Any
 
 from muster.usage.finish_times import Fairness
+from muster.usage.models import FinishTime
 
 Json = dict[str, Any]
+
+_FIGURES = ("rho_quota", "rho_cluster", "taken_s", "alone_s", "contention", "vc_contention")
 
 
 def job_fairness(found: Fairness) -> Json:
     """The figures of one job, and the sentence about them."""
-    contention = found.contention
+    row = found.times if isinstance(found.times, FinishTime) else None
     return {
         "final": found.final,
         "sentence": found.sentence,
-        "rho_quota": _rounded(found.rho_quota),
-        "rho_cluster": _rounded(found.rho_cluster),
-        "taken_s": _rounded(found.taken_s),
-        "alone_s": _rounded(found.alone_s),
-        "quota_gpus": found.quota_gpus,
-        "pool_gpus": found.pool_gpus,
-        "contention": None if contention is None else _rounded(contention.of_pool),
-        "vc_contention": None if contention is None else _rounded(contention.of_vc),
+        "quota_gpus": row.quota_gpus if row else 0,
+        "pool_gpus": row.pool_gpus if row else 0,
+        **{name: _rounded(getattr(row, name)) if row else None for name in _FIGURES},
+    }
+
+
+def sweep_rho(found: Fairness) -> Json:
+    """The figures of a sweep, and the sentence about them."""
+    row = found.times
+    return {
+        "cluster": _rounded(row.rho_cluster) if row else None,
+        "quota": _rounded(row.rho_quota) if row else None,
+        "sentence": found.sentence,
     }
 
 

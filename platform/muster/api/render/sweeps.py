@@ -7,10 +7,12 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
+from muster.api.render.fairness import sweep_rho
 from muster.api.render.moments import moment
 from muster.jobs.models import JobGroup
 from muster.sweeps.models import Progress, Trial
 from muster.sweeps.selectors import Member, Standing, rungs_reached, spec_of, standings
+from muster.usage.finish_times import fairness_of_group
 
 Json = dict[str, Any]
 
@@ -30,7 +32,7 @@ def sweep_document(group: JobGroup) -> Json:
         "spec": group.spec,
         "best_so_far": progress.best_so_far if progress else [],
         "rungs": [asdict(count) for count in rungs_reached(group, spec_of(group))],
-        "rho": None,
+        "rho": sweep_rho(fairness_of_group(group)),
     }
 
 
