@@ -49,7 +49,7 @@ ITEMS: Mapping[str, str] = {
 # The policies that are measured one by one; `conservative` is a mode of backfill.
 POLICIES = (
     *("backfill", "capacity", "conservative", "drf", "fair", "fifo", "gandiva", "gavel"),
-    *("las", "optimus", "philly", "priority", "qssf", "sjf", "srsf", "srtf", "tetris", "tiresias"),
+    *("las", "optimus", "philly", "priority", "qssf", "sjf", "srsf", "srtf", "tetris", "themis", "tiresias"),
 )
 
 

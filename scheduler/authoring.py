@@ -137,6 +137,20 @@ class Cycle:
         """The configuration in which a job runs."""
         return config_of(self.context, run)
 
+    def closest(self, job: Job, config: Config) -> Config:
+        """The configuration on GPUs as close together as the empty pool could give them to the job."""
+        for level in Locality:
+            near = Config(config.gpu_type, config.gpus, level)
+            if level is job.request.locality:
+                break
+            if self.context.state.capacity.infeasible(demand_for(self.context, job, near)) is None:
+                return near
+        return config
+
+    def admits(self, job: Job, config: Config) -> bool:
+        """Whether the quota of its virtual cluster admits the job in the configuration now."""
+        return self.context.quota_denial(job, demand_for(self.context, job, config)) is None
+
     def weights(self) -> Mapping[int, float]:
         """The weights of the tenants, by id."""
         return {tenant.id: tenant.weight for tenant in self.context.view.tenants}

@@ -1,0 +1,90 @@
+"""Who bids in an auction: the applications that are served worst, and of one tenant no more than its part allows."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+
+from scheduler.policies.themis.bidding import Application
+
+MAX_BIDDERS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """An eligible application: its rho with the GPUs that it has now, and with its share of the pool from now on.
+
+    `isolated_s` is its T_id, s; it would bid for `fewest` to `most` GPUs.
+    """
+
+    application: Application
+    rho: float
+    rho_from_now: float
+    isolated_s: float
+    fewest: int
+    most: int
+
+
+def ranked(candidates: Sequence[Candidate]) -> Sequence[Candidate]:
+    """The candidates, the worst served first; of those without GPUs the one that would end latest by its share.
+
+    Their wait alone would not tell one that has had GPUs from one that never had any.
+    """
+    return sorted(
+        candidates,
+        key=lambda each: (-each.rho, -each.rho_from_now, each.application.arrived_at, each.application.key),
+    )
+
+
+def split(
+    candidates: Sequence[Candidate], fairness: float, offered: int, weights: Mapping[int, float]
+) -> tuple[Sequence[Candidate], Sequence[Candidate]]:
+    """The bidders of the ranked candidates, and those outside.
+
+    The first max(1, ⌈(1 - fairness) · candidates⌉) bid, at most `MAX_BIDDERS`. While several tenants want GPUs, the
+    bidders of one tenant ask together for at most its part of the offer by weight, and for what the others leave; its
+    first one bids in any case. So a tenant that divides a sweep into many gains no bidders by it.
+    """
+    places = max(1, min(MAX_BIDDERS, math.ceil((1 - fairness) * len(candidates) - 1e-9)))
+    wanted = Counter[int]()
+    for each in candidates:
+        wanted[each.application.tenant_id] += each.most
+    total = sum(weights.get(tenant, 1.0) for tenant in wanted)
+    part = {tenant: offered * weights.get(tenant, 1.0) / total for tenant in wanted}
+    spare = offered - sum(min(wanted[tenant], part[tenant]) for tenant in wanted)
+    limit = {tenant: offered if len(wanted) == 1 else part[tenant] + spare for tenant in wanted}
+    asked, inside, outside = Counter[int](), list[Candidate](), list[Candidate]()
+    for each in candidates:
+        tenant = each.application.tenant_id
+        fits = len(wanted) == 1 or not asked[tenant] or asked[tenant] + each.fewest <= limit[tenant]
+        if len(inside) < places and fits:
+            inside.append(each)
+            asked[tenant] += each.fewest
+        else:
+            outside.append(each)
+    return inside, outside
+
+
+def shares(bidders: Sequence[Candidate], weights: Mapping[int, float]) -> Sequence[float]:
+    """The weight of each bidder: its tenant's, divided among the tenant's bidders."""
+    number = Counter(each.application.tenant_id for each in bidders)
+    return [weights.get(each.application.tenant_id, 1.0) / number[each.application.tenant_id] for each in bidders]
+
+
+def drawn(outside: Sequence[Candidate], holders: frozenset[str], draw: Random) -> Sequence[Candidate]:
+    """The order in which those outside get left-overs: holders on nodes with free GPUs first, then by lot.
+
+    Tenants take turns, so that no tenant gains by many applications.
+    """
+    shuffled = sorted(outside, key=lambda each: each.application.key)
+    draw.shuffle(shuffled)
+    turn = Counter[tuple[bool, int]]()
+    order: list[tuple[bool, int, int, Candidate]] = []
+    for place, each in enumerate(shuffled):
+        group = (each.application.key not in holders, each.application.tenant_id)
+        order.append((group[0], turn[group], place, each))
+        turn[group] += 1
+    return [each for *_, each in sorted(order, key=lambda entry: entry[:3])]
