@@ -98,6 +98,12 @@ def test_a_sweep_cannot_be_followed(server: FakeServer, run: Run, tmp_path: Path
     assert "Submit it without --follow" in result.stderr
 
 
+def test_a_dry_run_takes_one_member(server: FakeServer, run: Run, tmp_path: Path) -> None:
+    result = run("dry-run", spec_file(tmp_path))
+    assert (result.exit_code, server.requests) == (2, [])
+    assert "write the params of one member" in result.stderr
+
+
 def test_a_submission_without_an_answer_tells_its_key(server: FakeServer, run: Run, tmp_path: Path) -> None:
     server.on("POST /sweeps", httpx.ReadError("reset"))
     result = run("submit", spec_file(tmp_path))
