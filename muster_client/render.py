@@ -505,6 +505,7 @@ _SOURCES = {
     "user": "its owner's estimate",
     "history": "by the last jobs alike",
     "limit": "its time limit",
+    "sweep": "the steps that its sweep expects of it",
     "doubled": "doubled: it has run for longer than was expected",
 }
 

@@ -25,6 +25,7 @@ class Source(StrEnum):
     USER = "user"
     HISTORY = "history"
     LIMIT = "limit"
+    SWEEP = "sweep"  # the steps that its sweep still expects of it, at the speed of the members
     DOUBLED = "doubled"  # the job has run longer than expected
 
 

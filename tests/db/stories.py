@@ -292,6 +292,9 @@ _NEVER = {
         SELECT job.id, job.state FROM jobs_reservation reservation JOIN jobs_job job ON job.id = reservation.job_id
         WHERE job.state NOT IN ('queued', 'active') OR (job.state = 'active' AND NOT EXISTS (
         SELECT FROM jobs_attempt attempt WHERE attempt.job_id = job.id AND attempt.state = 'stopping'))""",
+    "a job group has more active members than its budget": """
+        SELECT grp.id, count(*) FROM jobs_jobgroup grp JOIN jobs_job job ON job.group_id = grp.id
+        WHERE job.state = 'active' GROUP BY grp.id HAVING count(*) > grp.parallel""",
     "a virtual cluster holds more than its quota": """
         SELECT vc.name, gpu.type, count(DISTINCT gpu.id) FROM jobs_gpuclaim claim
         JOIN jobs_allocation held ON held.id = claim.allocation_id

@@ -15,6 +15,7 @@ from psycopg2.errors import DeadlockDetected, ExclusionViolation, UniqueViolatio
 
 from muster.common.clock import database_now
 from muster.common.errors import Invalid
+from muster.dispatch.groups import Budgets
 from muster.dispatch.launch import NoPort, launch, request_at
 from muster.dispatch.models import Planner
 from muster.dispatch.plan_units import Unit, batches_of, units_of
@@ -183,6 +184,8 @@ def _apply(pool: Pool, units: Sequence[Unit], config: CycleConfig, seen: model.S
     jobs = {job.pk: job for job in rows}
     applied = Applied()
     wanted = [unit for unit in units if applied.unless(unit, _withdrawn(pool, unit, jobs))]
+    budgets = Budgets(jobs.values())
+    wanted = [unit for unit in wanted if applied.unless(unit, budgets.take((one.job_id for one in unit.places), jobs))]
     attempts = _locked_attempts([preempt.job_id for unit in wanted for preempt in unit.preempts])
     nodes = _locked_nodes(pool, wanted)
     wanted = [unit for unit in wanted if applied.unless(unit, _without_node(unit, nodes))]

@@ -17,6 +17,7 @@ from django.db import connection, transaction
 from django.db.models import Case, F, Q, QuerySet, When
 
 from muster.common.clock import database_now
+from muster.dispatch.groups import groups_of, members_whose_turn_it_is
 from muster.dispatch.hooks import reservations_of_other_apps
 from muster.dispatch.models import Planner
 from muster.dispatch.planners import scope_of
@@ -78,6 +79,7 @@ _JOB_FIELDS = (
     "relax_after_s",
     "screening",
     "failed_resize",
+    "group_id",
 )
 # Every placement runs this query; building it with Django took several times as long as running it.
 # A job with a live attempt is active. Naming the state lets Postgres skip all waiting jobs.
@@ -103,7 +105,8 @@ ORDER BY attempt.id, allocation.rank
 """
 # A pool may have ten thousand waiting jobs.
 _WAITING = """
-SELECT {job_fields} FROM jobs_job job WHERE job.pool_id = %s AND job.state = %s AND job.desired = %s ORDER BY job.id
+SELECT {job_fields} FROM jobs_job job WHERE job.pool_id = %s AND job.state = %s AND job.desired = %s
+AND (job.group_id IS NULL OR job.id = ANY(%s)) ORDER BY job.id
 """
 _SELECTED = ", ".join(f"job.{name}" for name in _JOB_FIELDS)
 _IN_POOL = "job.pool_id = %s"
@@ -171,17 +174,19 @@ def _whole(
     now = moment.timestamp()
     nodes = list(_nodes_of(pool))
     tenants, vcs = _virtual_clusters(Q(pool=pool))
+    queue, running = waiting(now), _running(_IN_POOL, [pool.pk], now=now)
     return model.Snapshot(
         now=now,
         seed=seed,
         pool_id=pool.pk,
         nodes=_nodes(nodes, strikes_of([node.pk for node in nodes], now=moment)),
-        waiting=waiting(now),
-        running=_running(_IN_POOL, [pool.pk], now=now),
+        waiting=queue,
+        running=running,
         reservations=(*reservations_of_other_apps(pool), *reservations_of(pool)),
         tenants=tenants,
         vcs=vcs,
         pool_state=pool_state_of(pool, planner),
+        groups=groups_of([*queue, *(run.job for run in running)]),
     )
 
 
@@ -265,7 +270,8 @@ def job_view(job: Job, *, job_id: int, now: float) -> model.Job:
 
 def _waiting(pool: Pool, *, now: float) -> tuple[model.Job, ...]:
     with connection.cursor() as cursor:
-        cursor.execute(_WAITING.format(job_fields=_SELECTED), [pool.pk, JobState.QUEUED.value, Desired.RUN.value])
+        params: list[Any] = [pool.pk, JobState.QUEUED.value, Desired.RUN.value, members_whose_turn_it_is(pool.pk)]
+        cursor.execute(_WAITING.format(job_fields=_SELECTED), params)
         return tuple(_job(dict(zip(_JOB_FIELDS, row, strict=True)), now) for row in cursor.fetchall())
 
 

@@ -424,7 +424,7 @@ def _move_job_on(gang: _Gang, ended_as: AttemptState, reason: Reason, verdict: V
     if resize is not None:
         outcome = Outcome(JobState.QUEUED, avoid_nodes=outcome.avoid_nodes)
     if outcome.state is JobState.CANCELLED:
-        reason = Reason.CANCELLED_BY_USER
+        reason = reason if reason is Reason.STOPPED_EARLY else Reason.CANCELLED_BY_USER
     else:
         _blame_for_failure(gang, blamed, reason, verdict)
     fields: dict[str, object] = {

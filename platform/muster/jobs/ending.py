@@ -1,6 +1,9 @@
-"""Ending a job for a reason that no further try can mend, whatever it does just now."""
+"""Ending or pausing a job for a reason of the platform's, whatever it does just now."""
 
 from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
 
 from django.db import transaction
 
@@ -43,3 +46,63 @@ def end_for_good(*, job_id: int, reason: Reason, detail: str, actor: str) -> boo
         told = {"attempt": live.number, "reason": reason, "instead_of": live.reason, "detail": detail[:500]}
         record("attempt.stop_reason", actor=actor, tenant_id=job.tenant_id, job_id=job.pk, data=told)
         return True
+
+
+def cancel_for(*, job_id: int, reason: Reason, detail: str, actor: str) -> bool:
+    """Cancel the job for this reason; False if it is over or being cancelled. A running attempt gets its grace."""
+    with transaction.atomic(), recorded_together():
+        job = Job.objects.select_for_update(no_key=True).get(pk=job_id)
+        if job.state in JOB_TERMINAL or job.desired == Desired.STOP:
+            return False
+        Job.objects.filter(pk=job.pk).update(desired=Desired.STOP)
+        data = {"reason": reason, "detail": detail[:500]}
+        record("job.cancel_asked", actor=actor, tenant_id=job.tenant_id, job_id=job.pk, data=data)
+        forget_reservations([job.pk])
+        wake_pool(job.pool_id)
+        if job.state == JobState.QUEUED:
+            move_job(job, JobState.CANCELLED, actor=actor, data=data, reason=reason, reason_detail=detail[:500])
+        else:
+            _stop_live(job, AttemptState.CANCELLED, reason, detail, actor)
+        return True
+
+
+def pause_job(*, job_id: int, detail: str, actor: str) -> bool:
+    """Hold a job of a group back until `resume_jobs`; a running attempt is stopped as by a preemption.
+
+    False if the job is over, being cancelled or paused.
+    """
+    with transaction.atomic(), recorded_together():
+        job = Job.objects.select_for_update(no_key=True).get(pk=job_id)
+        if job.state in JOB_TERMINAL or job.desired == Desired.STOP or job.paused:
+            return False
+        Job.objects.filter(pk=job.pk).update(paused=True)
+        record("job.paused", actor=actor, tenant_id=job.tenant_id, job_id=job.pk, data={"detail": detail[:500]})
+        forget_reservations([job.pk])
+        if job.state == JobState.ACTIVE:
+            _stop_live(job, AttemptState.PREEMPTED, Reason.PAUSED, detail, actor)
+        return True
+
+
+def resume_jobs(job_ids: Collection[int], *, hold: dict[str, Any], actor: str) -> None:
+    """Let these paused jobs go on; until a cycle places them they wait for the reason in `hold`."""
+    with transaction.atomic(), recorded_together():
+        jobs = list(Job.objects.select_for_update(no_key=True).filter(pk__in=job_ids, paused=True).order_by("pk"))
+        Job.objects.filter(pk__in=[job.pk for job in jobs]).update(paused=False)
+        queued = Job.objects.filter(pk__in=[job.pk for job in jobs], state=JobState.QUEUED)
+        queued.update(hold_reason=hold["reason"], hold=hold)
+        for job in jobs:
+            record("job.resumed", actor=actor, tenant_id=job.tenant_id, job_id=job.pk)
+        for pool_id in {job.pool_id for job in jobs}:
+            wake_pool(pool_id)
+
+
+def _stop_live(job: Job, outcome: AttemptState, reason: Reason, detail: str, actor: str) -> None:
+    """Stop the live attempt of a locked job; one that stops already gets this outcome if the job is to end."""
+    live = Attempt.objects.select_for_update(no_key=True).filter(job=job, state__in=ATTEMPT_LIVE).first()
+    if live is None:
+        return
+    if live.state != AttemptState.STOPPING:
+        stop_attempt(attempt_id=live.pk, outcome=outcome, reason=reason, detail=detail, actor=actor)
+    elif outcome is AttemptState.CANCELLED:
+        stopping = Attempt.objects.filter(pk=live.pk, state=AttemptState.STOPPING)
+        stopping.update(outcome=outcome, reason=reason, reason_detail=detail[:500])

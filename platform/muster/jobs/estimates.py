@@ -6,6 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 from django.db import connection, transaction
+from django.db.models import F, Value
+from django.db.models.functions import Least
 
 from muster.common.clock import utc_now
 from muster.jobs.models import Attempt, Job
@@ -32,6 +34,7 @@ CROSS JOIN LATERAL (
     FROM jobs_job job
     WHERE job.owner_id = kind.owner_id AND job.name = kind.name AND job.gpu_type = kind.gpu_type
       AND job.gpus = kind.gpus AND job.nodes = kind.nodes AND job.ended_at IS NOT NULL AND job.ran_s > 0
+      AND job.reason <> 'stopped_early'
     ORDER BY job.ended_at DESC LIMIT %s
 ) past
 ORDER BY past.ended_at DESC
@@ -61,7 +64,7 @@ def estimate_waiting(kind: Kind) -> None:
     owner_id, name, gpu_type, gpus, nodes = kind
     alike = Job.objects.filter(
         owner=owner_id, name=name, gpu_type=gpu_type, gpus=gpus, nodes=nodes, ended_at=None, state=JobState.QUEUED
-    ).exclude(expected_source=Source.HISTORY)
+    ).exclude(expected_source__in=[Source.HISTORY, Source.SWEEP])
     if not alike.exists():
         return
     took_s = _history({kind})[kind]
@@ -75,6 +78,12 @@ def estimate_waiting(kind: Kind) -> None:
                 by_estimate[found].append(pk)
         for found, pks in by_estimate.items():
             Job.objects.filter(pk__in=pks).update(expected_s=found.expected_s, expected_source=found.source)
+
+
+def estimate_members(job_ids: Iterable[int], expected_s: float) -> None:
+    """Set the expected run time of members of a group, as the group knows it better than their history."""
+    jobs = Job.objects.filter(pk__in=list(job_ids), ended_at=None)
+    jobs.update(expected_s=Least(Value(expected_s), F("time_limit_s")), expected_source=Source.SWEEP)
 
 
 def current_estimate(job: Job) -> dict[str, float | str] | None:

@@ -52,7 +52,7 @@ _TOLD_BY_THE_LOG = frozenset(
 )
 
 # The node is not to blame for these, and the next try need not wait.
-_FREE_OF_CHARGE = frozenset({Reason.PREEMPTED, Reason.REQUEUED_BY_USER, Reason.RESIZE_FAILED})
+_FREE_OF_CHARGE = frozenset({Reason.PREEMPTED, Reason.REQUEUED_BY_USER, Reason.RESIZE_FAILED, Reason.PAUSED})
 FREE_CHECKS = 8
 """So often a job is sent elsewhere for nothing because a GPU was not fit: then something else may be wrong."""
 # What these are due to is out of service already, so that the next try need not wait either.

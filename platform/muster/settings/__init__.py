@@ -165,6 +165,7 @@ CELERY_BEAT_SCHEDULE = {
     "idle_jobs": {"task": "idle.look", "schedule": timedelta(minutes=1), "options": {"expires": 60}},
     "old_samples": {"task": "samples.forget", "schedule": timedelta(minutes=5), "options": {"expires": 300}},
     "training": {"task": "training.look", "schedule": timedelta(seconds=20), "options": {"expires": 20}},
+    "sweeps": {"task": "sweeps.look", "schedule": timedelta(seconds=3), "options": {"expires": 3}},
     "failure_rates": {
         "task": "training.count_failures",
         "schedule": timedelta(minutes=10),

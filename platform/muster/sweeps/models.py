@@ -30,6 +30,7 @@ class Progress(models.Model):
     """How a sweep got on."""
 
     group = models.OneToOneField(JobGroup, on_delete=models.CASCADE, primary_key=True, related_name="progress")
+    looked_at = models.DateTimeField(null=True, help_text="When its members' reports were last taken over.")
     best_so_far = models.JSONField(default=list, help_text="Seconds since the submission, and the best value then.")
 
     class Meta:

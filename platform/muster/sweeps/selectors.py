@@ -89,7 +89,7 @@ def standings(groups: Iterable[JobGroup]) -> dict[int, Standing]:
         standing.members[_state(row["state"], row["paused"], row["stopped"])] += row["members"]
         standing.gpu_s += row["had"]
         standing.saved_gpu_s += row["saved"] or 0.0
-    for group_id, gpu_s in _held_gpu_s(list(found), by="job__group").items():
+    for group_id, gpu_s in held_gpu_s(list(found), by="job__group").items():
         found[group_id].gpu_s += gpu_s
     best = Trial.objects.filter(job__group__in=list(found), score__isnull=False).select_related("job")
     for trial in best.order_by("job__group", "score", "job").distinct("job__group"):
@@ -100,7 +100,7 @@ def standings(groups: Iterable[JobGroup]) -> dict[int, Standing]:
 
 def members_of(group: JobGroup) -> list[Member]:
     """All members, in order; two queries."""
-    held = _held_gpu_s([group.pk], by="job")
+    held = held_gpu_s([group.pk], by="job")
     names = ("pk", "member", "state", "paused", "spec__params", "attained_gpu_s", "started_at", "ended_at")
     of_trial = ("stopped_at", "value", "step", "readings", "saved_gpu_s", "why")
     rows = Job.objects.filter(group=group).order_by("member").values(*names, *(f"trial__{name}" for name in of_trial))
@@ -175,8 +175,8 @@ def _state(state: str, paused: bool, stopped: bool) -> str:
     return _STATES[JobState(state)]
 
 
-def _held_gpu_s(group_ids: Collection[int], *, by: str) -> dict[int, float]:
-    """GPU-seconds of live attempts of members, which no job counts yet."""
+def held_gpu_s(group_ids: Collection[int], *, by: str) -> dict[int, float]:
+    """GPU-seconds of live attempts of members, which no job counts yet, by the given column."""
     now, held = utc_now(), defaultdict[int, float](float)
     rows = Attempt.objects.filter(job__group__in=group_ids, state__in=sorted(ATTEMPT_LIVE), job__state=JobState.ACTIVE)
     for key, placed_at, request in rows.values_list(by, "placed_at", "request"):

@@ -6,24 +6,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from django.db import IntegrityError, models, transaction
+from django.db import IntegrityError, transaction
 
 from muster.accounts.models import User
-from muster.common.errors import Conflict, Forbidden, Invalid, MusterError
-from muster.common.models import DatabaseNow
-from muster.events.services import record, recorded_together, wake_pool
+from muster.common.errors import Conflict, Forbidden, Invalid
+from muster.events.services import record, wake_pool
 from muster.jobs.estimates import estimate_jobs
 from muster.jobs.feasibility import why_infeasible
 from muster.jobs.idempotency import check_key, known_key
 from muster.jobs.models import IdempotencyKey, Job, JobGroup
-from muster.jobs.services import cancel_job, draft_job
+from muster.jobs.services import draft_job
 from muster.jobs.spec_values import checked_params
-from muster.jobs.transitions import forget_reservations, move_jobs
 from muster.sweeps.draws import params_of
+from muster.sweeps.ends import end_if_over, end_members
+from muster.sweeps.holds import waits_for_turn
 from muster.sweeps.models import Progress
 from muster.sweeps.spec import SweepSpec, parse_sweep
 from muster.tenants.selectors import is_manager
-from scheduler.model.lifecycle import Desired, GroupKind, GroupState, HoldReason, JobState, Reason, require_move
+from scheduler.model.lifecycle import Desired, GroupKind, GroupState, HoldReason, Reason
 from scheduler.search.rungs import Method
 from scheduler.search.space import Point
 
@@ -109,29 +109,9 @@ def cancel_sweep(*, user: User, group: JobGroup) -> JobGroup:
         if group.state == GroupState.ACTIVE and group.desired == Desired.RUN:
             JobGroup.objects.filter(pk=group.pk).update(desired=Desired.STOP)
             record("sweep.cancel_asked", actor=user.username, tenant_id=group.tenant_id, data={"sweep": group.pk})
-    cancel_members(group, user=user)
-    return JobGroup.objects.get(pk=group.pk)
-
-
-def cancel_members(group: JobGroup, *, user: User) -> None:
-    """Cancel the members: those that wait at once, the others with their grace."""
-    with transaction.atomic(), recorded_together():
-        waiting = Job.objects.select_for_update(no_key=True).filter(group=group, state=JobState.QUEUED).order_by("pk")
-        jobs = list(waiting.defer("spec"))
-        if jobs:
-            ids = [job.pk for job in jobs]
-            Job.objects.filter(pk__in=ids).update(desired=Desired.STOP)
-            forget_reservations(ids)
-            told = {pk: {"sweep": group.pk} for pk in ids}
-            reason = Reason.CANCELLED_BY_USER
-            move_jobs(jobs, JobState.CANCELLED, actor=user.username, data=told, reason=reason)
-            wake_pool(group.pool_id)
-    for job in Job.objects.filter(group=group, state=JobState.ACTIVE).order_by("pk"):
-        try:
-            cancel_job(user=user, job=job)
-        except MusterError:  # it has ended meanwhile
-            continue
+    end_members(group, reason=Reason.CANCELLED_BY_USER, detail="", actor=user.username)
     end_if_over(group.pk)
+    return JobGroup.objects.get(pk=group.pk)
 
 
 def clone_sweep(*, user: User, group: JobGroup, changes: Mapping[str, Any] | None = None) -> JobGroup:
@@ -151,30 +131,6 @@ def require_may_act(user: User, group: JobGroup) -> None:
     if group.owner_id != user.pk and not is_manager(user, group.tenant_id):
         owner = group.owner.username
         raise Forbidden(f"sweep {group.pk} is {owner}'s: its owner and the tenant's managers may change it")
-
-
-def end_if_over(group_id: int) -> bool:
-    """End the sweep if all members have ended; whether it ended now."""
-    with transaction.atomic():
-        group = JobGroup.objects.select_for_update(no_key=True).get(pk=group_id)
-        members = Job.objects.filter(group=group)
-        if group.state != GroupState.ACTIVE or members.filter(state__in=[JobState.QUEUED, JobState.ACTIVE]).exists():
-            return False
-        valued = models.Q(trial__stopped_at__isnull=False, trial__value__isnull=False)
-        if group.desired == Desired.STOP:
-            target = GroupState.FAILED if group.reason else GroupState.CANCELLED
-        elif members.filter(models.Q(state=JobState.SUCCEEDED) | valued).exists():
-            target = GroupState.SUCCEEDED
-        else:
-            target = GroupState.FAILED if members.filter(state=JobState.FAILED).exists() else GroupState.CANCELLED
-        reason = group.reason
-        if target is GroupState.FAILED and not reason:
-            reason = "no member succeeded"
-        require_move("group", GroupState.ACTIVE, target)
-        JobGroup.objects.filter(pk=group.pk).update(state=target, reason=reason, ended_at=DatabaseNow())
-        data = {"sweep": group.pk, "state": target, "reason": reason}
-        record(f"sweep.{target}", actor="platform", tenant_id=group.tenant_id, data=data)
-    return True
 
 
 def _stored(known: IdempotencyKey) -> JobGroup:
@@ -212,14 +168,3 @@ def _store(draft: Draft, user: User, cloned_from: JobGroup | None) -> JobGroup:
     record("sweep.submitted", actor=user.username, tenant_id=group.tenant_id, data=data)
     wake_pool(group.pool_id)
     return group
-
-
-def waits_for_turn(group: JobGroup) -> dict[str, Any]:
-    """The pending reason of a member that its sweep's budget holds back."""
-    at_once = f"{group.parallel} member{'' if group.parallel == 1 else 's'} at once"
-    return {
-        "reason": HoldReason.GROUP,
-        "detail": f"waits for its turn: sweep {group.pk} runs at most {at_once}",
-        "evidence": {"parallel": group.parallel},
-        "helps": ["a member of the sweep has ended"],
-    }

@@ -5,6 +5,7 @@ const SOURCES: Record<RunTimeEstimate["source"], string> = {
   user: "its owner's estimate",
   history: "by the last jobs alike",
   limit: "its time limit",
+  sweep: "the steps that its sweep expects of it",
   doubled: "doubled: it has run for longer than was expected",
 };
 

@@ -15,6 +15,8 @@ const WORDS: Record<string, string> = {
   "job.advice": "Advice",
   "job.log_rule": "A rule matched its log",
   "job.reserved": "GPUs kept for it while others stop",
+  "job.paused": "Paused by its sweep",
+  "job.resumed": "Resumed by its sweep",
   "job.resize_failed": "A resize failed",
   "job.screening_passed": "Passed screening",
   "job.screening_failed": "Failed in screening",

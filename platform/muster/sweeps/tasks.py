@@ -1,0 +1,18 @@
+"""Celery: looking after the sweeps that go on."""
+
+from __future__ import annotations
+
+import time
+
+from celery import shared_task
+
+from muster.sweeps.controller import look_at_sweeps
+
+MAX_TURN_S = 10.0
+"""So long a worker may go on before it looks at other tasks."""
+
+
+@shared_task(name="sweeps.look")
+def look() -> int:
+    """Look after the active sweeps; returns how many."""
+    return look_at_sweeps(until=time.monotonic() + MAX_TURN_S)
