@@ -33,6 +33,7 @@ from bench.figures import (
     PLANNERS,
     POSTGRES,
     SIMULATE,
+    SWEEPS,
     USAGE,
     Series,
     figures_of,
@@ -148,6 +149,7 @@ def _measure_live(  # noqa: PLR0912 - one branch for each item
 
     from bench.live import agents, containers, ingest, jobs, lanes, listing, pages  # noqa: PLC0415
     from bench.live import cycle as live_cycle  # noqa: PLC0415
+    from bench.live import sweeps as live_sweeps  # noqa: PLC0415
     from bench.live import usage as live_usage  # noqa: PLC0415
     from bench.live.stack import process_groups, running_platform  # noqa: PLC0415
     from muster.events.rights import as_owner  # noqa: PLC0415
@@ -186,6 +188,8 @@ def _measure_live(  # noqa: PLR0912 - one branch for each item
     with as_owner():
         if POSTGRES in plan.items:
             series |= live_cycle.measure(samples=plan.cycles)
+        if SWEEPS in plan.items:
+            series |= live_sweeps.measure(samples=plan.reports)
         if USAGE in plan.items:
             series |= live_usage.measure(attempts=plan.usage_attempts, samples=plan.reports)
     return series, peaks

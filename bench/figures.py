@@ -19,7 +19,7 @@ POSTGRES = "cycle-postgres"
 AGENTS, INGEST, CONTAINERS, IDLE = "agents", "ingest", "docker", "idle"
 LOG_PAGE = "log-page"
 FAILURES = "failures"
-USAGE = "usage"
+USAGE, SWEEPS = "usage", "sweeps"
 LANES, PLANNERS, GAVEL = "lanes", "planners", "gavel"
 ITEMS: Mapping[str, str] = {
     FIRST_LINE: "from submitting a job to its first line at the client",
@@ -39,6 +39,7 @@ ITEMS: Mapping[str, str] = {
     POSTGRES: "one production cycle over as much, all but 64 GPUs taken: snapshot, decision and applier",
     SIMULATE: "Philly's 82,247 jobs in the simulator, on 2,490 and on 640 GPUs",
     USAGE: "reports of usage over a year of 100,000 attempts, from claims alone and from the sums by days",
+    SWEEPS: "submitting a sweep of 1,000 members, and what its page reads",
     LANES: "first lines of one pool while the policy of another solves for 10 s, in a lane and under the lock",
     GAVEL: "gavel for many jobs on four GPU types: solve, whole decision, and the loss of parts",
     PLANNERS: "two planners on one pool in simulated time: conflicts, useful work and wait",
@@ -190,6 +191,9 @@ FIGURES: tuple[Figure, ...] = (
     Figure("simulate.read", "reading Philly's trace (CPU)", "s", "simulate_read_s", median, 2),
     Figure("simulate.alone", "80 published jobs alone (CPU)", "s", "simulate_alone_s", median, 3),
     Figure("simulate.memory", "memory of the largest simulation", "MiB", "simulate_peak_mib", max, 1024),
+    Figure("sweeps.submit", "a sweep of 1,000 members submitted", "ms", "sweeps_submit_ms", median, 2000),
+    Figure("sweeps.page", "its document and all its members", "ms", "sweeps_page_ms", median, 500),
+    Figure("sweeps.look", "one look at the reports of all its members", "ms", "sweeps_look_ms", median),
     *(
         Figure(f"usage.{report}-{period}", f"usage, {what}, a {period}", "ms", f"usage_{report}_{period}_ms", median)
         for report, what in (("vc", "virtual clusters"), ("days", "days"), ("waste", "waste"), ("own", "one's own"))

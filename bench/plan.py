@@ -21,6 +21,7 @@ from bench.figures import (
     PLANNERS,
     POSTGRES,
     SIMULATE,
+    SWEEPS,
     USAGE,
 )
 
@@ -31,9 +32,9 @@ LINE_COMMAND = 'LC_ALL=C; for _ in $(seq "$1"); do echo "at $EPOCHREALTIME"; sle
 # What needs nothing but this process.
 _ALONE = frozenset({CYCLE, CYCLE_GROWTH, CYCLE_SCREENING, EACH_POLICY, FAILURES, PLANNERS, SIMULATE})
 # What no peer has a counterpart of.
-_OURS = frozenset({AGENTS, CONTAINERS, IDLE, INGEST, JOB_LIST, LANES, LOG_PAGE, POSTGRES, USAGE})
+_OURS = frozenset({AGENTS, CONTAINERS, IDLE, INGEST, JOB_LIST, LANES, LOG_PAGE, POSTGRES, SWEEPS, USAGE})
 # What needs the platform's database, and none of its processes.
-STORED = frozenset({POSTGRES, USAGE})
+STORED = frozenset({POSTGRES, SWEEPS, USAGE})
 
 
 @dataclass(frozen=True, slots=True)

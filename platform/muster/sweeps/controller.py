@@ -37,6 +37,8 @@ log = logging.getLogger(__name__)
 
 MAX_POINTS = 500
 """Of the best value so far; beyond that the oldest half is thinned out."""
+MAX_ACTS = 200
+"""Members that are stopped or paused in one look, which takes some seconds; the next look goes on."""
 REREAD = timedelta(seconds=10)
 """Series that changed so shortly before the last look are read again, as they may have been committed after it."""
 
@@ -157,14 +159,17 @@ def _act(group: JobGroup, sweep: SweepSpec, rungs: Rungs, rows: Mapping[int, Row
     members = [_member(number, row) for number, row in rows.items()]
     judgement = judge(sweep.method, sweep.goal, rungs, members)
     resumed: list[int] = []
+    acts = 0
     for number, row in rows.items():
         verdict = judgement.verdicts[number]
-        if not row.living or row.trial is None:
+        if not row.living or row.trial is None or acts >= MAX_ACTS:
             continue
         why = verdict.sentence(sweep.metric)[:500]
         if verdict.action is Action.STOP:
             _stop(row, row.trial, why, last=rungs.steps[-1])
+            acts += 1
         elif verdict.action is Action.PAUSE and not row.job.paused:
+            acts += 1
             if pause_job(job_id=row.job.pk, detail=why, actor="platform"):
                 Trial.objects.filter(pk=row.job.pk).update(why=why)
         elif verdict.action is Action.GO_ON and row.job.paused:
