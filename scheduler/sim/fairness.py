@@ -10,13 +10,18 @@ Sources: Ghodsi et al., Dominant Resource Fairness (NSDI 2011), §3, for the thr
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import fsum, inf
 
 import numpy as np
 
+_TIME_IS_OVER = 1  # a status of `milp`
+
 EPSILON = 1e-6  # a smaller difference of values, relative, is a rounding error
+
+# The seconds that are left to decide.
+Remaining = Callable[[], float]
 
 # GPU type → the GPUs on each node.
 Bundle = Mapping[str, tuple[int, ...]]
@@ -92,29 +97,34 @@ class Verdicts:
     envies: tuple[Envy, ...]
 
 
-def verdicts(parties: Sequence[Party], supply: Bundle) -> Verdicts:
-    """The verdicts on what these parties hold of the supply."""
-    return Verdicts(losses(parties), improvement(parties, supply), envies(parties))
+def verdicts(parties: Sequence[Party], supply: Bundle, remaining_s: Remaining = lambda: inf) -> Verdicts:
+    """The verdicts on what these parties hold of the supply.
+
+    Raises:
+        TimeoutError: the time was over before they were found.
+    """
+    better = improvement(parties, supply, remaining_s)
+    return Verdicts(losses(parties, remaining_s), better, envies(parties, remaining_s))
 
 
-def losses(parties: Iterable[Party]) -> tuple[Loss, ...]:
+def losses(parties: Iterable[Party], remaining_s: Remaining = lambda: inf) -> tuple[Loss, ...]:
     """The parties that would be better off alone with their own share: V(held) < V(share)."""
     lost = []
     for party in parties:
-        here, worths = value(party.jobs, party.holds), alone(party)
+        here, worths = value(party.jobs, party.holds, remaining_s), alone(party)
         most = fsum(worths.values())
         if _less(here, most):
-            runs = _solve([party.jobs], party.holds, [0.0])
+            runs = _solve([party.jobs], party.holds, [0.0], remaining_s)
             more = [job_id for job_id in worths if job_id not in runs or _less(runs[job_id].worth, worths[job_id])]
             lost.append(Loss(party, here, most, tuple(sorted(more))))
     return tuple(sorted(lost, key=lambda each: (each.value / each.alone, -each.alone)))
 
 
-def envies(parties: Sequence[Party]) -> tuple[Envy, ...]:
+def envies(parties: Sequence[Party], remaining_s: Remaining = lambda: inf) -> tuple[Envy, ...]:
     """Which party prefers what another one holds; only parties with equal shares are compared."""
-    values = [value(party.jobs, party.holds) for party in parties]
+    values = [value(party.jobs, party.holds, remaining_s) for party in parties]
     found = [
-        Envy(party, other, own, value(party.jobs, other.holds))
+        Envy(party, other, own, value(party.jobs, other.holds, remaining_s))
         for party, own in zip(parties, values, strict=True)
         for other in parties
         if other is not party and other.share == party.share
@@ -123,25 +133,26 @@ def envies(parties: Sequence[Party]) -> tuple[Envy, ...]:
     return tuple(sorted(envied, key=lambda each: (each.value / each.other_value, -each.other_value)))
 
 
-def improvement(parties: Sequence[Party], supply: Bundle) -> Better | None:
+def improvement(parties: Sequence[Party], supply: Bundle, remaining_s: Remaining = lambda: inf) -> Better | None:
     """An allocation of the supply that is better for one party and worse for none; None if there is none.
 
     Of all such allocations, one with the largest sum of the gains, each relative to the party's most.
     """
-    before = [value(party.jobs, party.holds) for party in parties]
-    runs = _solve([party.jobs for party in parties], supply, before)
+    before = [value(party.jobs, party.holds, remaining_s) for party in parties]
+    runs = _solve([party.jobs for party in parties], supply, before, remaining_s)
     after = [sum(runs[job_id].worth for job_id in party.jobs if job_id in runs) for party in parties]
     if not any(_less(old, new) for old, new in zip(before, after, strict=True)):
         return None
     return Better(runs, tuple(zip(before, after, strict=True)))
 
 
-def value(jobs: Jobs, bundle: Bundle) -> float:
+def value(jobs: Jobs, bundle: Bundle, remaining_s: Remaining = lambda: inf) -> float:
     """The most work per second that the jobs do on a bundle, in GPUs; each runs as a whole gang or not at all."""
+    _require_time(remaining_s)
     if len(jobs) == 1:
         (ways,) = jobs.values()
         return max((way.worth for way in ways if fits(way, bundle)), default=0.0)
-    return sum(way.worth for way in _solve([jobs], bundle, [0.0]).values())
+    return sum(way.worth for way in _solve([jobs], bundle, [0.0], remaining_s).values())
 
 
 def alone(party: Party) -> Mapping[int, float]:
@@ -170,7 +181,9 @@ def alone(party: Party) -> Mapping[int, float]:
     return worths
 
 
-def _solve(groups: Sequence[Jobs], supply: Bundle, floors: Sequence[float]) -> Mapping[int, Way]:
+def _solve(
+    groups: Sequence[Jobs], supply: Bundle, floors: Sequence[float], remaining_s: Remaining
+) -> Mapping[int, Way]:
     """The runs with the largest sum of the groups' values, each relative to its most, where none is below its floor.
 
     A mixed integer program with one binary column for each way of each job, and these rows:
@@ -227,11 +240,20 @@ def _solve(groups: Sequence[Jobs], supply: Bundle, floors: Sequence[float]) -> M
         ),
         bounds=Bounds(0, 1),
         integrality=np.ones(len(columns)),
-        options={"mip_rel_gap": 1e-9},
+        options={"mip_rel_gap": 1e-9, "time_limit": _require_time(remaining_s)},
     )
+    if solved.status == _TIME_IS_OVER:
+        raise TimeoutError("the time for the verdicts is over")
     if solved.x is None:
         raise ValueError(f"what the parties hold is not a part of the supply: {solved.message}")
     return {job_id: way for (_, job_id, way), chosen in zip(columns, solved.x, strict=True) if chosen > 0.5}
+
+
+def _require_time(remaining_s: Remaining) -> float:
+    left_s = remaining_s()
+    if left_s <= 0:
+        raise TimeoutError("the time for the verdicts is over")
+    return left_s
 
 
 def fits(way: Way, bundle: Bundle) -> bool:

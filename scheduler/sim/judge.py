@@ -6,26 +6,30 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from math import inf
 
 from scheduler.engine.cycle import CycleConfig, decide
 from scheduler.model import AllocationView, Job, Snapshot
 from scheduler.model.plan import Plan
-from scheduler.sim.fairness import EPSILON, Better, Bundle, Envy, Loss, Party, Verdicts, Way, fits, verdicts
+from scheduler.sim.fairness import EPSILON, Better, Bundle, Envy, Loss, Party, Remaining, Verdicts, Way, fits, verdicts
 
 
 class Parties(StrEnum):
     """Between whom fairness is judged."""
 
     TENANT = "tenant"
+    APPLICATION = "application"
+    """A sweep is one, and so is each job outside of a sweep."""
     JOB = "job"
 
 
 class Shares(StrEnum):
     """What a party's own share is.
 
-    - `WEIGHT`: of each GPU type the part of its tenant's weight among the tenants with live jobs; of a job, an
-      equal part.
-    - `QUOTA`: the quotas of the tenant's virtual clusters; of a job, an equal part of its virtual cluster's quota.
+    - `WEIGHT`: of each GPU type the part of its tenant's weight among the tenants with live jobs; of an application
+      or a job, an equal part.
+    - `QUOTA`: the quotas of the tenant's virtual clusters; of an application or a job, an equal part of its virtual
+      cluster's quota.
     """
 
     WEIGHT = "weight"
@@ -50,12 +54,18 @@ class Judgement:
 
 
 def judge(
-    snapshot: Snapshot, config: CycleConfig, *, by: Parties = Parties.TENANT, shares: Shares = Shares.WEIGHT
+    snapshot: Snapshot,
+    config: CycleConfig,
+    *,
+    by: Parties = Parties.TENANT,
+    shares: Shares = Shares.WEIGHT,
+    remaining_s: Remaining = lambda: inf,
 ) -> Judgement:
     """The verdicts on what the configuration's policy gives out of this snapshot.
 
     Raises:
         ValueError: the plan has jobs share a GPU, which the definitions do not cover.
+        TimeoutError: the time was over before they were found.
     """
     held = held_after(snapshot, decide(snapshot, config))
     supply = _supply(snapshot, held)
@@ -64,7 +74,7 @@ def judge(
         job_id: {kind: sum(nodes) for kind, nodes in _bundle(snapshot, _gpu_ids(shares)).items()}
         for job_id, shares in held.items()
     }
-    return Judgement(by, parties, by_job, verdicts(parties, supply))
+    return Judgement(by, parties, by_job, verdicts(parties, supply, remaining_s))
 
 
 def held_after(snapshot: Snapshot, plan: Plan) -> Mapping[int, tuple[AllocationView, ...]]:
@@ -119,11 +129,11 @@ def _parties(
     members: dict[int, list[Job]] = {}
     for job in sorted(live, key=lambda job: job.id):
         if job.request.needs_gpus:
-            members.setdefault(job.tenant_id if by is Parties.TENANT else job.id, []).append(job)
+            members.setdefault(_party(job, by), []).append(job)
     names = {tenant.id: tenant.name for tenant in snapshot.tenants}
     weights = {tenant.id: tenant.weight for tenant in snapshot.tenants} if by is Parties.TENANT else {}
     total = sum(weights.get(key, 1.0) for key in members)
-    in_vc = Counter(job.vc_id for jobs in members.values() for job in jobs)
+    in_vc = Counter(jobs[0].vc_id for jobs in members.values())
     for key, jobs in members.items():
         vcs = [vc for vc in snapshot.vcs if (key == vc.tenant_id if by is Parties.TENANT else jobs[0].vc_id == vc.id)]
         share = {}
@@ -135,11 +145,22 @@ def _parties(
                 share[kind] = quota if by is Parties.TENANT else quota / in_vc[jobs[0].vc_id]
             share[kind] = min(share[kind], float(sum(nodes)))
         yield Party(
-            name=f"tenant {names.get(key, key)}" if by is Parties.TENANT else f"job {key}",
+            name=f"tenant {names.get(key, key)}" if by is Parties.TENANT else _name(key),
             jobs={job.id: tuple(way for way in _ways(job, sorted(supply)) if fits(way, supply)) for job in jobs},
             holds=_bundle(snapshot, (gpu_id for job in jobs for gpu_id in _gpu_ids(held.get(job.id, ())))),
             share=share,
         )
+
+
+def _party(job: Job, by: Parties) -> int:
+    """The id of the job's party; of a sweep, the negated one of its group."""
+    if by is Parties.TENANT:
+        return job.tenant_id
+    return -job.group_id if by is Parties.APPLICATION and job.group_id is not None else job.id
+
+
+def _name(key: int) -> str:
+    return f"sweep {-key}" if key < 0 else f"job {key}"
 
 
 def _ways(job: Job, types: list[str]) -> Iterable[Way]:
@@ -172,7 +193,8 @@ def _ways(job: Job, types: list[str]) -> Iterable[Way]:
 
 
 def _loss(loss: Loss, by: Parties) -> str:
-    jobs = f" with {_and([f'job {job_id}' for job_id in loss.job_ids])}" if by is Parties.TENANT else ""
+    several = by is Parties.TENANT or len(loss.party.jobs) > 1
+    jobs = f" with {_and([f'job {job_id}' for job_id in loss.job_ids])}" if several else ""
     return (
         f"{loss.party.name} would be better off alone with its share, {_gpus(loss.party.share)}: it holds "
         f"{_held(loss.party.holds)} and does the work of {_count(loss.value)}, alone that of {_count(loss.alone)}{jobs}"

@@ -155,3 +155,21 @@ def test_jobs_that_share_a_gpu_are_not_judged() -> None:
     ]
     with pytest.raises(ValueError, match="several jobs hold GPU 100"):
         judge(pool([make_node(gpus=2)], running=runs), LAS)
+
+
+def test_a_sweep_is_one_application() -> None:
+    """Two members of a sweep hold both GPUs; the job beside it would rather have one of them."""
+    members = [replace(job(number), group_id=7) for number in (1, 2)]
+    world = pool([make_node(1, gpus=2)], [*members, job(3)])
+    found = judge(world, CycleConfig(policy="fifo", admission="open"), by=Parties.APPLICATION)
+    assert [party.name for party in found.parties] == ["sweep 7", "job 3"]
+    assert found.sentences()[0] == (
+        "job 3 would be better off alone with its share, 1 A100: it holds no GPUs and does the work of 0 GPUs, alone"
+        " that of 1 GPU"
+    )
+
+
+def test_verdicts_without_time_are_refused() -> None:
+    world = pool([make_node(1, gpus=2)], [job(1), job(2)])
+    with pytest.raises(TimeoutError):
+        judge(world, LAS, remaining_s=lambda: 0.0)

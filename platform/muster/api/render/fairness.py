@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from datetime import datetime
 from typing import Any
 
+from muster.api.render.usage import csv_table
+from muster.usage.dimensions import By
+from muster.usage.fairness import FairnessRow
 from muster.usage.finish_times import Fairness
 from muster.usage.models import FinishTime
 
 Json = dict[str, Any]
 
+_OF_SEVERAL = ("rho_quota_mean", "rho_quota_max", "rho_cluster_mean", "rho_cluster_max")
 _FIGURES = ("rho_quota", "rho_cluster", "taken_s", "alone_s", "contention", "vc_contention")
 
 
@@ -22,6 +28,25 @@ def job_fairness(found: Fairness) -> Json:
         "pool_gpus": row.pool_gpus if row else 0,
         **{name: _rounded(getattr(row, name)) if row else None for name in _FIGURES},
     }
+
+
+def fairness_row(row: FairnessRow) -> Json:
+    """The figures of several applications, and by what they are told apart."""
+    values = {one.value: value for one, value in row.values.items()}
+    if isinstance(week := values.get(By.WEEK), datetime):
+        values[By.WEEK] = week.date().isoformat()
+    return {
+        **dict.fromkeys(("week", "tenant", "vc", "user")),
+        **values,
+        "applications": row.applications,
+        **{name: _rounded(getattr(row, name)) for name in _OF_SEVERAL},
+    }
+
+
+def fairness_csv(by: Sequence[By], rows: Iterable[FairnessRow]) -> str:
+    """A table with a column for each thing asked for."""
+    names = [*(one.value for one in by), "applications", *_OF_SEVERAL]
+    return csv_table(names, map(fairness_row, rows))
 
 
 def sweep_rho(found: Fairness) -> Json:

@@ -26,7 +26,7 @@ _FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n")
 def usage_document(period: Period, by: Sequence[By], total: Row, rows: Iterable[Row]) -> Json:
     """The sum and the rows, each with all that can be told apart."""
     return {
-        **_period(period),
+        **period_document(period),
         "by": [one.value for one in by],
         "total": _amounts(total),
         "results": [{**_NOTHING, **_values(row), **_amounts(row)} for row in rows],
@@ -34,22 +34,26 @@ def usage_document(period: Period, by: Sequence[By], total: Row, rows: Iterable[
 
 
 def usage_csv(by: Sequence[By], rows: Iterable[Row]) -> str:
-    """A table with a column for each thing asked for; what a spreadsheet would run is written as text."""
+    """A table with a column for each thing asked for."""
+    names = [one.value for one in by]
+    figures = ("gpu_hours", "jobs", "attempts")
+    told = ({**_values(row), **_amounts(row), "gpu_hours": f"{row.gpu_hours:.6f}"} for row in rows)
+    return csv_table([*names, *figures], told)
+
+
+def csv_table(names: Sequence[str], rows: Iterable[Json]) -> str:
+    """A table with a column for each name; what a spreadsheet would run is written as text."""
     out = io.StringIO()
     writer = csv.writer(out)
-    writer.writerow([*(one.value for one in by), "gpu_hours", "jobs", "attempts"])
-    for row in rows:
-        values = _values(row)
-        writer.writerow(
-            [*(_cell(values[one.value]) for one in by), f"{row.gpu_hours:.6f}", row.jobs, row.attempts],
-        )
+    writer.writerow(names)
+    writer.writerows([_cell(row[name]) for name in names] for row in rows)
     return out.getvalue()
 
 
 def waste_document(period: Period, found: Waste) -> Json:
     """What GPU-hours were for."""
     return {
-        **_period(period),
+        **period_document(period),
         "total": _amounts(found.total),
         "wasted_gpu_hours": _hours(found.wasted_gpu_hours),
         "outcomes": [{**_values(row), **_amounts(row)} for row in found.outcomes],
@@ -68,7 +72,7 @@ def waste_document(period: Period, found: Waste) -> Json:
 def least_efficient_document(period: Period, total: Graded, rows: Iterable[Efficiency]) -> Json:
     """The runs that left the most GPU time idle."""
     return {
-        **_period(period),
+        **period_document(period),
         "total": {
             "jobs": total.jobs,
             "gpu_hours": _hours(total.gpu_hours),
@@ -106,7 +110,8 @@ def _screening(found: ScreeningTotals) -> Json:
 _NOTHING: Json = dict.fromkeys(one.value for one in By)
 
 
-def _period(period: Period) -> Json:
+def period_document(period: Period) -> Json:
+    """The two ends of a period."""
     return {"from": moment(period.start), "to": moment(period.end)}
 
 

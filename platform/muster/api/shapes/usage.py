@@ -15,7 +15,7 @@ FORMATS = [("json", "json"), ("csv", "csv")]
 _BY = "Separated by commas: " + ", ".join(one.value for one in By) + "."
 
 
-class _WithFrom(Shape):
+class WithFrom(Shape):
     """Has a field `from`, which Python cannot spell as an attribute."""
 
     def get_fields(self) -> dict[str, serializers.Field]:  # type: ignore[type-arg]
@@ -26,7 +26,7 @@ class _WithFrom(Shape):
         return Moment(help_text="The beginning of the period.")
 
 
-class PeriodFilter(_WithFrom):
+class PeriodFilter(WithFrom):
     """Whose GPU-hours over which time; names narrow what the caller may see."""
 
     to = Moment(required=False, help_text="Now by default.")
@@ -81,7 +81,7 @@ class UsageRow(UsageTotal):
         }
 
 
-class Usage(_WithFrom):
+class Usage(WithFrom):
     """GPU-hours of a period: by time first, and the largest first within."""
 
     to = Moment(help_text="The end of the period.")
@@ -165,7 +165,7 @@ class LeastEfficient(Shape):
     advice = serializers.ListField(child=Text(), help_text="At most two sentences on how to use fewer resources.")
 
 
-class LeastEfficientList(_WithFrom):
+class LeastEfficientList(WithFrom):
     """The runs that ended in the period and left the most GPU time idle, the worst first."""
 
     to = Moment(help_text="The end of the period.")
@@ -179,7 +179,7 @@ class LeastEfficientFilter(PeriodFilter):
     limit = Integer(required=False, default=10, min_value=1, max_value=100, help_text="Number of runs to list.")
 
 
-class Waste(_WithFrom):
+class Waste(WithFrom):
     """What GPU-hours were for. Wasted are those that failed, whose node was lost, or that begin anew when preempted."""
 
     to = Moment(help_text="The end of the period.")

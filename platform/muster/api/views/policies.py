@@ -42,8 +42,8 @@ class OnePoolPolicy(ApiView):
     def get(self, request: Request, name: str) -> Response:
         """The pool's policy, placement and admission with their parameters, and whether it has fallen back. For
         operators."""
-        _require_operator(caller(request))
-        return Response(_settings(_pool(name)))
+        require_operator(caller(request))
+        return Response(_settings(pool_named(name)))
 
     @describe(
         "change_pool_policy",
@@ -55,8 +55,8 @@ class OnePoolPolicy(ApiView):
     def put(self, request: Request, name: str) -> Response:
         """Let the pool decide in another way from its next cycle on; what runs goes on. For operators."""
         user = caller(request)
-        _require_operator(user)
-        pool = _pool(name)
+        require_operator(user)
+        pool = pool_named(name)
         changes = body_of(request, shapes.PoolPolicyChange)
         return Response(_settings(change_settings(pool=pool, changes=changes, actor=user.username)))
 
@@ -68,8 +68,8 @@ class PoolDecisions(ApiView):
     def get(self, request: Request, name: str) -> Response:
         """What the pool's policy needs to know, how well the pool knows it now, and the last round of a policy that
         gives out shares of time. For operators."""
-        _require_operator(caller(request))
-        pool = _pool(name)
+        require_operator(caller(request))
+        pool = pool_named(name)
         config, found = config_of(pool), last_round(pool)
         return Response(
             {
@@ -82,12 +82,14 @@ class PoolDecisions(ApiView):
         )
 
 
-def _require_operator(user: User) -> None:
+def require_operator(user: User) -> None:
+    """Return if the user is an operator."""
     if not user.is_operator:
         raise Forbidden("only operators may see and change how a pool decides")
 
 
-def _pool(name: str) -> Pool:
+def pool_named(name: str) -> Pool:
+    """The pool; `NotFound` if there is none."""
     pool = Pool.objects.filter(name=name).first()
     if pool is None:
         raise NotFound(f"there is no pool {name}")

@@ -26,13 +26,11 @@ class UsageOfGpus(ApiView):
     def get(self, request: Request) -> Any:
         """By what is asked for: the caller's own, the whole tenant's for its managers, all for operators."""
         query = query_of(request, UsageFilter)
-        period, scope = _asked(request, query)
+        period, scope = asked(request, query)
         by = parse_by(query["by"])
         total, rows = usage(period, scope, by)
-        if query.get("format", _accepted(request)) == "csv":
-            answer = HttpResponse(render.usage_csv(by, rows), content_type=f"{CSV}; charset=utf-8")
-            answer["Content-Disposition"] = 'attachment; filename="usage.csv"'
-            return answer
+        if query.get("format", accepted(request)) == "csv":
+            return table("usage.csv", render.usage_csv(by, rows))
         return Response(render.usage_document(period, by, total, rows))
 
 
@@ -42,7 +40,7 @@ class WasteOfGpus(ApiView):
     @describe("get_waste", tag="usage", answers={200: Waste}, problems=(422,), parameters=[PeriodFilter])
     def get(self, request: Request) -> Response:
         """By what became of attempts and jobs, by classes of failure, and what retries took."""
-        period, scope = _asked(request, query_of(request, PeriodFilter))
+        period, scope = asked(request, query_of(request, PeriodFilter))
         return Response(render.waste_document(period, waste(period, scope)))
 
 
@@ -59,18 +57,26 @@ class LeastEfficientJobs(ApiView):
     def get(self, request: Request) -> Response:
         """Runs that ended in the period, by what their GPUs could have done more."""
         query = query_of(request, LeastEfficientFilter)
-        period, scope = _asked(request, query)
+        period, scope = asked(request, query)
         rows = least_efficient(period, scope, most=query["limit"])
         return Response(render.least_efficient_document(period, graded(period, scope), rows))
 
 
-def _asked(request: Request, query: dict[str, Any]) -> tuple[Period, Scope]:
+def asked(request: Request, query: dict[str, Any]) -> tuple[Period, Scope]:
+    """The period that is asked for, and what the caller may see of whom they ask for."""
     period = period_of(start=query.get("from"), end=query.get("to"), since=query.get("since"), now=utc_now())
-    asked = Asked(tenant=query.get("tenant", ""), vc=query.get("vc", ""), user=query.get("user", ""))
-    return period, scope_of(caller(request), asked)
+    narrowed = Asked(tenant=query.get("tenant", ""), vc=query.get("vc", ""), user=query.get("user", ""))
+    return period, scope_of(caller(request), narrowed)
 
 
-def _accepted(request: Request) -> str:
+def table(name: str, text: str) -> HttpResponse:
+    """A CSV file."""
+    answer = HttpResponse(text, content_type=f"{CSV}; charset=utf-8")
+    answer["Content-Disposition"] = f'attachment; filename="{name}"'
+    return answer
+
+
+def accepted(request: Request) -> str:
     """What the header Accept asks for: CSV if it names that and no JSON."""
     accepted = request.headers.get("Accept", "")
     return "csv" if CSV in accepted and "application/json" not in accepted else "json"

@@ -1,0 +1,85 @@
+"""The finish-time fairness of applications that ended in a period, by week, tenant, virtual cluster or user."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.db import connection
+
+from muster.common.errors import Invalid
+from muster.usage.dimensions import NAMES, By
+from muster.usage.periods import Period
+from muster.usage.scope import Scope
+from muster.usage.selectors import MOST_ROWS, parse_by
+
+_COLUMNS = {
+    By.WEEK: "date_trunc('week', job.ended_at, 'UTC')",
+    By.TENANT: "job.tenant_id",
+    By.VC: "job.vc_id",
+    By.USER: "job.owner_id",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class FairnessRow:
+    """The mean and the maximum of both ratios over the applications that have these values in common."""
+
+    values: dict[By, str | datetime]
+    applications: int
+    rho_quota_mean: float | None
+    rho_quota_max: float | None
+    rho_cluster_mean: float | None
+    rho_cluster_max: float | None
+
+
+def parse_fairness_by(words: str) -> list[By]:
+    """What a comma-separated list names; `Invalid` says which word is none."""
+    found = parse_by(words)
+    for one in found:
+        if one not in _COLUMNS:
+            known = ", ".join(each.value for each in _COLUMNS)
+            raise Invalid.field("by", f"{one.value!r} does not tell finish times apart; known: {known}")
+    return found
+
+
+def fairness_by(period: Period, scope: Scope, by: Sequence[By], *, pool_id: int | None = None) -> list[FairnessRow]:
+    """A row for each group, the weeks in order; without any `by` one for all, and none where nothing ended.
+
+    `Invalid` if there are more rows than anyone reads.
+    """
+    where = ["job.ended_at >= %(from)s AND job.ended_at < %(to)s", *([scope.sql] if scope.sql else [])]
+    if pool_id is not None:
+        where.append("job.vc_id IN (SELECT id FROM tenants_virtualcluster WHERE pool_id = %(pool)s)")
+    columns = [f"{_COLUMNS[one]} AS by_{one.value}" for one in by]
+    names = [f"by_{one.value}" for one in by]
+    shown = [f"the_{one.value}.{NAMES[one][1]}" if one in NAMES else f"by_{one.value}" for one in by]
+    joins = [
+        f"JOIN {NAMES[one][0]} the_{one.value} ON the_{one.value}.id = by_{one.value}" for one in by if one in NAMES
+    ]
+    grouped = f" GROUP BY {', '.join(names)}" if names else " HAVING count(*) > 0"
+    text = (
+        f"WITH job AS ({_APPLICATIONS}), told AS (SELECT {', '.join([*columns, 'rho_quota', 'rho_cluster'])}"
+        f" FROM job WHERE {' AND '.join(where)}), summed AS (SELECT {', '.join([*names, _FIGURES])} FROM told{grouped})"
+        f" SELECT {', '.join([*shown, 'applications', 'quota_mean', 'quota_max', 'cluster_mean', 'cluster_max'])}"
+        f" FROM summed {' '.join(joins)}"
+        + (f" ORDER BY {', '.join(str(number) for number in range(1, len(by) + 1))}" if by else "")
+        + f" LIMIT {MOST_ROWS + 1}"
+    )
+    parameters: dict[str, Any] = {"from": period.start, "to": period.end, "pool": pool_id, **scope.parameters}
+    with connection.cursor() as cursor:
+        cursor.execute(text, parameters)
+        rows = cursor.fetchall()
+    if len(rows) > MOST_ROWS:
+        raise Invalid.field("by", f"that makes more than {MOST_ROWS} rows; ask for a shorter period, or for less")
+    return [FairnessRow(dict(zip(by, row, strict=False)), *row[len(by) :]) for row in rows]
+
+
+_OF_EACH = "tenant_id, vc_id, owner_id, ended_at, rho_quota, rho_cluster"
+_APPLICATIONS = f"SELECT {_OF_EACH} FROM usage_finishtime UNION ALL SELECT {_OF_EACH} FROM usage_groupfinishtime"
+_FIGURES = (
+    "count(*) AS applications, avg(rho_quota) AS quota_mean, max(rho_quota) AS quota_max,"
+    " avg(rho_cluster) AS cluster_mean, max(rho_cluster) AS cluster_max"
+)
