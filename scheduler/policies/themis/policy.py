@@ -232,7 +232,7 @@ class Themis(CyclePolicy):
             win = this.outcome.wins.get(each.application.key)
             if win is not None and win.row is not None:
                 for member in each.application.served(win.row.gpu_type, win.row.gpus):
-                    this.won[member.job_id] = self._config(cycle, member, win.row)
+                    this.won[member.job_id] = self._config(cycle, member, win.row.gpu_type, packed=win.row.packed)
                     left[win.row.gpu_type] -= member.gangs[win.row.gpu_type]
         waiting = {each.application.key: list(each.application.bidding) for each in this.draws}
         found = True
@@ -243,14 +243,14 @@ class Themis(CyclePolicy):
                 if fitting is not None:
                     member, kind = fitting
                     waiting[each.application.key].remove(member)
-                    this.drew[member.job_id] = Config(kind, member.gangs[kind])
+                    this.drew[member.job_id] = self._config(cycle, member, kind)
                     left[kind] -= member.gangs[kind]
                     found = True
 
-    def _config(self, cycle: Cycle, member: Member, row: Row) -> Config:
-        """How the member runs on a won row: on the fewest nodes where that makes it faster and it is not there yet."""
-        config = Config(row.gpu_type, member.gangs[row.gpu_type])
-        if not row.packed or member.on == row.gpu_type or member.slowdowns.get(row.gpu_type, 1.0) <= 1:
+    def _config(self, cycle: Cycle, member: Member, gpu_type: str, *, packed: bool = True) -> Config:
+        """How the member runs on the type: on the fewest nodes if `packed`, where that makes it faster."""
+        config = Config(gpu_type, member.gangs[gpu_type])
+        if not packed or member.slowdowns.get(gpu_type, 1.0) <= 1:
             return config
         view = cycle.context.view
         run = view.running_by_job.get(member.job_id)
@@ -283,7 +283,7 @@ class Themis(CyclePolicy):
                 job = cycle.context.view.waiting_by_id.get(member.job_id)
                 if job is None or member.job_id in cycle.context.places or not cycle.context.state.free.gpus(None):
                     continue
-                configs = [Config(kind, gpus) for kind, gpus in member.gangs.items()]
+                configs = [self._config(cycle, member, kind) for kind in member.gangs]
                 if cycle.place(job, configs):
                     this.drew[member.job_id] = configs[0]
         for job_id in this.drew:

@@ -167,6 +167,26 @@ def test_gpus_apart_are_worth_less_to_a_job_that_is_slower_there() -> None:
     assert [len(place.allocations) for place in decide(apart, config(fairness=0)).places] == [2]
 
 
+def test_a_lease_is_renewed_on_one_node_where_that_is_faster() -> None:
+    known = (KnownRate("A100", 4, Rate(10.0, None, "measured"), slowdown=2.5),)
+    slow = job(1, 4, split=True, locality=Locality.ANY, rates=known, expected_rate=10.0)
+    apart = make_running(make_share(1, range(2)), make_share(2, range(2), rank=1), job=slow)
+    nodes = [make_node(1, gpus=2), make_node(2, gpus=2), make_node(3, gpus=4)]
+    world = replace(make_snapshot(nodes=nodes), running=(replace(apart, placed_at=NOW - LEASE_S - 1),))
+    (run,) = driving.carried_out(world, config()).running
+    assert [share.node_id for share in run.allocations] == [3]
+
+
+@pytest.mark.parametrize(("slowdown", "starts"), [(1.0, True), (2.5, False)])
+def test_left_overs_apart_are_not_for_a_job_that_is_slower_there(slowdown: float, starts: bool) -> None:
+    known = (KnownRate("A100", 4, Rate(10.0, None, "measured"), slowdown=slowdown),)
+    gang = job(1, 4, split=True, locality=Locality.ANY, rates=known, expected_rate=10.0)
+    held = replace(make_running(make_share(3, range(4)), job=job(5, 4)), placed_at=NOW)
+    nodes = [make_node(1, gpus=2), make_node(2, gpus=3), make_node(3, gpus=4)]
+    world = make_snapshot(nodes=nodes, waiting=[gang, job(2, 1, submitted_at=NOW - 9000)], running=[held])
+    assert running(carried_out(world, config())) == {5, 2} | ({1} if starts else set())
+
+
 def test_an_unknown_run_time_is_no_obstacle() -> None:
     assert running(carried_out(pool(job(1, 4, hours=None), job(2, 4, hours=None)), config(fairness=0))) == {1, 2}
 
