@@ -69,7 +69,9 @@ def read_events(*, most: int = BATCH) -> int:
 
 
 def kind_of(event: Event) -> Kind | None:
-    """The kind of notice for an event; None if people are not told of it."""
+    """The kind of notice for an event; None if people are not told of it, such as of pauses in sweeps."""
+    if event.data.get("reason") in {Reason.STOPPED_EARLY, Reason.PAUSED}:
+        return None
     if event.kind in _WHILE_IT_RUNS:
         return _WHILE_IT_RUNS[event.kind]
     if event.kind in _ENDS:

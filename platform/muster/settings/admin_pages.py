@@ -128,6 +128,7 @@ UNFOLD: dict[str, Any] = {
                 "separator": True,
                 "items": [
                     _item("Jobs", "play_circle", "jobs_job"),
+                    _item("Sweeps", "grain", "jobs_jobgroup"),
                     _item("Attempts", "replay", "jobs_attempt"),
                     _item("Allocations", "splitscreen", "jobs_allocation"),
                     _item("Screening runs", "labs", "screening_screeningresult"),

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, ClassVar
 
 import pytest
@@ -16,6 +17,7 @@ from muster.common.errors import Invalid
 from muster.events.delivery import deliver_due, waiting
 from muster.events.models import Outbox
 from muster.events.services import record
+from muster.jobs.ending import cancel_for, pause_job
 from muster.jobs.models import Attempt, Job
 from muster.jobs.services import cancel_job
 from muster.notices import digest, mails
@@ -28,6 +30,7 @@ from muster.notices.tasks import read_events as read_all
 from muster.notices.webhooks import add_webhook
 from muster.notices.wording import Story
 from muster.screening.models import PoolScreening
+from muster.sweeps.services import submit_sweep
 from muster.training.services import look_at_losses
 from muster.training.store import keep_points
 from scheduler.model.lifecycle import AttemptState, JobState, Reason
@@ -52,6 +55,7 @@ from tests.factories import make_job, make_node, make_pool, make_user
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("settled_at_once")]
 
+SWEEP = {"command": "true", "gpus": 1, "sweep": {"method": "grid", "metric": "loss", "params": {"lr": [0.1]}}}
 EVERY_KIND = ["started", "ended", "failed", "preempted", "requeued", "screening", "idle", "kept"]
 
 
@@ -194,6 +198,19 @@ class TestKinds:
         deliver()
         assert kinds_posted(hook) == ["preempted", "started"]
         assert hook.documents[-1]["data"]["job"]["state"] in {"queued", "active"}
+
+    @pytest.mark.parametrize("act", [pause_job, partial(cancel_for, reason=Reason.STOPPED_EARLY)])
+    def test_what_a_sweep_does_to_its_members_is_not_told(self, act: Any, world: World, hook: Hook) -> None:
+        add_webhook(user=world.user, url=hook.url)
+        group = submit_sweep(user=world.user, data=SWEEP | {"vc": world.vc.name})[0]
+        cycle(world)
+        job = Job.objects.get(group=group)
+        (rank,) = ranks(live_attempt(job))
+        run(claim(rank))
+        act(job_id=job.pk, detail="loss 0.9", actor="platform")
+        end(rank, Reason.KILLED_BY_SIGNAL, exit_code=143)
+        deliver()
+        assert kinds_posted(hook) == ["started"]
 
     def test_a_verdict_on_the_log_is_told_with_the_failure(
         self, world: World, hook: Hook, mail: MailServer, monkeypatch: pytest.MonkeyPatch

@@ -20,7 +20,7 @@ from muster.dispatch.models import Cycle, Lane, Planner, Target
 from muster.events.models import AuditEntry, Event, Outbox, Restore
 from muster.failures.models import RuleBook
 from muster.fleet.models import Gpu, HealthReport, Maintenance, Node, Strike
-from muster.jobs.models import Job
+from muster.jobs.models import Job, JobGroup
 from muster.links.models import Server
 from muster.logrules.models import LogRuleBook
 from muster.notices.models import Webhook
@@ -89,6 +89,9 @@ def one_of_each() -> None:
     job = make_job(vc, name="<script>alert(1)</script>")
     attempt = make_attempt(job, [node])
     make_token(job.owner)
+    JobGroup.objects.create(
+        kind="sweep", tenant=vc.tenant, vc=vc, pool=pool, owner=job.owner, name="<script>", spec={}, size=2, parallel=1
+    )
     Lane.objects.create(pool=pool)
     planner = Planner.objects.create(pool=pool, name="second")
     planner.clusters.create(vc=make_vc(pool=pool))

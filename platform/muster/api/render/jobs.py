@@ -276,6 +276,12 @@ def _allocation(rank: Allocation, uuids: list[str], log: LogFile | None, *, is_g
     }
 
 
+def submitted_with_sweep(job: Job) -> Json:
+    """The submission of a member of a sweep, which has no event of its own."""
+    data = {"sweep": job.group_id, "member": job.member}
+    return {"id": 0, "at": moment(job.submitted_at), "kind": "job.submitted", "actor": job.owner.username, "data": data}
+
+
 def event(row: Event) -> Json:
     """An event of a job."""
     return {"id": row.pk, "at": moment(row.at), "kind": row.kind, "actor": row.actor, "data": row.data}

@@ -39,14 +39,15 @@ class JobEvents(ApiView):
 
     @describe("list_job_events", tag="jobs", answers={200: JobEventPage}, problems=(404, 422), parameters=[PageFilter])
     def get(self, request: Request, job_id: int) -> Response:
-        """The events, oldest first."""
+        """The events, oldest first. The first one of a member of a sweep is the sweep's, with the id 0."""
         job = get_job(caller(request), job_id)
         query = query_of(request, PageFilter)
         place = decode_cursor(query["cursor"], parts=2) if "cursor" in query else (0, 0)
         rows = list(of_job(job.pk, EventCursor(*place))[: query["limit"] + 1])
         page = rows[: query["limit"]]
         following = encode_cursor(page[-1].tx, page[-1].pk) if len(rows) > len(page) else None
-        return Response({"results": [render.event(row) for row in page], "next": following})
+        first = [render.submitted_with_sweep(job)] if job.group_id is not None and "cursor" not in query else []
+        return Response({"results": [*first, *(render.event(row) for row in page)], "next": following})
 
 
 class JobFiles(ApiView):
