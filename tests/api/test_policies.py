@@ -120,6 +120,7 @@ def test_an_operator_sees_what_a_policy_decided_and_by_what_it_knew(world: World
         "needs": [],
         "knows": {"jobs": 3, "rates": 0, "by_source": {}, "expected": 0},
         "last_round": None,
+        "auctions": [],
     }
     pool.policy, pool.policy_params = "gavel", {"objective": "makespan"}
     pool.save(update_fields=["policy", "policy_params"])
@@ -140,3 +141,26 @@ def test_an_operator_sees_what_a_policy_decided_and_by_what_it_knew(world: World
     for role in ("owner", "manager"):
         assert api(world.user(role)).get(path).status_code == 403
     assert api(world.operator).get("/api/v1/pools/none/decisions").status_code == 404
+
+
+def test_an_operator_sees_who_was_offered_what_and_who_paid(world: World, api: Api) -> None:
+    pool = world.pool
+    path = f"/api/v1/pools/{pool.name}/decisions"
+    pool.policy = "themis"
+    pool.save(update_fields=["policy"])
+    Job.objects.filter(pk=world.waiting.pk).update(expected_s=60)
+    run_cycle(pool.pk, trigger="command")
+    answer = api(world.operator).get(path)
+    require_described("GET", path, answer)
+    (auction,) = answer.json()["auctions"]
+    assert auction["number"] == 1
+    (bid,) = [bid for bid in auction["bids"] if bid["application"] == f"job {world.waiting.pk}"]
+    assert (bid["name"], bid["tenant"], bid["rho"]) == (world.waiting.name, "vision", None)
+    (win,) = [win for win in auction["wins"] if win["application"] == bid["application"]]
+    assert win["job_ids"] == [world.waiting.pk]
+    assert 0 < win["part"] <= 1
+    assert win["lease_s"] == pytest.approx(1200 * win["part"])
+    assert bid["rows"][0]["gpus"] == win["gpus"] <= sum(auction["offer"].values())
+    pool.policy = "fifo"
+    pool.save(update_fields=["policy"])
+    assert api(world.operator).get(path).json()["auctions"] == []

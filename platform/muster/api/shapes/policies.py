@@ -137,6 +137,62 @@ class LastRound(Shape):
     rows = Decided(many=True, help_text="The jobs with shares, the largest share first; at most 500.")
 
 
+class AuctionRow(Shape):
+    """One row of a bid."""
+
+    gpu_type = Text(help_text="The GPU type.")
+    gpus = Integer(help_text="How many GPUs.")
+    packed = serializers.BooleanField(help_text="On the fewest nodes that hold them.")
+    value = Number(help_text="1 ÷ ρ with these GPUs.")
+
+
+class AuctionBid(Shape):
+    """The bid of a sweep, or of a job outside of any."""
+
+    application = Text(help_text="The bidder, such as `sweep 12` or `job 1042`.")
+    name = Text(help_text="Its name.")
+    tenant = Text(help_text="Its tenant.")
+    rho = Number(allow_null=True, help_text="Its finish-time fairness before the auction; null: it has no GPUs.")
+    rows = AuctionRow(many=True, help_text="What it wishes for; at most 16 rows are kept.")
+
+
+class AuctionWin(Shape):
+    """What a bidder won, and what it paid."""
+
+    application = Text(help_text="The winner.")
+    name = Text(help_text="Its name.")
+    gpu_type = Text(help_text="The GPU type.")
+    gpus = Integer(help_text="How many GPUs.")
+    packed = serializers.BooleanField(help_text="On the fewest nodes that hold them.")
+    part = Number(help_text="The part of a full lease that its hidden payment leaves, above 0 and at most 1.")
+    lease_s = Number(help_text="Its lease, s.")
+    job_ids = serializers.ListField(child=Integer(), help_text="The jobs that got the GPUs.")
+
+
+class RefusedBid(Shape):
+    """A bid that did not count."""
+
+    application = Text(help_text="The bidder.")
+    why = Text(help_text="What was wrong with it.")
+
+
+class Auction(Shape):
+    """One auction of the policy `themis`."""
+
+    number = Integer(help_text="Its number.")
+    at = Moment(help_text="When it was held.")
+    offer = serializers.DictField(child=Integer(), help_text="The GPUs that were offered, by type.")
+    bids = AuctionBid(many=True, help_text="The bids, the worst served first.")
+    outside = Integer(help_text="The candidates that did not bid.")
+    wins = AuctionWin(many=True, help_text="The winners with what they won.")
+    drawn = serializers.ListField(child=Integer(), help_text="The jobs that got left-overs by lot.")
+    left = serializers.DictField(child=Integer(), help_text="The GPUs that stayed idle, by type.")
+    refused = RefusedBid(many=True, help_text="Bids that did not count.")
+    without_room = serializers.ListField(
+        child=Integer(), help_text="The jobs of winners for which the nodes had no room."
+    )
+
+
 class PoolDecisions(Shape):
     """What the policy that a pool decides by now needs to know, how well that is known, and what it decided."""
 
@@ -150,3 +206,4 @@ class PoolDecisions(Shape):
         help_text="How well the pool knows rates and run times now, whether or not the policy needs them."
     )
     last_round = LastRound(allow_null=True, help_text="null: the policy keeps no shares, or has not decided yet.")
+    auctions = Auction(many=True, help_text="The last auctions of the policy `themis`, the newest first; at most six.")

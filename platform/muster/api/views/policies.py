@@ -12,6 +12,7 @@ from muster.api.render.jobs import Json
 from muster.api.shapes import policies as shapes
 from muster.api.views.base import ApiView, body_of, caller, describe
 from muster.common.errors import Forbidden, NotFound
+from muster.dispatch.auctions import last_auctions
 from muster.dispatch.decided import last_round
 from muster.dispatch.knowledge import knowledge_of, needs_of
 from muster.dispatch.plugins import KINDS
@@ -66,8 +67,8 @@ class PoolDecisions(ApiView):
 
     @describe("get_pool_decisions", tag="cluster", answers={200: shapes.PoolDecisions}, problems=(403, 404))
     def get(self, request: Request, name: str) -> Response:
-        """What the pool's policy needs to know, how well the pool knows it now, and the last round of a policy that
-        gives out shares of time. For operators."""
+        """What the pool's policy needs to know, how well the pool knows it now, the last round of a policy that gives
+        out shares of time, and the last auctions of `themis`. For operators."""
         require_operator(caller(request))
         pool = pool_named(name)
         config, found = config_of(pool), last_round(pool)
@@ -78,6 +79,7 @@ class PoolDecisions(ApiView):
                 "needs": sorted(needs_of(config.policy, config.policy_params)),
                 "knows": asdict(knowledge_of(pool)),
                 "last_round": found and asdict(found),
+                "auctions": last_auctions(pool),
             }
         )
 
