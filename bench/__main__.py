@@ -13,9 +13,10 @@ from types import FrameType
 
 from rich.console import Console
 
-from bench import cycle, failures, gavel, limits, planners, policies, report, simulations
+from bench import auction, cycle, failures, gavel, limits, planners, policies, report, simulations
 from bench.figures import (
     AGENTS,
+    AUCTION,
     CONTAINERS,
     CYCLE,
     CYCLE_GROWTH,
@@ -125,6 +126,8 @@ def _measure_muster(plan: Plan, console: Console) -> System:
         series |= failures.measure(samples=plan.cycles * 10)
     if GAVEL in plan.items:
         series |= gavel.measure(samples=plan.cycles)
+    if AUCTION in plan.items:
+        series |= auction.measure(samples=plan.cycles)
     if PLANNERS in plan.items:
         series |= planners.measure(hours=plan.planner_hours)
     if SIMULATE in plan.items:

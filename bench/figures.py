@@ -20,7 +20,7 @@ AGENTS, INGEST, CONTAINERS, IDLE = "agents", "ingest", "docker", "idle"
 LOG_PAGE = "log-page"
 FAILURES = "failures"
 USAGE, SWEEPS = "usage", "sweeps"
-LANES, PLANNERS, GAVEL = "lanes", "planners", "gavel"
+LANES, PLANNERS, GAVEL, AUCTION = "lanes", "planners", "gavel", "auction"
 ITEMS: Mapping[str, str] = {
     FIRST_LINE: "from submitting a job to its first line at the client",
     SUBMIT: "how long the call that submits a job takes",
@@ -42,6 +42,7 @@ ITEMS: Mapping[str, str] = {
     SWEEPS: "submitting a sweep of 1,000 members, and what its page reads",
     LANES: "first lines of one pool while the policy of another solves for 10 s, in a lane and under the lock",
     GAVEL: "gavel for many jobs on four GPU types: solve, whole decision, and the loss of parts",
+    AUCTION: "themis: an auction of 64 bidders for 256 GPUs, and a decision with 10,000 waiting jobs on 8,000 GPUs",
     PLANNERS: "two planners on one pool in simulated time: conflicts, useful work and wait",
     FAILURES: "the class of a failure from 64 KiB of a log, and from a MiB that is made to hinder it",
 }
@@ -129,6 +130,9 @@ FIGURES: tuple[Figure, ...] = (
     ),
     Figure("gavel.growth", "growth of the solve, 512 to 10,000 jobs, per job", "times", "gavel_growth", max),
     Figure("gavel.loss", "loss of the lowest level, 2,048 jobs in parts of 512", "%", "gavel_loss", max),
+    Figure("auction.one", "auction, 64 bidders, 256 GPUs of one type, CPU", "ms", "auction_one_ms", median, 1000),
+    Figure("auction.four", "the same of four types with spread, CPU", "ms", "auction_four_ms", median, 5000),
+    Figure("auction.cycle", "themis, 10,000 jobs, 8,000 GPUs, CPU", "ms", "auction_cycle_ms", median, 5000),
     *(
         Figure(f"planners.{way}-{load}-{decision_s}-{key}", f"{title}: {name}", unit, f"{stem}_{key}", statistic)
         for way, title in (("incremental", "place by place"), ("whole", "all or nothing"))

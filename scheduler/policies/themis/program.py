@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from scheduler.policies.themis.knapsack import Choice, Floats, Option
 
 _GAP, _MAX_NODES = 1e-9, 1000
-_FIRST_LOSS = 1e-3  # of the columns with which the search begins
+_FIRST_LOSS = 0.03  # of the columns with which the search begins
 _ROUNDING = 1e-9
 
 
