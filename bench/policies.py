@@ -36,6 +36,7 @@ def make_mixture(seed: int = 1) -> Snapshot:
     running: list[Running] = []
     for number, run in enumerate(snapshot.running[:-_FREE_NODES]):
         whole, left = run.allocations[0], list(run.allocations[0].gpu_ids)
+        gpu_type = snapshot.gpu_by_id[left[0]].type
         for gpus in (GPUS_PER_NODE,) if number % 4 else chance.choice(_CUTS):
             ids, left = tuple(left[:gpus]), left[gpus:]
             job_id = len(running) + 1
@@ -43,7 +44,7 @@ def make_mixture(seed: int = 1) -> Snapshot:
             job = replace(
                 _with_times(run.job, chance),
                 id=job_id,
-                request=request_of(gpu_type=run.job.request.only_type, gpus=gpus, cpus=cpus, memory_mib=memory_mib),
+                request=request_of(gpu_type=gpu_type, gpus=gpus, cpus=cpus, memory_mib=memory_mib),
                 vc_id=job_id % 20 + 1,
             )
             share = AllocationView(whole.node_id, 0, ids, cpus, memory_mib)
