@@ -143,7 +143,7 @@ class AuctionRow(Shape):
     gpu_type = Text(help_text="The GPU type.")
     gpus = Integer(help_text="How many GPUs.")
     packed = serializers.BooleanField(help_text="On the fewest nodes that hold them.")
-    value = Number(help_text="1 ÷ ρ with these GPUs.")
+    value = Number(help_text="1 ÷ rho with these GPUs.")
 
 
 class AuctionBid(Shape):
