@@ -206,6 +206,9 @@ FIGURES: tuple[Figure, ...] = (
     Figure("usage.claims-quarter", "the same of days, from claims", "ms", "usage_claims_days_quarter_ms", median),
     Figure("usage.counted", "attempts added to the sums", "a second", "usage_counted", median, None, True),
     Figure("usage.sums", "the sums in Postgres", "MiB", "usage_sums_mib", max),
+    Figure("usage.rho-hour", "rho of a job that waits for an hour", "ms", "usage_rho_hour_ms", median),
+    Figure("usage.rho-month", "the same, for a month", "ms", "usage_rho_month_ms", median),
+    Figure("usage.rho-year", "rho by week and tenant, a year", "ms", "usage_rho_year_ms", median),
     Figure("failures.tail-p95", "a failure from 64 KiB, p95, CPU", "ms", "failures_tail_ms", p95, 5),
     Figure("failures.hostile", "a failure from a hostile MiB, worst, CPU", "ms", "failures_hostile_ms", max, 50),
 )

@@ -20,6 +20,8 @@ from muster.tenants.models import Membership, VirtualCluster
 from muster.tenants.roles import Role
 from muster.tenants.services import create_tenant, create_virtual_cluster
 from muster.usage.dimensions import By
+from muster.usage.fairness import fairness_by
+from muster.usage.finish_times import fairness_of
 from muster.usage.periods import Period
 from muster.usage.scope import Asked, Scope, scope_of
 from muster.usage.selectors import usage
@@ -31,6 +33,7 @@ from scheduler.model.request import Choice, Request
 
 _DAYS, _NODES, _GPUS_PER_NODE = 365, 320, 8
 _TENANTS, _USERS_PER_TENANT = 20, 20
+_UIDS = 1_000_000  # beyond those that the platform gives
 _RUNNING, _QUEUED = 2_000, 10_000
 _PERIODS = {"week": 7, "month": 30, "quarter": 90, "year": 365}
 
@@ -48,6 +51,7 @@ def measure(*, attempts: int, samples: int) -> Series:
         cursor.execute("SELECT pg_total_relation_size('usage_heldday') + pg_total_relation_size('usage_daytotal')")
         (size,) = cursor.fetchone()
     series |= {f"usage_{name}_ms": taken for name, taken in _reports(member, samples=samples).items()}
+    series |= {f"usage_rho_{name}_ms": taken for name, taken in _fairness(samples).items()}
     return series | {"usage_counted": [attempts / counted_s], "usage_sums_mib": [size / 2**20]}
 
 
@@ -64,13 +68,30 @@ def _reports(member: User, *, samples: int) -> Series:
             "own": partial(usage, period, mine, [By.DAY, By.OUTCOME]),
         }
         for report, ask in reports.items():
-            taken = []
-            for _ in range(samples):
-                start = time.perf_counter()
-                ask()
-                taken.append((time.perf_counter() - start) * 1000)
-            found[f"{report}_{name}"] = taken
+            found[f"{report}_{name}"] = _taken_ms(ask, samples)
     return found
+
+
+def _fairness(samples: int) -> Series:
+    """What sharing cost: the weeks of a year by tenant, and a job as it stands that waits for an hour or a month."""
+    now = timezone.now()
+    asked: dict[str, Callable[[], object]] = {
+        "year": partial(fairness_by, Period(now - timedelta(days=_DAYS), now), Scope(), [By.WEEK, By.TENANT])
+    }
+    for name, waits in (("hour", timedelta(hours=1)), ("month", timedelta(days=30))):
+        job = Job.objects.filter(state=JobState.QUEUED)[len(asked)]
+        job.expected_s, job.submitted_at = 3600.0, now - waits
+        asked[name] = partial(fairness_of, job)
+    return {name: _taken_ms(ask, samples) for name, ask in asked.items()}
+
+
+def _taken_ms(ask: Callable[[], object], samples: int) -> list[float]:
+    taken = []
+    for _ in range(samples):
+        start = time.perf_counter()
+        ask()
+        taken.append((time.perf_counter() - start) * 1000)
+    return taken
 
 
 def _fill(attempts: int) -> User:
@@ -92,7 +113,8 @@ def _fill(attempts: int) -> User:
         tenant = create_tenant(name=f"year{number}", actor=ACTOR)
         vc = create_virtual_cluster(tenant=tenant, pool=pool, name=f"year{number}", actor=ACTOR)
         # Without passwords, each of which takes a tenth of a second by design.
-        users = User.objects.bulk_create(User(username=f"year{number}-{one}") for one in range(_USERS_PER_TENANT))
+        uids = range(_UIDS + number * _USERS_PER_TENANT, _UIDS + (number + 1) * _USERS_PER_TENANT)
+        users = User.objects.bulk_create(User(username=f"year{uid}", uid=uid) for uid in uids)
         Membership.objects.bulk_create(Membership(tenant=tenant, user=user, role=Role.MEMBER) for user in users)
         owners += [(vc, user) for user in users]
     with transaction.atomic(), connection.cursor() as cursor:
@@ -160,7 +182,7 @@ CREATE TEMPORARY TABLE bench_drawn AS
 WITH jobs AS MATERIALIZED (
     SELECT %(base)s + one AS job, random() AS tries, random() AS state, random() AS size,
         floor(random() * {_TENANTS * _USERS_PER_TENANT}) AS owner,
-        clock_timestamp() - random() * interval '{_DAYS} days' AS began
+        clock_timestamp() - (1 - one / (%(attempts)s / 1.28 + 1000)) * interval '{_DAYS} days' AS began
     FROM generate_series(1, (%(attempts)s / 1.28)::int + 1000) one
 ),
 attempts AS MATERIALIZED (
