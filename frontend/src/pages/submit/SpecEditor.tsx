@@ -55,7 +55,7 @@ export default function SpecEditor({ value, marks, schema, onChange }: Props) {
           syntaxHighlighting(colours),
           lintGutter(),
           EditorView.lineWrapping,
-          EditorView.contentAttributes.of({ "aria-label": "Job spec in YAML" }),
+          EditorView.contentAttributes.of({ "aria-label": "Job spec in YAML", tabindex: "0" }),
           autocompletion({ override: [completionFor(() => latest.current.schema)], icons: false }),
           EditorView.updateListener.of((update) => {
             // What the form wrote is known to the form already.

@@ -94,3 +94,10 @@ test("what a clone changes is told by key, and of a sweep by its keys", () => {
   });
   expect(changesOf(from, from)).toEqual({});
 });
+
+test("a parameter of a sweep stands on one line", () => {
+  const sweep = { metric: "loss", params: { lr: { log: [0.0001, 0.1] }, batch: [32, 64] } };
+  const text = "sweep:\n  metric: loss\n  params:\n    lr: { log: [ 0.0001, 0.1 ] }\n    batch: [ 32, 64 ]\n";
+  expect(specToText({ sweep })).toBe(text);
+  expect(setField("", ["sweep"], sweep)).toBe(text);
+});

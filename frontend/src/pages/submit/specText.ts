@@ -1,14 +1,5 @@
 /** A job spec as YAML text: the one truth that both the form and the editor show and change. */
-import {
-  isMap,
-  isNode,
-  isScalar,
-  LineCounter,
-  parseDocument,
-  stringify,
-  type Document,
-  type Pair,
-} from "yaml";
+import { Document, isCollection, isMap, isNode, isScalar, LineCounter, parseDocument, type Pair } from "yaml";
 
 import type { Spec } from "../../api/types";
 
@@ -131,6 +122,7 @@ export function setField(text: string, path: readonly string[], value: unknown):
     if (isScalar(node))
       node.type = typeof value === "string" && value.includes("\n") ? "BLOCK_LITERAL" : "PLAIN";
     if (added) settle(document, root);
+    if (added && root === "sweep") foldSweep(document);
   }
   return isEmpty(document.toJS()) && document.comment === null && document.commentBefore === null
     ? ""
@@ -192,5 +184,16 @@ export function withoutDefaults(spec: Spec, schema: Spec): Spec {
 
 export function specToText(spec: Spec): string {
   const ordered = Object.entries(spec).sort(([one], [other]) => placeOf(one) - placeOf(other));
-  return stringify(Object.fromEntries(ordered), { lineWidth: 0 });
+  const document: Document = new Document(Object.fromEntries(ordered));
+  foldSweep(document);
+  return document.toString({ lineWidth: 0 });
+}
+
+/** Puts each parameter of a sweep, and its rungs, on one line: `lr: { log: [ 0.0001, 0.1 ] }`. */
+function foldSweep(document: Document): void {
+  const params: unknown = document.getIn(["sweep", "params"]);
+  const nodes: unknown[] = isMap(params) ? params.items.map(({ value }) => value) : [];
+  for (const node of [...nodes, document.getIn(["sweep", "rungs"])]) {
+    if (isCollection(node)) node.flow = true;
+  }
 }
