@@ -383,8 +383,11 @@ def test_a_page_whose_code_never_came_is_loaded_anew_on_demand(ada: Page, demo: 
 def test_axe_finds_nothing_serious(ada: Page, demo: Demo) -> None:
     job = job_named(demo, "ada", "failing")["id"]
     tabs = [f"/jobs/{job}?tab={tab}" for tab in ("logs", "metrics", "attempts", "events", "files", "spec")]
+    with demo.client("ada") as client:
+        grid = {"method": "grid", "metric": "loss", "params": {"lr": [0.5, 0.25], "batch": [32, 64]}}
+        sweep = client.submit_sweep({"name": "axe", "gpus": 0, "cpus": 1, "command": "sleep 300", "sweep": grid})["id"]
     found = []
-    for path in (*PATHS, *tabs, "/cluster?node=gpu01"):
+    for path in (*PATHS, *tabs, f"/sweeps/{sweep}", "/submit?sweep=new", "/fairness", "/cluster?node=gpu01"):
         ada.goto(f"{demo.url}{path}")
         ada.evaluate(NO_TRANSITIONS)
         ada.evaluate(AXE.read_text())

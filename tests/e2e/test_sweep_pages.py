@@ -9,11 +9,9 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from muster_client.sweeps import Sweep
-from tests.e2e import browser as browsing
-from tests.e2e.browser import NEEDS
+from tests.e2e.browser import NEEDS, sign_in
 from tests.e2e.demo import Demo
 
-browser, demo, adas_session, ada = browsing.browser, browsing.demo, browsing.adas_session, browsing.ada
 pytestmark = NEEDS
 
 REPORTS = 'echo "{\\"step\\": 1, \\"loss\\": $lr}" >> "$MUSTER_METRICS"'
@@ -27,15 +25,17 @@ def submit_sweep(demo: Demo, name: str, command: str, sweep: dict[str, object]) 
         return client.submit_sweep(spec)
 
 
-def test_a_sweep_shows_its_members_and_leads_to_their_jobs(ada: Page, demo: Demo) -> None:
+def test_a_sweep_shows_its_best_member_and_leads_to_its_jobs(ada: Page, demo: Demo) -> None:
     sweep = submit_sweep(demo, "two-rates", REPORTS, GRID)
     ada.goto(f"{demo.url}/sweeps")
     ada.get_by_role("link", name="two-rates").click()
     ada.wait_for_url(f"{demo.url}/sweeps/{sweep['id']}")
     summary = ada.get_by_role("region", name="Summary")
     expect(summary.get_by_text("4 succeeded")).to_be_visible()
+    expect(summary.get_by_text("0.25", exact=True).first).to_be_visible()
     table = ada.get_by_role("table", name="Members")
     expect(table.get_by_role("row")).to_have_count(5)
+    expect(table.get_by_role("row").nth(1).get_by_text("best")).to_be_visible()
     table.get_by_role("link", name=re.compile("^Member 1,")).click()
     ada.wait_for_url(re.compile(r"/jobs/\d+"))
     expect(ada.get_by_text("member 1 of 4")).to_be_visible()
@@ -82,3 +82,16 @@ def test_a_thousand_members_are_there_within_half_a_second(ada: Page, demo: Demo
         client.cancel_sweep(sweep["id"])
     # The fastest, as on a busy machine the others measure the machine.
     assert min(took) < 0.5
+
+
+def test_an_operator_sees_who_pays_and_what_auctions_gave(page: Page, demo: Demo) -> None:
+    page.goto(f"{demo.url}/fairness")
+    sign_in(page, demo, "otto")
+    expect(page.get_by_role("heading", name="Fairness")).to_be_visible()
+    expect(page.get_by_role("region", name="Who pays for whom")).to_be_visible()
+    expect(page.get_by_role("region", name="Last auctions")).to_contain_text("only themis holds auctions")
+    verdicts = page.get_by_role("region", name="Verdicts")
+    expect(verdicts.get_by_role("row")).to_have_count(4)
+    verdicts.get_by_label("Compare with a policy").select_option("las")
+    page.wait_for_url(re.compile("policy=las"))
+    expect(verdicts.get_by_role("columnheader", name="las")).to_be_visible()

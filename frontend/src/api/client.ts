@@ -29,6 +29,8 @@ import type {
   OutputFilePage,
   Page,
   Pool,
+  PoolDecisions,
+  PoolFairness,
   ServerSpec,
   Session,
   Spec,
@@ -257,6 +259,16 @@ export const listLeastEfficient = (filter: UsageFilter): Promise<LeastEfficientL
 
 export const listVcs = (): Promise<Page<Vc>> => read(http.GET("/api/v1/vcs"));
 export const listPools = (): Promise<Page<Pool>> => read(http.GET("/api/v1/pools"));
+/** Verdicts on the policy of a pool and on another one, if it is named, and what sharing cost its tenants. */
+export function getPoolFairness(name: string, policy?: string): Promise<PoolFairness> {
+  const query = policy === undefined ? {} : { policy };
+  return read(http.GET("/api/v1/pools/{name}/fairness", { params: { path: { name }, query } }));
+}
+/** The names of the policies that a pool can decide by. */
+export const listPolicies = async (): Promise<string[]> =>
+  (await read(http.GET("/api/v1/policies"))).policies.map(({ name }) => name);
+export const getPoolDecisions = (name: string): Promise<PoolDecisions> =>
+  read(http.GET("/api/v1/pools/{name}/decisions", { params: { path: { name } } }));
 export const listNodes = (): Promise<Page<Node>> => read(http.GET("/api/v1/nodes"));
 
 export const getNode = (name: string): Promise<NodeDetail> =>

@@ -121,8 +121,30 @@ export const filesQuery = (id: number) =>
     getNextPageParam: (page) => page.next ?? undefined,
   });
 
+/** What was used changes slowly, and summing it up is work for the database. */
+const USAGE_STALE_MS = 60_000;
+
 export const vcsQuery = queryOptions({ queryKey: ["vcs"], queryFn: api.listVcs });
 export const poolsQuery = queryOptions({ queryKey: ["pools"], queryFn: api.listPools });
+/** Judging snapshots is work for the server, and history changes slowly. */
+export const poolFairnessQuery = (pool: string, policy: string | undefined) =>
+  queryOptions({
+    queryKey: ["pool-fairness", pool, policy],
+    queryFn: () => api.getPoolFairness(pool, policy),
+    staleTime: USAGE_STALE_MS,
+    placeholderData: keepPreviousData,
+  });
+export const policiesQuery = queryOptions({
+  queryKey: ["policies"],
+  queryFn: api.listPolicies,
+  staleTime: Infinity,
+});
+/** Beside the pools, so that news of jobs renew both. */
+export const decisionsQuery = (pool: string) =>
+  queryOptions({
+    queryKey: [...poolsQuery.queryKey, pool, "decisions"],
+    queryFn: () => api.getPoolDecisions(pool),
+  });
 export const nodesQuery = queryOptions({ queryKey: ["nodes"], queryFn: api.listNodes });
 /** Beside the list, so that news of nodes renews both. */
 export const nodeQuery = (name: string) =>
@@ -135,9 +157,6 @@ export const nodeMetricsQuery = (name: string, lastS: number) =>
     queryFn: () => api.getNodeMetrics(name, secondsAgo(lastS)),
     placeholderData: keepPreviousData,
   });
-
-/** What was used changes slowly, and summing it up is work for the database. */
-const USAGE_STALE_MS = 60_000;
 
 export const usageQuery = (by: string, filter: api.UsageFilter) =>
   queryOptions({

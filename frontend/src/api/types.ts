@@ -59,6 +59,11 @@ export type SweepState = Schemas["GroupState"];
 export type SweepInList = Schemas["SweepInList"];
 export type Sweep = Schemas["Sweep"];
 export type SweepMember = Schemas["SweepMember"];
+export type PoolFairness = Schemas["PoolFairness"];
+export type PolicyVerdicts = Schemas["PolicyVerdicts"];
+export type PoolWeek = Schemas["PoolWeek"];
+export type PoolDecisions = Schemas["PoolDecisions"];
+export type Auction = Schemas["Auction"];
 export type MemberState = Schemas["MemberState"];
 
 /** A spec as it is being written: it may have any keys, and the server says which are wrong. */

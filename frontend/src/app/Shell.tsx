@@ -6,6 +6,7 @@ import {
   IconGridDots,
   IconLayoutDashboard,
   IconListDetails,
+  IconScale,
   IconShieldCog,
 } from "@tabler/icons-react";
 import { useQueryClient } from "@tanstack/react-query";
@@ -74,6 +75,12 @@ export function Shell() {
         </Link>
         <Navigation className={classes.nav} linkClass={classes.link} />
         <div className={classes.foot}>
+          {me.is_operator ? (
+            <Link to="/fairness" className={classes.link} activeProps={{ "data-current": true }}>
+              <IconScale size={18} stroke={1.7} aria-hidden="true" />
+              Fairness
+            </Link>
+          ) : null}
           {me.is_operator ? (
             <a href="/admin/" className={classes.link}>
               <IconShieldCog size={18} stroke={1.7} aria-hidden="true" />

@@ -118,6 +118,16 @@ const insights = createRoute({
   ),
 });
 
+const fairness = createRoute({
+  getParentRoute: () => app,
+  path: "/fairness",
+  validateSearch: (search) => pick(search, "pool", "policy"),
+  component: lazyRouteComponent(
+    () => loadPart(() => import("../pages/fairness/FairnessPage")),
+    "FairnessPage",
+  ),
+});
+
 const settings = createRoute({
   getParentRoute: () => app,
   path: "/settings",
@@ -129,7 +139,7 @@ const settings = createRoute({
 
 const tree = root.addChildren([
   signIn,
-  app.addChildren([overview, jobs, job, sweeps, sweep, submit, cluster, insights, settings]),
+  app.addChildren([overview, jobs, job, sweeps, sweep, submit, cluster, insights, fairness, settings]),
 ]);
 
 export function makeRouter(client: QueryClient) {

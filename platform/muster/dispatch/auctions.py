@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -43,7 +44,8 @@ def _auction(one: Mapping[str, Any], names: Mapping[str, str], tenants: Mapping[
                     for kind, gpus, packed, value in bid["rows"]
                 ],
             }
-            for key, bid in one["bids"].items()
+            # The order of the keys is lost in the database: the worst served first, and worst is to hold nothing.
+            for key, bid in sorted(one["bids"].items(), key=lambda item: -(item[1]["rho"] or math.inf))
         ],
         "outside": one["outside"],
         "wins": [

@@ -1,5 +1,5 @@
 import { Button } from "@mantine/core";
-import { IconDownload, IconX } from "@tabler/icons-react";
+import { IconDownload, IconScale, IconX } from "@tabler/icons-react";
 import { getRouteApi, Link } from "@tanstack/react-router";
 
 import { usageCsvUrl, type UsageFilter } from "../../api/client";
@@ -50,6 +50,15 @@ export function InsightsPage() {
                 </Link>
               ))}
             </nav>
+            {me.is_operator ? (
+              <Button
+                variant="default"
+                leftSection={<IconScale size={16} />}
+                renderRoot={(props) => <Link to="/fairness" {...props} />}
+              >
+                Fairness
+              </Button>
+            ) : null}
             <Button
               variant="default"
               leftSection={<IconDownload size={16} />}

@@ -1,0 +1,120 @@
+import { NativeSelect } from "@mantine/core";
+
+import type { PolicyVerdicts } from "../../api/types";
+import { SectionHead } from "../../components/Page";
+import { Ago } from "../../components/Time";
+import { plural } from "../../format/amount";
+import classes from "./FairnessPage.module.css";
+
+const WITNESSES = 5;
+
+const PROPERTIES = [
+  {
+    key: "sharing_incentive",
+    name: "Sharing incentive",
+    words: "No tenant would be better off alone with its quota.",
+  },
+  {
+    key: "pareto_efficiency",
+    name: "Pareto efficiency",
+    words: "No tenant could do more without another doing less.",
+  },
+  {
+    key: "envy_freeness",
+    name: "No envy",
+    words: "No tenant with an equal share would rather have what another one holds.",
+  },
+] as const;
+
+interface Props {
+  verdicts: readonly PolicyVerdicts[];
+  policies: readonly string[];
+  other: string | undefined;
+  /** Whether the verdicts on another policy are awaited. */
+  busy: boolean;
+  onOther: (policy: string) => void;
+}
+
+/** Whether the policy of today is fair, and another one beside it, on the pool's own history. */
+export function VerdictsCard({ verdicts, policies, other, busy, onOther }: Props) {
+  const today = verdicts.find((each) => each.today)?.policy;
+  return (
+    <section className={`card ${classes.card}`} aria-label="Verdicts" aria-busy={busy}>
+      <SectionHead title="Verdicts on stored snapshots">
+        <NativeSelect
+          size="xs"
+          aria-label="Compare with a policy"
+          data={[
+            { value: "", label: "Compare with…" },
+            ...policies.filter((name) => name !== today).map((name) => ({ value: name, label: name })),
+          ]}
+          value={other ?? ""}
+          onChange={(event) => onOther(event.currentTarget.value)}
+        />
+      </SectionHead>
+      <div className={classes.scroll} tabIndex={0} role="group" aria-label="Verdicts by policy">
+        <table className={classes.table}>
+          <thead>
+            <tr>
+              <th scope="col">Property</th>
+              {verdicts.map(({ policy, today: now }) => (
+                <th key={policy} scope="col">
+                  {policy}
+                  {now ? ", today" : ""}
+                </th>
+              ))}
+            </tr>
+          </thead>
+          <tbody>
+            {PROPERTIES.map(({ key, name, words }) => (
+              <tr key={key}>
+                <th scope="row">
+                  {name}
+                  <small>{words}</small>
+                </th>
+                {verdicts.map((each) => (
+                  <td
+                    key={each.policy}
+                    data-kept={each.snapshots === 0 ? undefined : each[key] === each.snapshots}
+                  >
+                    {each.snapshots === 0
+                      ? "–"
+                      : each[key] === each.snapshots
+                        ? `Held in all ${plural(each.snapshots, "snapshot")}`
+                        : `Broken in ${each.snapshots - each[key]} of ${each.snapshots}`}
+                  </td>
+                ))}
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+      <div className={classes.witnesses}>
+        {verdicts.map((each) => (
+          <div key={each.policy}>
+            <h3>What shows it under {each.policy}</h3>
+            {each.problem === "" ? null : <p className={classes.faint}>{each.problem}</p>}
+            {each.witnesses.length === 0 ? (
+              <p className={classes.faint}>
+                {each.snapshots === 0
+                  ? "No snapshot with waiting jobs is stored."
+                  : "All three properties held in each snapshot."}
+              </p>
+            ) : (
+              <ul>
+                {each.witnesses.slice(0, WITNESSES).map(({ at, sentence }) => (
+                  <li key={`${at} ${sentence}`}>
+                    {sentence.charAt(0).toUpperCase() + sentence.slice(1)}. <Ago at={at} />
+                  </li>
+                ))}
+                {each.witnesses.length > WITNESSES ? (
+                  <li>And {each.witnesses.length - WITNESSES} more.</li>
+                ) : null}
+              </ul>
+            )}
+          </div>
+        ))}
+      </div>
+    </section>
+  );
+}

@@ -1,0 +1,71 @@
+import type { PoolWeek } from "../../api/types";
+import { SectionHead } from "../../components/Page";
+import { plural } from "../../format/amount";
+import { dateOnly } from "../../format/time";
+import classes from "./FairnessPage.module.css";
+import { barOf, byTenant, byWeek, paysWords, rhoWords, type Figures } from "./rho";
+
+/** Who pays for whom: how much slower the applications of each tenant were than on its own quota, and each week. */
+export function WeeksCard({ weeks, days }: { weeks: readonly PoolWeek[]; days: number }) {
+  const tenants = byTenant(weeks);
+  return (
+    <section className={`card ${classes.card}`} aria-label="Who pays for whom">
+      <SectionHead title="Who pays for whom">
+        <span>Ended in the last {plural(days, "day")}</span>
+      </SectionHead>
+      {tenants.length === 0 ? (
+        <p className={classes.faint}>No job or sweep with GPUs has ended in this time.</p>
+      ) : (
+        <>
+          <p className={classes.pays}>{paysWords(tenants)}</p>
+          <div className={classes.scroll} tabIndex={0} role="group" aria-label="ρ by tenant and week">
+            <table className={classes.table}>
+              <thead>
+                <tr>
+                  <th scope="col">Tenant or week</th>
+                  <th scope="col" className={classes.number}>
+                    Mean ρ
+                  </th>
+                  <th scope="col" className={classes.number}>
+                    Largest ρ
+                  </th>
+                  <th scope="col" className={classes.number}>
+                    Jobs and sweeps
+                  </th>
+                  <th scope="col">Faster or slower than alone</th>
+                </tr>
+              </thead>
+              <tbody>
+                {tenants.map((each) => (
+                  <FiguresRow key={each.name} name={each.name} figures={each} />
+                ))}
+              </tbody>
+              <tbody>
+                {byWeek(weeks).map((each) => (
+                  <FiguresRow key={each.name} name={`Week of ${dateOnly(each.name)}`} figures={each} />
+                ))}
+              </tbody>
+            </table>
+          </div>
+        </>
+      )}
+    </section>
+  );
+}
+
+function FiguresRow({ name, figures }: { name: string; figures: Figures }) {
+  const { side, share } = barOf(figures.mean);
+  return (
+    <tr>
+      <th scope="row">{name}</th>
+      <td className={classes.number}>{rhoWords(figures.mean)}</td>
+      <td className={classes.number}>{rhoWords(figures.max)}</td>
+      <td className={classes.number}>{figures.applications}</td>
+      <td>
+        <span className={classes.bar} aria-hidden="true">
+          <span data-side={side} style={{ width: `${50 * share}%` }} />
+        </span>
+      </td>
+    </tr>
+  );
+}

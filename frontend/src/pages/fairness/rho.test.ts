@@ -1,0 +1,73 @@
+import { expect, test } from "vitest";
+
+import type { PoolWeek } from "../../api/types";
+import { bidWords, gpusWords, partWords } from "./auctions";
+import { barOf, byTenant, byWeek, paysWords } from "./rho";
+
+const row = (
+  week: string,
+  tenant: string,
+  applications: number,
+  mean: number | null,
+  max = mean,
+): PoolWeek => ({
+  week,
+  tenant,
+  applications,
+  rho_quota_mean: mean,
+  rho_quota_max: max,
+  rho_cluster_mean: null,
+  rho_cluster_max: null,
+});
+
+const WEEKS = [
+  row("2026-11-16", "nlp", 3, 2, 4),
+  row("2026-11-16", "vision", 1, 0.5),
+  row("2026-11-23", "nlp", 1, 1),
+  row("2026-11-23", "robots", 2, null),
+];
+
+test("means are of all jobs and sweeps, the tenant that pays most first, the newest week first", () => {
+  expect(byTenant(WEEKS)).toEqual([
+    { name: "nlp", applications: 4, mean: 1.75, max: 4 },
+    { name: "vision", applications: 1, mean: 0.5, max: 0.5 },
+  ]);
+  expect(byWeek(WEEKS)).toEqual([
+    { name: "2026-11-23", applications: 1, mean: 1, max: 1 },
+    { name: "2026-11-16", applications: 4, mean: 1.625, max: 4 },
+  ]);
+});
+
+test("who pays for whom is a sentence", () => {
+  const [nlp, vision] = [
+    { name: "nlp", mean: 1.75 },
+    { name: "vision", mean: 0.5 },
+  ];
+  expect(paysWords([nlp, vision])).toBe("nlp paid for vision.");
+  expect(paysWords([nlp, { name: "robots", mean: 1.2 }])).toBe(
+    "nlp and robots waited longer than alone, and no tenant gained.",
+  );
+  expect(paysWords([vision])).toBe("No tenant paid: vision gained by sharing.");
+  expect(paysWords([{ name: "nlp", mean: 1.001 }])).toBe("Each tenant was as fast as alone with its quota.");
+});
+
+test("a bar shows twice as slow as far from the middle as twice as fast", () => {
+  expect(barOf(2)).toEqual({ side: "pays", share: 0.5 });
+  expect(barOf(0.5)).toEqual({ side: "gains", share: 0.5 });
+  expect(barOf(1).share).toBe(0);
+  expect(barOf(100).share).toBe(1);
+});
+
+test("bids, GPUs and payments read in words", () => {
+  expect(gpusWords({ A100: 4, V100: 2 })).toBe("4 A100 and 2 V100");
+  expect(gpusWords({ "": 1 })).toBe("1 GPU");
+  expect(gpusWords({})).toBe("no GPU");
+  expect(
+    bidWords([
+      { gpu_type: "A100", gpus: 1, packed: true, value: 0.25 },
+      { gpu_type: "A100", gpus: 4, packed: true, value: 0.81234 },
+    ]),
+  ).toBe("1 A100: 0.25; 4 A100 close together: 0.8123");
+  expect(partWords(1)).toBe("all of it");
+  expect(partWords(0.81)).toBe("81 % of it");
+});
