@@ -9,6 +9,8 @@ import pytest
 from django.test import Client
 
 from muster.accounts.models import User
+from muster.api import limits
+from muster.api.limits import Bucket
 from muster.events.models import Event
 from muster.jobs.models import Job, JobGroup
 from muster.sweeps.models import Trial
@@ -123,6 +125,14 @@ def test_a_key_stores_one_sweep(world: World, api: Api) -> None:
     assert (first.status_code, again.status_code) == (201, 200)
     assert first.json()["id"] == again.json()["id"]
     assert send(client, "POST", SWEEPS, spec(gpus=2), Idempotency_Key="one").status_code == 409
+
+
+def test_a_sweep_costs_as_much_as_its_members(world: World, api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "SUBMIT", Bucket("tiny", per_s=0.1, burst=13))
+    client = api(world.owner)
+    found = submitted(client)
+    assert send(client, "POST", f"{SWEEPS}/{found['id']}:clone", {}).status_code == 201
+    assert send(client, "POST", SWEEPS, spec()).status_code == 429
 
 
 def test_cancelling_ends_all_members_that_wait(world: World, api: Api) -> None:

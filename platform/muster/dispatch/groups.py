@@ -75,8 +75,11 @@ class Budgets:
     def __init__(self, jobs: Iterable[Job]) -> None:
         ids = {job.group_id for job in jobs if job.group_id is not None}
         self._room: Counter[int] = Counter()
+        self._names: dict[int, str] = {}
         if ids:
-            self._room.update(dict(JobGroup.objects.filter(pk__in=ids).values_list("pk", "parallel")))
+            groups = JobGroup.objects.filter(pk__in=ids).values_list("pk", "parallel", "kind")
+            self._names = {pk: f"{kind} {pk}" for pk, _, kind in groups}
+            self._room.update({pk: parallel for pk, parallel, _ in groups})
             active = Job.objects.filter(group__in=ids, state=JobState.ACTIVE).values("group").order_by("group")
             self._room.subtract(dict(active.annotate(members=Count("pk")).values_list("group", "members")))
 
@@ -86,9 +89,9 @@ class Budgets:
         wanted = Counter(job.group_id for job in starts if job.group_id is not None)
         for group_id, members in wanted.items():
             if members > self._room[group_id]:
-                return f"group {group_id} runs as many members as it may"
+                return f"{self._names[group_id]} runs as many members as it may"
         for job in starts:
-            if job.paused:
-                return f"group {job.group_id} has paused the job"
+            if job.paused and job.group_id is not None:
+                return f"{self._names[job.group_id]} has paused the job"
         self._room.subtract(wanted)
         return None

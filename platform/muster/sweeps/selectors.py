@@ -101,7 +101,17 @@ def standings(groups: Iterable[JobGroup]) -> dict[int, Standing]:
 def members_of(group: JobGroup) -> list[Member]:
     """All members, in order; two queries."""
     held = held_gpu_s([group.pk], by="job")
-    names = ("pk", "member", "state", "paused", "spec__params", "attained_gpu_s", "started_at", "ended_at")
+    names = (
+        "pk",
+        "member",
+        "state",
+        "paused",
+        "spec__params",
+        "attained_gpu_s",
+        "started_at",
+        "ended_at",
+        "reason_detail",
+    )
     of_trial = ("stopped_at", "value", "step", "readings", "saved_gpu_s", "why")
     rows = Job.objects.filter(group=group).order_by("member").values(*names, *(f"trial__{name}" for name in of_trial))
     return [
@@ -115,7 +125,7 @@ def members_of(group: JobGroup) -> list[Member]:
             rungs=len(row["trial__readings"] or ()),
             gpu_s=row["attained_gpu_s"] + held.get(row["pk"], 0.0),
             saved_gpu_s=row["trial__saved_gpu_s"] or 0.0,
-            why=row["trial__why"] or "",
+            why=row["trial__why"] or (row["reason_detail"] if row["ended_at"] else ""),
             started_at=row["started_at"],
             ended_at=row["ended_at"],
         )

@@ -9,7 +9,7 @@ from typing import Any
 from django.db import IntegrityError, transaction
 
 from muster.accounts.models import User
-from muster.common.errors import Conflict, Forbidden, Invalid
+from muster.common.errors import Conflict, Forbidden, Invalid, MusterError
 from muster.events.services import record, wake_pool
 from muster.jobs.estimates import estimate_jobs
 from muster.jobs.feasibility import why_infeasible
@@ -92,6 +92,14 @@ def draft_sweep(*, user: User, data: object) -> Draft:
     return Draft(sweep, job, params)
 
 
+def size_of(data: object) -> int:
+    """How many members the sweep that the data describes has; 1 if it describes none."""
+    try:
+        return len(params_of(parse_sweep(data["sweep"]))) if isinstance(data, dict) and "sweep" in data else 1
+    except MusterError:
+        return 1
+
+
 def warnings_of(group: JobGroup) -> list[str]:
     """What the submitter should know of a sweep that was accepted: that it waits for GPUs that do not exist."""
     member = group.members.select_related("vc__pool", "tenant", "owner", "pool").order_by("member").first()
@@ -119,11 +127,16 @@ def clone_sweep(*, user: User, group: JobGroup, changes: Mapping[str, Any] | Non
     if group.code and not group.code.owners.filter(pk=user.pk).exists():
         # A user who may see the sweep may run its code, which stands readable in the working folders of its members.
         group.code.owners.add(user)
-    changes = dict(changes or {})
+    return submit_sweep(user=user, data=changed_spec(group, changes or {}), cloned_from=group)[0]
+
+
+def changed_spec(group: JobGroup, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """The spec of the sweep with other values; of `sweep` only the given keys are other."""
+    spec: dict[str, Any] = group.spec | dict(changes)
     if isinstance(inner := changes.get("sweep"), dict):
         merged = group.spec["sweep"] | inner
-        changes["sweep"] = {key: value for key, value in merged.items() if value is not None}
-    return submit_sweep(user=user, data=group.spec | changes, cloned_from=group)[0]
+        spec["sweep"] = {key: value for key, value in merged.items() if value is not None}
+    return spec
 
 
 def require_may_act(user: User, group: JobGroup) -> None:

@@ -87,7 +87,7 @@ def test_two_plans_at_once_do_not_start_more_than_the_budget(world: World) -> No
         units = [Unit((place,), ()) for place in plan.places]
         applied = apply_units(world.pool, units, config, seen)
     assert members(group, JobState.ACTIVE) == [1, 2]
-    assert [refusal.reason for refusal in applied.refusals] == [f"group {group.pk} runs as many members as it may"] * 2
+    assert [refusal.reason for refusal in applied.refusals] == [f"sweep {group.pk} runs as many members as it may"] * 2
 
 
 def test_a_paused_member_does_not_start(world: World) -> None:
@@ -97,6 +97,6 @@ def test_a_paused_member_does_not_start(world: World) -> None:
     Job.objects.filter(group=group, member=3).update(paused=True)
     applied = apply_units(world.pool, [Unit((place,), ()) for place in plan.places], config, snapshot)
     assert members(group, JobState.ACTIVE) == [1, 2, 4, 5, 6]
-    assert [refusal.reason for refusal in applied.refusals] == [f"group {group.pk} has paused the job"]
+    assert [refusal.reason for refusal in applied.refusals] == [f"sweep {group.pk} has paused the job"]
     assert [one.id for one in pool_snapshot(world.pool, seed=0).waiting] == []
     assert not Reservation.objects.exists()

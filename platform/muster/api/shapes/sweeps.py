@@ -125,7 +125,7 @@ class SweepMember(Shape):
     rung = Integer(help_text="How many rungs it has reached.")
     gpu_hours = Number(help_text="That it has had so far.")
     saved_gpu_hours = Number(help_text="That its early stop has saved: an estimate by its own speed.")
-    why = Text(allow_blank=True, help_text="Why the sweep stopped or paused it; empty: it did not.")
+    why = Text(allow_blank=True, help_text="Why the sweep stopped or paused it, or how it ended; may be empty.")
     started_at = Moment(allow_null=True, help_text="When it first started; null if it has not.")
     ended_at = Moment(allow_null=True, help_text="When it ended; null if it has not.")
 

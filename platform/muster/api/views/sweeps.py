@@ -61,7 +61,7 @@ class Sweeps(ApiView):
         The body is a job spec with the key `sweep`. All members are stored as jobs, or nothing is.
         """
         user = caller(request)
-        limits.take(limits.SUBMIT, user.pk)
+        limits.take(limits.SUBMIT, user.pk, cost=services.size_of(request.data))
         group, created = services.submit_sweep(user=user, data=request.data, idempotency_key=idempotency_key(request))
         return Response(_submitted(group), status=status.HTTP_201_CREATED if created else status.HTTP_200_OK)
 
@@ -114,7 +114,7 @@ class CloneSweep(ApiView):
         """
         user = caller(request)
         source, body = get_sweep(user, sweep_id), body_of(request, CloneChanges)
-        limits.take(limits.SUBMIT, user.pk)
+        limits.take(limits.SUBMIT, user.pk, cost=services.size_of(services.changed_spec(source, body["spec"])))
         group = services.clone_sweep(user=user, group=source, changes=body["spec"])
         return Response(_submitted(group), status=status.HTTP_201_CREATED)
 
