@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
-from scheduler.authoring import Config, Cycle, Job, Running, preferred
+from scheduler.authoring import Config, Cycle, Denial, Job, Running, preferred
 from scheduler.policies.themis.bidding import Application, Member
 
 UNKNOWN_S = 3600.0  # the work left of a job without an estimate, at least: it grows with what the job has run
@@ -49,6 +49,29 @@ def applications(cycle: Cycle, holds: Callable[[Running], bool]) -> Mapping[str,
             found.setdefault(key_of(job), []).append(member)
             first.setdefault(key_of(job), job)
     return {key: _application(cycle, key, first[key], members) for key, members in found.items()}
+
+
+def job_of(cycle: Cycle, job_id: int) -> Job:
+    """The waiting or running job."""
+    run = cycle.context.view.running_by_job.get(job_id)
+    return cycle.context.view.waiting_by_id[job_id] if run is None else run.job
+
+
+class Quotas:
+    """What virtual clusters may still have in one auction; runs whose leases have ended hold nothing."""
+
+    def __init__(self, cycle: Cycle, ended: Iterable[Running]) -> None:
+        self._cycle, self._ledger = cycle, cycle.context.ledger.copy()
+        for run in ended:
+            self._ledger.give(run.job, run.allocations)
+
+    def charge(self, job_id: int, config: Config) -> bool:
+        """Whether the quota admits the job there; if so, the job counts from now on."""
+        job = job_of(self._cycle, job_id)
+        if isinstance(self._ledger.offer(job, config), Denial):
+            return False
+        self._ledger.charge(job.vc_id, job.job_class, config.gpu_type or "", config.gpus)
+        return True
 
 
 def _application(cycle: Cycle, key: str, job: Job, members: list[Member]) -> Application:

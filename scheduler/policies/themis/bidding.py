@@ -139,7 +139,7 @@ class Application:
                 per_s += number / gpus / max(work / (fewer * speed), longest, 1e-9)
         return 1.0 / per_s if per_s > 0 else math.inf
 
-    def shared_s(self, now: float, gpus: Mapping[str, int], *, packed: bool = True) -> float:
+    def shared_s(self, now: float, gpus: Mapping[str, float], *, packed: bool = True) -> float:
         """T_sh, s, with these GPUs by type; infinite without any that it can use."""
         kinds = [kind for kind, number in gpus.items() if number and self.speeds.get(kind, 0.0) > 0]
         if not kinds:

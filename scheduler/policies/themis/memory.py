@@ -10,6 +10,7 @@ from typing import Any
 from scheduler.policies.themis.bidding import Application
 
 KEPT_ROUNDS = 6
+MAX_ARRIVALS = 10_000  # of applications; those beyond count by the contention of the moment
 
 
 @dataclass(slots=True)
@@ -85,22 +86,24 @@ class Memory:
         self.contention_s = {tenant: self.contention_s.get(tenant, 0.0) for tenant in self.contention}
         self.arrivals = {key: one for key, one in self.arrivals.items() if key in live}
         for key, tenant in live.items():
-            if key not in self.arrivals:
+            if key not in self.arrivals and len(self.arrivals) < MAX_ARRIVALS:
                 self.arrivals[key] = Arrival(now, self.contention_s[tenant], 0)
         alive = set(jobs)
         self.lease_ends = {job_id: end for job_id, end in self.lease_ends.items() if job_id in alive}
 
     def mean_contention(self, application: Application) -> float:
         """The mean contention of the application since it was first seen, at least 1."""
-        arrival = self.arrivals[application.key]
-        elapsed_s = self.at - arrival.at
-        if elapsed_s <= 0:
+        arrival = self.arrivals.get(application.key)
+        elapsed_s = 0.0 if arrival is None else self.at - arrival.at
+        if arrival is None or elapsed_s <= 0:
             return max(1.0, self.contention[application.tenant_id])
         return max(1.0, (self.contention_s[application.tenant_id] - arrival.contention_s) / elapsed_s)
 
     def first_demand(self, application: Application) -> int:
         """The demand of the application when an auction first met it."""
-        arrival = self.arrivals[application.key]
+        arrival = self.arrivals.get(application.key)
+        if arrival is None:
+            return application.demand
         arrival.demand = arrival.demand or application.demand
         return arrival.demand
 

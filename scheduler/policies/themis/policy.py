@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 from zlib import crc32
 
 from scheduler.authoring import Config, Cycle, CyclePolicy, Need, PolicyError, Running
-from scheduler.policies.themis.applications import applications, live
+from scheduler.policies.themis.applications import Quotas, applications, job_of, live
 from scheduler.policies.themis.auction import Outcome, Payment, Row, hold
 from scheduler.policies.themis.bidders import Candidate, drawn, ranked, shares, split
 from scheduler.policies.themis.bidding import Application, Member
@@ -57,7 +57,7 @@ class Themis(CyclePolicy):
             },
             "lease_s": {
                 "type": "number",
-                "minimum": 60,
+                "minimum": 10,
                 "maximum": 86400,
                 "default": 1200,
                 "description": "The lease of a winner that pays nothing, s.",
@@ -200,7 +200,7 @@ class Themis(CyclePolicy):
         """
         for attempt_number in range(TRIES + 1):
             last = attempt_number == TRIES
-            self._decide_round(cycle, memory, this, weights)
+            self._decide_round(cycle, memory, this, weights, Quotas(cycle, ended))
             chosen: dict[int, Config | None] = {run.job.id: None for run in ended if run.job.preemptible}
             chosen |= this.won | this.drew
             if last:
@@ -219,7 +219,9 @@ class Themis(CyclePolicy):
                         this.forbidden.add((each.application.key, win.row))
         raise PolicyError("an auction was not carried out")
 
-    def _decide_round(self, cycle: Cycle, memory: Memory, this: _Round, weights: Mapping[int, float]) -> None:
+    def _decide_round(
+        self, cycle: Cycle, memory: Memory, this: _Round, weights: Mapping[int, float], quotas: Quotas
+    ) -> None:
         bids = []
         for each, weight in zip(this.bidders, shares(this.bidders, weights), strict=True):
             bid = each.application.bid(
@@ -232,8 +234,10 @@ class Themis(CyclePolicy):
             win = this.outcome.wins.get(each.application.key)
             if win is not None and win.row is not None:
                 for member in each.application.served(win.row.gpu_type, win.row.gpus):
-                    this.won[member.job_id] = self._config(cycle, member, win.row.gpu_type, packed=win.row.packed)
-                    left[win.row.gpu_type] -= member.gangs[win.row.gpu_type]
+                    config = self._config(cycle, member, win.row.gpu_type, packed=win.row.packed)
+                    if quotas.charge(member.job_id, config):
+                        this.won[member.job_id] = config
+                        left[win.row.gpu_type] -= config.gpus
         waiting = {each.application.key: list(each.application.bidding) for each in this.draws}
         found = True
         while found:
@@ -243,18 +247,18 @@ class Themis(CyclePolicy):
                 if fitting is not None:
                     member, kind = fitting
                     waiting[each.application.key].remove(member)
-                    this.drew[member.job_id] = self._config(cycle, member, kind)
-                    left[kind] -= member.gangs[kind]
+                    config = self._config(cycle, member, kind)
                     found = True
+                    if quotas.charge(member.job_id, config):
+                        this.drew[member.job_id] = config
+                        left[kind] -= config.gpus
 
     def _config(self, cycle: Cycle, member: Member, gpu_type: str, *, packed: bool = True) -> Config:
         """How the member runs on the type: on the fewest nodes if `packed`, where that makes it faster."""
         config = Config(gpu_type, member.gangs[gpu_type])
         if not packed or member.slowdowns.get(gpu_type, 1.0) <= 1:
             return config
-        view = cycle.context.view
-        run = view.running_by_job.get(member.job_id)
-        return cycle.closest(view.waiting_by_id[member.job_id] if run is None else run.job, config)
+        return cycle.closest(job_of(cycle, member.job_id), config)
 
     def _lease(self, cycle: Cycle, memory: Memory, this: _Round, missed: frozenset[int]) -> None:
         """Write the leases down, give waiting jobs what nothing claimed, and log the auction."""
@@ -263,7 +267,8 @@ class Themis(CyclePolicy):
             win = this.outcome.wins.get(each.application.key)
             if win is None or win.row is None:
                 continue
-            served = [member.job_id for member in each.application.served(win.row.gpu_type, win.row.gpus)]
+            members = each.application.served(win.row.gpu_type, win.row.gpus)
+            served = [member.job_id for member in members if member.job_id in this.won]
             lease_s = max(self.every_s, win.part * self.lease_s)
             for job_id in served:
                 memory.lease_ends[job_id] = cycle.now + lease_s

@@ -128,6 +128,26 @@ def test_the_worst_served_bid_and_the_others_get_left_overs_by_lot() -> None:
     assert auction["outside"] == 8
 
 
+def test_left_overs_take_no_quota_from_a_winner() -> None:
+    # Six GPUs of eight are in the quota: members of the sweep that would keep theirs go for the job that wins.
+    vc = VirtualCluster(1, 1, "vision", {"A100": 6})
+    world = replace(pool(*sweep(7, range(1, 7)), groups=[7]), vcs=(vc,))
+    world = carried_out(world, config(fairness=0.5))
+    assert running(world) == {1, 2, 3, 4, 5, 6}
+    world = carried_out(later(world, NOW + LEASE_S + 1, [job(9, 3)]), config(fairness=0.5))
+    assert 9 in running(world)
+    assert len(running(world)) == 4
+
+
+def test_a_job_that_does_not_give_its_gpus_back_holds_them() -> None:
+    world = carried_out(pool(job(1, 8)), config())
+    plan = decide(later(world, NOW + LEASE_S + 1, [job(2, 8)]), config())
+    assert [(preempt.job_id, preempt.for_job_id) for preempt in plan.preempts] == [(1, None)]
+    stopping = tuple(replace(run, state=AttemptState.STOPPING) for run in world.running)
+    late = replace(later(world, NOW + 2 * LEASE_S, [job(2, 8)]), running=stopping)
+    assert not decide(late, config()).places
+
+
 def test_what_may_not_be_stopped_keeps_its_gpus() -> None:
     fixed = job(1, 8, preemptible=False, time_limit_s=1e6)
     world = carried_out(pool(fixed), config())
