@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from math import fsum, inf
 
 import numpy as np
@@ -22,6 +23,11 @@ EPSILON = 1e-6  # a smaller difference of values, relative, is a rounding error
 
 # The seconds that are left to decide.
 Remaining = Callable[[], float]
+
+
+def _for_ever() -> float:
+    return inf
+
 
 # GPU type → the GPUs on each node.
 Bundle = Mapping[str, tuple[int, ...]]
@@ -97,21 +103,34 @@ class Verdicts:
     envies: tuple[Envy, ...]
 
 
-def verdicts(parties: Sequence[Party], supply: Bundle, remaining_s: Remaining = lambda: inf) -> Verdicts:
+def verdicts(parties: Sequence[Party], supply: Bundle, remaining_s: Remaining = _for_ever) -> Verdicts:
     """The verdicts on what these parties hold of the supply.
 
     Raises:
         TimeoutError: the time was over before they were found.
     """
-    better = improvement(parties, supply, remaining_s)
-    return Verdicts(losses(parties, remaining_s), better, envies(parties, remaining_s))
+    values = _values(parties, remaining_s)
+    better = _improvement(parties, supply, values, remaining_s)
+    return Verdicts(_losses(parties, values, remaining_s), better, _envies(parties, values, remaining_s))
 
 
-def losses(parties: Iterable[Party], remaining_s: Remaining = lambda: inf) -> tuple[Loss, ...]:
+def improvement(parties: Sequence[Party], supply: Bundle) -> Better | None:
+    """An allocation of the supply that is better for one party and worse for none; None if there is none.
+
+    Of all such allocations, one with the largest sum of the gains, each relative to the party's most.
+    """
+    return _improvement(parties, supply, _values(parties, _for_ever), _for_ever)
+
+
+def _values(parties: Sequence[Party], remaining_s: Remaining) -> Sequence[float]:
+    return [value(party.jobs, party.holds, remaining_s) for party in parties]
+
+
+def _losses(parties: Sequence[Party], values: Sequence[float], remaining_s: Remaining) -> tuple[Loss, ...]:
     """The parties that would be better off alone with their own share: V(held) < V(share)."""
     lost = []
-    for party in parties:
-        here, worths = value(party.jobs, party.holds, remaining_s), alone(party)
+    for party, here in zip(parties, values, strict=True):
+        worths = alone(party)
         most = fsum(worths.values())
         if _less(here, most):
             runs = _solve([party.jobs], party.holds, [0.0], remaining_s)
@@ -120,25 +139,29 @@ def losses(parties: Iterable[Party], remaining_s: Remaining = lambda: inf) -> tu
     return tuple(sorted(lost, key=lambda each: (each.value / each.alone, -each.alone)))
 
 
-def envies(parties: Sequence[Party], remaining_s: Remaining = lambda: inf) -> tuple[Envy, ...]:
+def _envies(parties: Sequence[Party], values: Sequence[float], remaining_s: Remaining) -> tuple[Envy, ...]:
     """Which party prefers what another one holds; only parties with equal shares are compared."""
-    values = [value(party.jobs, party.holds, remaining_s) for party in parties]
     found = [
         Envy(party, other, own, value(party.jobs, other.holds, remaining_s))
         for party, own in zip(parties, values, strict=True)
         for other in parties
-        if other is not party and other.share == party.share
+        if other is not party and other.share == party.share and _less(own, _bound(party.jobs, other.holds))
     ]
     envied = [each for each in found if _less(each.value, each.other_value)]
     return tuple(sorted(envied, key=lambda each: (each.value / each.other_value, -each.other_value)))
 
 
-def improvement(parties: Sequence[Party], supply: Bundle, remaining_s: Remaining = lambda: inf) -> Better | None:
-    """An allocation of the supply that is better for one party and worse for none; None if there is none.
+def _bound(jobs: Jobs, bundle: Bundle) -> float:
+    """A value that the bundle does not exceed: of each GPU the most that a job does on one."""
+    best: dict[str, float] = {}
+    for way in {way for ways in jobs.values() for way in ways}:
+        best[way.gpu_type] = max(best.get(way.gpu_type, 0.0), way.worth / (way.gpus * way.ranks))
+    return sum(sum(nodes) * best.get(kind, 0.0) for kind, nodes in bundle.items())
 
-    Of all such allocations, one with the largest sum of the gains, each relative to the party's most.
-    """
-    before = [value(party.jobs, party.holds, remaining_s) for party in parties]
+
+def _improvement(
+    parties: Sequence[Party], supply: Bundle, before: Sequence[float], remaining_s: Remaining
+) -> Better | None:
     runs = _solve([party.jobs for party in parties], supply, before, remaining_s)
     after = [sum(runs[job_id].worth for job_id in party.jobs if job_id in runs) for party in parties]
     if not any(_less(old, new) for old, new in zip(before, after, strict=True)):
@@ -146,7 +169,7 @@ def improvement(parties: Sequence[Party], supply: Bundle, remaining_s: Remaining
     return Better(runs, tuple(zip(before, after, strict=True)))
 
 
-def value(jobs: Jobs, bundle: Bundle, remaining_s: Remaining = lambda: inf) -> float:
+def value(jobs: Jobs, bundle: Bundle, remaining_s: Remaining = _for_ever) -> float:
     """The most work per second that the jobs do on a bundle, in GPUs; each runs as a whole gang or not at all."""
     _require_time(remaining_s)
     if len(jobs) == 1:
@@ -186,9 +209,10 @@ def _solve(
 ) -> Mapping[int, Way]:
     """The runs with the largest sum of the groups' values, each relative to its most, where none is below its floor.
 
-    A mixed integer program with one binary column for each way of each job, and these rows:
+    A mixed integer program with one column for each way of each kind of jobs: how many of them run so. Jobs of a group
+    with equal ways are one kind. It has these rows:
 
-    1. each job runs in at most one way;
+    1. the jobs of a kind that run are at most as many as there are;
     2. for each GPU type and each size g of a rank there, the ranks divided by g, rounded down, are at most the GPUs of
        each node divided by g, rounded down: what fits on the nodes satisfies it;
     3. the value of each group is at least its floor.
@@ -196,13 +220,11 @@ def _solve(
     from scipy.optimize import Bounds, LinearConstraint, milp  # noqa: PLC0415 - slow to load, and for verdicts alone
     from scipy.sparse import coo_array  # noqa: PLC0415
 
-    columns = [
-        (group, job_id, way)
-        for group, jobs in enumerate(groups)
-        for job_id, ways in jobs.items()
-        for way in ways
-        if fits(way, supply)
-    ]
+    kinds: dict[tuple[int, tuple[Way, ...]], list[int]] = {}
+    for group, jobs in enumerate(groups):
+        for job_id, ways in jobs.items():
+            kinds.setdefault((group, ways), []).append(job_id)
+    columns = [(group, kind, way) for kind, (group, ways) in enumerate(kinds) for way in ways if fits(way, supply)]
     if not columns:
         return {}
     most = [0.0] * len(groups)
@@ -217,19 +239,20 @@ def _solve(
         lower.append(least)
         upper.append(limit)
 
-    by_job: dict[int, list[int]] = {}
+    by_kind: dict[int, list[int]] = {}
     by_type: dict[str, list[int]] = {}
     by_group: dict[int, list[int]] = {}
-    for column, (group, job_id, way) in enumerate(columns):
-        by_job.setdefault(job_id, []).append(column)
+    jobs_of = list(kinds.values())
+    for column, (group, kind, way) in enumerate(columns):
+        by_kind.setdefault(kind, []).append(column)
         by_type.setdefault(way.gpu_type, []).append(column)
         by_group.setdefault(group, []).append(column)
-    for members in by_job.values():
-        row(((column, 1.0) for column in members), -inf, 1.0)
-    for kind, members in by_type.items():
+    for kind, members in by_kind.items():
+        row(((column, 1.0) for column in members), -inf, float(len(jobs_of[kind])))
+    for gpu_type, members in by_type.items():
         for size in {1, *(columns[column][2].gpus for column in members)}:
             used = [(column, float(columns[column][2].ranks * (columns[column][2].gpus // size))) for column in members]
-            row(used, -inf, float(sum(gpus // size for gpus in supply[kind])))
+            row(used, -inf, float(sum(gpus // size for gpus in supply[gpu_type])))
     for group, members in by_group.items():
         row(((column, columns[column][2].worth) for column in members), floors[group] * (1 - EPSILON / 10), inf)
     at, where, values = zip(*entries, strict=True)
@@ -238,7 +261,7 @@ def _solve(
         constraints=LinearConstraint(
             coo_array((values, (at, where)), (len(lower), len(columns))).tocsr(), lower, upper
         ),
-        bounds=Bounds(0, 1),
+        bounds=Bounds(0, [len(jobs_of[kind]) for _, kind, _ in columns]),
         integrality=np.ones(len(columns)),
         options={"mip_rel_gap": 1e-9, "time_limit": _require_time(remaining_s)},
     )
@@ -246,7 +269,11 @@ def _solve(
         raise TimeoutError("the time for the verdicts is over")
     if solved.x is None:
         raise ValueError(f"what the parties hold is not a part of the supply: {solved.message}")
-    return {job_id: way for (_, job_id, way), chosen in zip(columns, solved.x, strict=True) if chosen > 0.5}
+    runs: dict[int, Way] = {}
+    left = [iter(jobs) for jobs in jobs_of]
+    for (_, kind, way), number in zip(columns, solved.x, strict=True):
+        runs |= dict.fromkeys(islice(left[kind], round(number)), way)
+    return runs
 
 
 def _require_time(remaining_s: Remaining) -> float:

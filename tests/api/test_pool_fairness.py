@@ -68,10 +68,22 @@ def test_between_applications(crowded: World, api: Api) -> None:
 def test_snapshots_that_are_left_out_are_told(crowded: World, api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fairness, "WITHIN_S", 0.0)
     (today,) = ask(api, crowded)["verdicts"]
-    assert (today["snapshots"], today["problem"]) == (0, "there was no time for older snapshots")
+    assert (today["snapshots"], today["problem"]) == (
+        0,
+        "there was no time for older snapshots; ask again to have more of them judged",
+    )
     monkeypatch.setattr(fairness, "MAX_JOBS", 1)
     (today,) = ask(api, crowded)["verdicts"]
     assert (today["snapshots"], today["problem"]) == (0, "snapshots with more than 1 jobs are left out")
+
+
+def test_a_snapshot_is_judged_once(crowded: World, api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = ask(api, crowded)["verdicts"]
+    monkeypatch.setattr(fairness, "WITHIN_S", 0.0)
+    assert ask(api, crowded)["verdicts"] == before
+
+
+def test_a_pool_without_snapshots_says_so(crowded: World, api: Api) -> None:
     Cycle.objects.update(snapshot=None)
     assert ask(api, crowded)["verdicts"][0]["problem"] == "no snapshot with waiting jobs is stored"
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from importlib import import_module
 from typing import Any
 
 from muster.common.errors import FieldError, Invalid
@@ -15,14 +16,13 @@ from muster.dispatch.plugins import objections
 from muster.dispatch.records import snapshot_of
 from muster.dispatch.settings import config_of
 from muster.fleet.models import Pool
-from scheduler.engine.cycle import CycleConfig
-from scheduler.model import Snapshot
-from scheduler.sim.judge import Judgement, Parties, Shares, judge
+from scheduler.engine.cycle import CycleConfig, config_to_dict
+from scheduler.sim.judge import Parties, Shares, judge
 
 log = logging.getLogger(__name__)
 
 SNAPSHOTS = 20
-MAX_JOBS = 2000  # a snapshot with more waiting and running jobs is left out
+MAX_JOBS = 1000  # a snapshot with more waiting and running jobs is left out
 MAX_WITNESSES = 20
 WITHIN_S = 1.6  # for all policies together
 
@@ -50,6 +50,19 @@ class PolicyVerdicts:
     witnesses: list[Witness] = field(default_factory=list)
 
 
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """Which of the three properties held in a snapshot, and what shows it; or why that is not known."""
+
+    held: tuple[bool, bool, bool] = (False, False, False)
+    sentences: tuple[str, ...] = ()
+    problem: str = ""
+
+
+_KNOWN: dict[tuple[int, datetime, Parties, str], _Judged] = {}
+_MAX_KNOWN = 2000
+
+
 def pool_verdicts(pool: Pool, *, policy: str | None, by: Parties) -> list[PolicyVerdicts]:
     """The verdicts on the policy of the pool, then on the named one with its defaults.
 
@@ -66,47 +79,62 @@ def pool_verdicts(pool: Pool, *, policy: str | None, by: Parties) -> list[Policy
             raise Invalid(wrong[0].message, errors=tuple(wrong))
         configs.append(replace(configs[0], policy=policy, policy_params={}))
     found = [PolicyVerdicts(one.policy, one.policy_params, today=number == 0) for number, one in enumerate(configs)]
+    import_module("scipy.optimize")  # the solver, once in each process: loading it is no part of the time
     until = time.monotonic() + WITHIN_S
     cycles = Cycle.objects.filter(pool=pool, planner="", waiting__gt=0, snapshot__isnull=False).order_by("-pk")
-    for cycle in cycles.only("started_at", "snapshot")[:SNAPSHOTS]:
-        snapshot = snapshot_of(cycle.snapshot or b"")
-        if len(snapshot.waiting) + len(snapshot.running) > MAX_JOBS:
-            _leave_out(found, f"snapshots with more than {MAX_JOBS:,} jobs are left out")
-            continue
+    for cycle_id, at in cycles.values_list("pk", "started_at")[:SNAPSHOTS]:
         try:
-            judged = [_judged(snapshot, config, by, until) for config in configs]
+            judged = [_judged(cycle_id, at, config, by, until) for config in configs]
         except TimeoutError:
-            _leave_out(found, "there was no time for older snapshots")
+            _leave_out(found, "there was no time for older snapshots; ask again to have more of them judged")
             break
         for verdicts, judgement in zip(found, judged, strict=True):
-            _count(verdicts, judgement, cycle.started_at)
+            _count(verdicts, judgement, at)
     if not any(verdicts.snapshots or verdicts.problem for verdicts in found):
         _leave_out(found, "no snapshot with waiting jobs is stored")
     return found
 
 
-def _judged(snapshot: Snapshot, config: CycleConfig, by: Parties, until: float) -> Judgement | str:
-    """The verdicts, or why there are none; raises TimeoutError if there is no time for them."""
+def _judged(cycle_id: int, at: datetime, config: CycleConfig, by: Parties, until: float) -> _Judged:
+    """What is found of one snapshot, once in each process; raises TimeoutError if there is no time for it."""
+    key = (cycle_id, at, by, str(config_to_dict(config)))
+    if key not in _KNOWN:
+        found = _judge(cycle_id, config, by, until)
+        if len(_KNOWN) >= _MAX_KNOWN:
+            _KNOWN.clear()
+        _KNOWN[key] = found
+    return _KNOWN[key]
+
+
+def _judge(cycle_id: int, config: CycleConfig, by: Parties, until: float) -> _Judged:
+    packed = Cycle.objects.values_list("snapshot", flat=True).get(pk=cycle_id)
+    snapshot = snapshot_of(packed or b"")
+    if len(snapshot.waiting) + len(snapshot.running) > MAX_JOBS:
+        return _Judged(problem=f"snapshots with more than {MAX_JOBS:,} jobs are left out")
     try:
-        return judge(snapshot, config, by=by, shares=Shares.QUOTA, remaining_s=lambda: until - time.monotonic())
+        found = judge(snapshot, config, by=by, shares=Shares.QUOTA, remaining_s=lambda: until - time.monotonic())
     except TimeoutError:
         raise
     # A plug-in may fail in any way, and jobs that share GPUs have no verdicts.
     except Exception as error:
         log.exception("judge_failed policy=%s", config.policy)
-        return f"some snapshots could not be judged: {error}"[:300]
+        return _Judged(problem=f"some snapshots could not be judged: {error}"[:300])
+    verdicts = found.verdicts
+    held = (not verdicts.losses, verdicts.better is None, not verdicts.envies)
+    return _Judged(held, found.sentences()[:MAX_WITNESSES])
 
 
-def _count(verdicts: PolicyVerdicts, found: Judgement | str, at: datetime) -> None:
-    if isinstance(found, str):
-        verdicts.problem = found
+def _count(verdicts: PolicyVerdicts, found: _Judged, at: datetime) -> None:
+    if found.problem:
+        verdicts.problem = found.problem
         return
+    incentive, efficiency, no_envy = found.held
     verdicts.snapshots += 1
-    verdicts.sharing_incentive += not found.verdicts.losses
-    verdicts.pareto_efficiency += found.verdicts.better is None
-    verdicts.envy_freeness += not found.verdicts.envies
+    verdicts.sharing_incentive += incentive
+    verdicts.pareto_efficiency += efficiency
+    verdicts.envy_freeness += no_envy
     room = MAX_WITNESSES - len(verdicts.witnesses)
-    verdicts.witnesses += [Witness(at, sentence) for sentence in found.sentences()[:room]]
+    verdicts.witnesses += [Witness(at, sentence) for sentence in found.sentences[:room]]
 
 
 def _leave_out(found: Sequence[PolicyVerdicts], problem: str) -> None:
