@@ -86,8 +86,8 @@ def test_of_jobs_without_gpus_the_one_with_most_left_goes_first() -> None:
 
 
 def test_a_job_that_has_not_begun_keeps_its_gpus_although_its_lease_has_ended() -> None:
-    world = driving.carried_out(pool(*(job(number, 8) for number in range(1, 4))), config(fairness=0))
-    assert running(driving.carried_out(later(world, NOW + LEASE_S + 1), config(fairness=0))) == running(world)
+    world = driving.carried_out(pool(*(job(number, 8) for number in range(1, 4))), config())
+    assert running(driving.carried_out(later(world, NOW + LEASE_S + 1), config())) == running(world)
 
 
 def test_the_pool_wakes_when_a_lease_ends() -> None:
