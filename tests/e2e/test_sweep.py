@@ -61,3 +61,21 @@ def test_a_sweep_stops_hopeless_members_and_finds_the_best(cluster: Cluster) -> 
     assert ended["saved_gpu_hours"] > 0
     assert ended["rungs"][0]["reached"] == 6
     cluster.settle()
+
+
+def test_members_that_all_fail_end_the_sweep_with_the_reason(cluster: Cluster) -> None:
+    client = cluster.client()
+    asked = {"method": "grid", "metric": "loss", "params": {"Q": list(range(40))}, "parallel": 3}
+    spec = {"name": "broken", "command": "sleep 2; exit 3", "gpus": 1, "cpus": 1, "sweep": asked}
+    sweep = client.submit_sweep(spec)
+
+    def is_over() -> bool:
+        cluster.manage("shell", "-c", LOOK)
+        return client.sweep(sweep["id"])["state"] != "active"
+
+    until(is_over, "the sweep is over", within_s=150, every_s=0.5)
+    ended = client.sweep(sweep["id"])
+    assert ended["state"] == "failed"
+    assert "members to end failed, and none succeeded" in ended["reason"]
+    assert ended["members"]["cancelled"] >= 20, ended["members"]
+    cluster.settle()

@@ -116,6 +116,11 @@ def wake_pool(pool_id: int) -> None:
     transaction.on_commit(lambda: _send_hint(pool_id))
 
 
+def wake_group(group_id: int) -> None:
+    """Have the job group looked after once the transaction has committed; a hint that is lost costs a few seconds."""
+    transaction.on_commit(lambda: _send_group_hint(group_id))
+
+
 def wake_node(node_id: int) -> None:
     """Tell the node's agent that its desired set changed, once the transaction has committed."""
     transaction.on_commit(lambda: publish(node_channel(node_id)))
@@ -161,6 +166,13 @@ def _send_hint(pool_id: int) -> None:
     except (redis.RedisError, OSError, KombuError) as error:
         # The sweep of the schedule worker finds the change by itself; only the delay grows.
         log.warning("hint_not_sent pool=%s error=%s", pool_id, error)
+
+
+def _send_group_hint(group_id: int) -> None:
+    try:
+        current_app.send_task("sweeps.look_at", args=[group_id], retry=False, expires=HINT_LIFETIME_S)
+    except (redis.RedisError, OSError, KombuError) as error:
+        log.warning("group_hint_not_sent group=%s error=%s", group_id, error)
 
 
 def _hint_key(pool_id: int) -> str:

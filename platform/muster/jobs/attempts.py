@@ -19,7 +19,7 @@ from muster.common.clock import utc_now
 from muster.common.errors import Conflict, NotFound
 from muster.common.models import DatabaseNow
 from muster.common.rows import first_of
-from muster.events.services import record, recorded_together, wake_node, wake_pool
+from muster.events.services import record, recorded_together, wake_group, wake_node, wake_pool
 from muster.fleet.checks import check_soon
 from muster.fleet.models import Gpu, Node, StrikeReason
 from muster.fleet.strikes import blame_for_failure, blame_for_launch, blame_for_leaving, nodes_of_failed_gpus
@@ -450,6 +450,8 @@ def _move_job_on(gang: _Gang, ended_as: AttemptState, reason: Reason, verdict: V
     _record_resize(job, resize)
     if outcome.state is not JobState.QUEUED:
         learn_from(job)
+        if job.group_id is not None:
+            wake_group(job.group_id)
     if outcome.avoid_nodes:
         # Last, for whoever takes results of checks has a node's lock first.
         on_blamed = Gpu.objects.filter(claims__allocation__attempt=attempt, node__in=blamed)

@@ -80,6 +80,8 @@ def look_at_sweep(group_id: int) -> None:
         if progress is None:  # another worker looks at it
             return
         group = JobGroup.objects.get(pk=group_id)
+        if group.state != GroupState.ACTIVE:
+            return
         sweep, rows = sweep_of(group.spec), _rows_of(group)
         _take_over(group, sweep, rows, progress)
     rungs = sweep.search_rungs

@@ -31,20 +31,20 @@ def reason_to_stop(sweep: SweepSpec, members: Sequence[tuple[Job, Trial | None]]
     1. Its first members to end have failed.
     2. Its first members to end have not reported the metric, and neither has another one.
     """
-    settled = utc_now() - SETTLED_AFTER
     ended = sorted(
-        (job.ended_at, job)
+        (job.ended_at, job.pk, job)
         for job, _ in members
-        if job.state in {JobState.SUCCEEDED, JobState.FAILED} and job.ended_at is not None and job.ended_at < settled
+        if job.state in {JobState.SUCCEEDED, JobState.FAILED} and job.ended_at is not None
     )
-    first = [job for _, job in ended[: sweep.max_failures]]
+    first = [job for *_, job in ended[: sweep.max_failures]]
     if len(first) == sweep.max_failures and all(job.state == JobState.FAILED for job in first):
         last = first[-1]
         told = last.reason_detail or last.reason or "unknown"
         if len(first) == 1:
             return f"its first member to end failed, and max_failures is 1: member {last.member}: {told}"[:500]
         return f"its first {len(first)} members to end failed, and none succeeded; member {last.member}: {told}"[:500]
-    first = [job for _, job in ended[:FIRST_TO_END]]
+    settled = utc_now() - SETTLED_AFTER
+    first = [job for ended_at, _, job in ended[:FIRST_TO_END] if ended_at < settled]
     if len(first) == FIRST_TO_END and all(trial is None for _, trial in members):
         names = Series.objects.filter(attempt__job__in=first).order_by("name").distinct().values_list("name", flat=True)
         instead = f"they reported {', '.join(names)}" if names else "they reported nothing"

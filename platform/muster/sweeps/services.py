@@ -24,7 +24,9 @@ from muster.sweeps.models import Progress
 from muster.sweeps.spec import SweepSpec, parse_sweep
 from muster.tenants.selectors import is_manager
 from scheduler.model.lifecycle import Desired, GroupKind, GroupState, HoldReason, Reason
-from scheduler.search.rungs import Method
+from scheduler.predict.estimate import Source
+from scheduler.search.outlook import steps_left
+from scheduler.search.rungs import Member, Method, judge
 from scheduler.search.space import Point
 
 
@@ -49,6 +51,7 @@ def submit_sweep(
         return _stored(known), False
     draft = draft_sweep(user=user, data=data)
     estimate_jobs([draft.job])
+    _expect_stops(draft)
     try:
         with transaction.atomic():
             group = _store(draft, user, cloned_from)
@@ -148,6 +151,17 @@ def require_may_act(user: User, group: JobGroup) -> None:
 
 def _stored(known: IdempotencyKey) -> JobGroup:
     return JobGroup.objects.select_related("tenant", "vc", "pool", "owner").get(pk=known.group_id or 0)
+
+
+def _expect_stops(draft: Draft) -> None:
+    """Expect of each member the steps until it is stopped, not those of a whole run."""
+    job, rungs = draft.job, draft.sweep.search_rungs
+    if rungs is None or job.expected_s is None:
+        return
+    members = [Member(number) for number in range(1, len(draft.params) + 1)]
+    steps = steps_left(rungs, members, judge(draft.sweep.method, draft.sweep.goal, rungs, members))
+    job.expected_s *= steps[1] / rungs.steps[-1]
+    job.expected_source = Source.SWEEP
 
 
 def _store(draft: Draft, user: User, cloned_from: JobGroup | None) -> JobGroup:

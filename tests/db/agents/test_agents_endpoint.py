@@ -475,6 +475,7 @@ class TestClaim:
             memory="16GiB",
             time="2h",
             env={"LR": 0.1},
+            params={"layers": 2, "momentum": 0.9, "nesterov": True, "opt": "sgd"},
             workdir="/workspace/src",
             checkpoint={"signal": "USR1", "grace": "60s"},
             on_disconnect="keep",
@@ -493,6 +494,8 @@ class TestClaim:
         assert list(spec.gpu_uuids) == list(uuids)
         assert len(spec.gpu_uuids) == 2
         assert spec.env["LR"] == "0.1"
+        params = ("layers", "momentum", "nesterov", "opt")
+        assert [spec.env[name] for name in params] == ["2", "0.9", "true", "sgd"]
         assert (spec.image, spec.shm_mib, spec.nodes) == ("pytorch/pytorch:2.9", 2048, 1)
 
     def test_each_rank_of_a_gang_finds_the_others(self, agent: Agent, server: str, world: World) -> None:

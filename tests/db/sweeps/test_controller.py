@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from celery import Celery
 from django.utils import timezone
 
 from muster.events.models import Event
@@ -65,6 +66,14 @@ def look(group: JobGroup) -> JobGroup:
 
 def states(group: JobGroup) -> list[str]:
     return [one.state for one in members_of(group)]
+
+
+def test_the_end_of_a_member_asks_for_a_look(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    group = running(world, "random", members=2)
+    sent: list[tuple[str, list[int]]] = []
+    monkeypatch.setattr(Celery, "send_task", lambda self, name, args, **_: sent.append((name, args)))
+    finish(group, 1)
+    assert ("sweeps.look_at", [group.pk]) in sent
 
 
 class TestAsha:
@@ -140,6 +149,13 @@ class TestAsha:
         assert one.expected_source == another.expected_source == Source.SWEEP
         # A step takes 100 s. Two more members go on to step 3, and one of three to step 9.
         assert (one.expected_s, another.expected_s) == (pytest.approx(500, rel=0.1), pytest.approx(200, rel=0.1))
+
+    def test_before_the_first_report_a_member_is_expected_to_take_its_part_of_a_whole_run(self, world: World) -> None:
+        asked = {"method": "asha", "rungs": RUNGS}
+        group = sweep(world, members=9, sweep=asked, expected="900s")
+        # Of nine members all take one step, three two more, and one six more.
+        assert job(group, 9).expected_s == pytest.approx(900 * (9 * 1 + 3 * 2 + 1 * 6) / (9 * 9))
+        assert job(group, 9).expected_source == Source.SWEEP
 
 
 class TestHalving:
