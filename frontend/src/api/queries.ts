@@ -165,6 +165,13 @@ export const usageQuery = (by: string, filter: api.UsageFilter) =>
     staleTime: USAGE_STALE_MS,
   });
 
+export const usageFairnessQuery = (filter: api.UsageFilter) =>
+  queryOptions({
+    queryKey: ["usage", "fairness", filter],
+    queryFn: () => api.getUsageFairness(filter),
+    staleTime: USAGE_STALE_MS,
+  });
+
 export const wasteQuery = (filter: api.UsageFilter) =>
   queryOptions({
     queryKey: ["usage", "waste", filter],

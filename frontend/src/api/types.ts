@@ -12,6 +12,7 @@ export type JobFairness = Schemas["JobFairness"];
 export type JobRate = Schemas["JobRate"];
 export type RunTimeEstimate = Schemas["RunTimeEstimate"];
 export type Usage = Schemas["Usage"];
+export type UsageFairness = Schemas["FairnessOfPeriod"];
 export type UsageRow = Schemas["UsageRow"];
 export type Outcome = Schemas["OutcomeUsage"]["outcome"];
 export type Waste = Schemas["Waste"];

@@ -6,11 +6,19 @@ import classes from "./FairnessPage.module.css";
 import { barOf, byTenant, byWeek, paysWords, rhoWords, type Figures } from "./rho";
 
 /** Who pays for whom: how much slower the applications of each tenant were than on its own quota, and each week. */
-export function WeeksCard({ weeks, days }: { weeks: readonly PoolWeek[]; days: number }) {
+export function WeeksCard({
+  weeks,
+  days,
+  title = "Who pays for whom",
+}: {
+  weeks: readonly PoolWeek[];
+  days: number;
+  title?: string;
+}) {
   const tenants = byTenant(weeks);
   return (
-    <section className={`card ${classes.card}`} aria-label="Who pays for whom">
-      <SectionHead title="Who pays for whom">
+    <section className={`card ${classes.card}`} aria-label={title}>
+      <SectionHead title={title}>
         <span>Ended in the last {plural(days, "day")}</span>
       </SectionHead>
       {tenants.length === 0 ? (

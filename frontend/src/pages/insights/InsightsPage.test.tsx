@@ -7,7 +7,7 @@ import { beforeEach, expect, test, vi } from "vitest";
 import * as api from "../../api/client";
 import { Problem } from "../../api/problem";
 import { meQuery } from "../../api/queries";
-import type { LeastEfficientList, Me, Usage, Waste } from "../../api/types";
+import type { LeastEfficientList, Me, Usage, UsageFairness, Waste } from "../../api/types";
 import { InsightsPage } from "./InsightsPage";
 
 const search = vi.hoisted(() => ({
@@ -131,10 +131,29 @@ const GRADES: LeastEfficientList = {
   ],
 };
 
+const FAIRNESS: UsageFairness = {
+  ...PERIOD,
+  by: ["week", "tenant"],
+  results: [
+    {
+      week: "2026-11-16",
+      tenant: "vision",
+      vc: null,
+      user: null,
+      applications: 4,
+      rho_quota_mean: 1.3,
+      rho_quota_max: 2,
+      rho_cluster_mean: 1,
+      rho_cluster_max: 1,
+    },
+  ],
+};
+
 beforeEach(() => {
   vi.mocked(api.getWaste).mockResolvedValue(WASTE);
   vi.mocked(api.getUsage).mockResolvedValue({ ...NO_USE, results: [ROW] });
   vi.mocked(api.listLeastEfficient).mockResolvedValue(GRADES);
+  vi.mocked(api.getUsageFairness).mockResolvedValue(FAIRNESS);
   vi.mocked(api.usageCsvUrl).mockImplementation((by, { since }) => `/csv?by=${by}&since=${since}`);
   Object.assign(search, { since: undefined, tenant: undefined, user: undefined });
 });
@@ -308,4 +327,12 @@ test("a page narrowed to a tenant asks for it alone, compares its users, and has
   expect(api.getUsage).toHaveBeenCalledWith("user,outcome", filter);
   expect(api.getWaste).toHaveBeenLastCalledWith(filter);
   expect(api.listLeastEfficient).toHaveBeenLastCalledWith(filter);
+});
+
+test("tells how much slower than alone the jobs were that ended", async () => {
+  open();
+  const card = within(await screen.findByRole("region", { name: "Slower or faster than alone" }));
+  expect(card.getByText("Ended in the last 7 days")).toBeTruthy();
+  expect(card.getByRole("rowheader", { name: "vision" })).toBeTruthy();
+  expect(card.getAllByText("1.30×")).toHaveLength(2);
 });

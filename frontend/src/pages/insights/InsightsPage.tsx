@@ -7,6 +7,7 @@ import { useMe } from "../../app/me";
 import { Page, PageHeader } from "../../components/Page";
 import { ConsumersCard } from "./ConsumersCard";
 import { FailuresCard } from "./FailuresCard";
+import { FairnessCard } from "./FairnessCard";
 import { PERIODS, periodOf } from "./insights";
 import classes from "./InsightsPage.module.css";
 import { LeastEfficientCard } from "./LeastEfficientCard";
@@ -80,6 +81,7 @@ export function InsightsPage() {
           <SavingsCard filter={filter} />
         </div>
         <LeastEfficientCard filter={filter} />
+        <FairnessCard filter={filter} days={Number.parseInt(period.since)} />
       </div>
     </Page>
   );
