@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
+import urllib.request
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -84,14 +86,42 @@ def test_a_thousand_members_are_there_within_half_a_second(ada: Page, demo: Demo
     assert min(took) < 0.5
 
 
-def test_an_operator_sees_who_pays_and_what_auctions_gave(page: Page, demo: Demo) -> None:
+def test_an_operator_sees_verdicts_and_what_auctions_gave(page: Page, demo: Demo) -> None:
     page.goto(f"{demo.url}/fairness")
     sign_in(page, demo, "otto")
     expect(page.get_by_role("heading", name="Fairness")).to_be_visible()
     expect(page.get_by_role("region", name="Who pays for whom")).to_be_visible()
-    expect(page.get_by_role("region", name="Last auctions")).to_contain_text("only themis holds auctions")
+    auctions = page.get_by_role("region", name="Last auctions")
+    expect(auctions).to_contain_text("only themis holds auctions")
     verdicts = page.get_by_role("region", name="Verdicts")
     expect(verdicts.get_by_role("row")).to_have_count(4)
     verdicts.get_by_label("Compare with a policy").select_option("las")
     page.wait_for_url(re.compile("policy=las"))
     expect(verdicts.get_by_role("columnheader", name="las")).to_be_visible()
+    decide_by(demo, "themis")
+    try:
+        halving = {**GRID, "method": "asha", "members": 4, "rungs": {"first": 1, "last": 3}, "parallel": 2}
+        with demo.client("ada") as client:
+            sweep = client.submit_sweep({"name": "bids", "gpus": 1, "command": "sleep 600", "sweep": halving})
+        expect(auctions).to_contain_text(f"sweep {sweep['id']}")
+        expect(auctions.get_by_role("row").nth(1)).to_contain_text("all of it")
+        auctions.get_by_role("link", name=f"sweep {sweep['id']}").first.click()
+        expect(page.get_by_role("heading", name="bids")).to_be_visible()
+        page.get_by_role("button", name="Cancel all").click()
+        page.get_by_role("dialog").get_by_role("button", name="Cancel all members").click()
+        expect(page.get_by_role("region", name="Summary").get_by_text("4 cancelled")).to_be_visible()
+    finally:
+        # Other modules use the same demonstration.
+        decide_by(demo, "fifo")
+
+
+def decide_by(demo: Demo, policy: str) -> None:
+    """Let the pool of the demonstration decide by this policy."""
+    request = urllib.request.Request(
+        f"{demo.url}/api/v1/pools/main/policy",
+        data=json.dumps({"policy": policy}).encode(),
+        headers={"Authorization": f"Bearer {demo.token('otto')}", "Content-Type": "application/json"},
+        method="PUT",
+    )
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        assert answer.status == 200

@@ -12,6 +12,7 @@ export function causeOf(job: Job): string | null {
     if (job.kept !== null) return "Failed, kept";
     return job.idle === null ? null : "Idle GPUs";
   }
+  if (job.reason === "stopped_early") return reasonWords(job.reason);
   return null;
 }
 

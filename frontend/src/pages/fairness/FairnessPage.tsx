@@ -119,6 +119,6 @@ function Part({ query }: { query: UseQueryResult }) {
       <Failed error={query.error} onRetry={() => void query.refetch()} />
     </div>
   ) : (
-    <Skeleton height={240} radius={12} />
+    <Skeleton height={240} radius={12} aria-busy="true" aria-label="Loading" />
   );
 }

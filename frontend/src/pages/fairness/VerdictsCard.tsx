@@ -4,7 +4,9 @@ import type { PolicyVerdicts } from "../../api/types";
 import { SectionHead } from "../../components/Page";
 import { Ago } from "../../components/Time";
 import { plural } from "../../format/amount";
+import { sentence } from "../../format/words";
 import classes from "./FairnessPage.module.css";
+import { grouped, type Witness } from "./verdicts";
 
 const WITNESSES = 5;
 
@@ -93,7 +95,7 @@ export function VerdictsCard({ verdicts, policies, other, busy, onOther }: Props
         {verdicts.map((each) => (
           <div key={each.policy}>
             <h3>What shows it under {each.policy}</h3>
-            {each.problem === "" ? null : <p className={classes.faint}>{each.problem}</p>}
+            {each.problem === "" ? null : <p className={classes.faint}>{sentence(each.problem)}.</p>}
             {each.witnesses.length === 0 ? (
               <p className={classes.faint}>
                 {each.snapshots === 0
@@ -101,20 +103,25 @@ export function VerdictsCard({ verdicts, policies, other, busy, onOther }: Props
                   : "All three properties held in each snapshot."}
               </p>
             ) : (
-              <ul>
-                {each.witnesses.slice(0, WITNESSES).map(({ at, sentence }) => (
-                  <li key={`${at} ${sentence}`}>
-                    {sentence.charAt(0).toUpperCase() + sentence.slice(1)}. <Ago at={at} />
-                  </li>
-                ))}
-                {each.witnesses.length > WITNESSES ? (
-                  <li>And {each.witnesses.length - WITNESSES} more.</li>
-                ) : null}
-              </ul>
+              <Witnesses all={grouped(each.witnesses)} />
             )}
           </div>
         ))}
       </div>
     </section>
+  );
+}
+
+function Witnesses({ all }: { all: readonly Witness[] }) {
+  return (
+    <ul>
+      {all.slice(0, WITNESSES).map((one) => (
+        <li key={one.sentence}>
+          {sentence(one.sentence)}. <Ago at={one.at} />
+          {one.times === 1 ? "" : `, and in ${plural(one.times - 1, "snapshot")} before`}
+        </li>
+      ))}
+      {all.length > WITNESSES ? <li>And {all.length - WITNESSES} more.</li> : null}
+    </ul>
   );
 }

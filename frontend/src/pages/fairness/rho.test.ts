@@ -2,6 +2,7 @@ import { expect, test } from "vitest";
 
 import type { PoolWeek } from "../../api/types";
 import { bidWords, gpusWords, partWords } from "./auctions";
+import { grouped } from "./verdicts";
 import { barOf, byTenant, byWeek, paysWords } from "./rho";
 
 const row = (
@@ -70,4 +71,18 @@ test("bids, GPUs and payments read in words", () => {
   ).toBe("1 A100: 0.25; 4 A100 close together: 0.8123");
   expect(partWords(1)).toBe("all of it");
   expect(partWords(0.81)).toBe("81 % of it");
+});
+
+test("a sentence that several snapshots show stands once, with the newest of them", () => {
+  const [a, b] = ["nlp would be better off", "vision would rather have"];
+  expect(
+    grouped([
+      { at: "3", sentence: a },
+      { at: "2", sentence: b },
+      { at: "1", sentence: a },
+    ]),
+  ).toEqual([
+    { sentence: a, at: "3", times: 2 },
+    { sentence: b, at: "2", times: 1 },
+  ]);
 });

@@ -8,11 +8,11 @@ import { duration } from "../../format/time";
 import classes from "./NoteCard.module.css";
 import { NoteCard } from "./NoteCard";
 
-/** How much slower the job is than alone; nothing for a job without GPUs. */
+/** How much slower the job is than alone; nothing for a job without GPUs, or a member of a sweep, which has the figure. */
 export function FairnessCard({ job }: { job: Job }) {
   const query = useQuery({
     ...jobFairnessQuery(job.id),
-    enabled: job.gpus_total > 0,
+    enabled: job.gpus_total > 0 && job.sweep === null,
     refetchInterval: useFallbackInterval(),
   });
   return query.data === undefined ? null : <FairnessWords fairness={query.data} />;

@@ -24,6 +24,7 @@ import classes from "./JobPage.module.css";
 import { KeptCard } from "./KeptCard";
 import { LogView } from "./logs/LogView";
 import { ResizeCard } from "./ResizeCard";
+import { StoppedCard } from "./StoppedCard";
 import { TimelineCard } from "./TimelineCard";
 import { TrainingCard } from "./TrainingCard";
 import { ScreeningCard } from "./ScreeningCard";
@@ -106,6 +107,9 @@ function JobBody({ job }: { job: JobWithSpec }) {
           <WhyCard job={job} />
         ) : null}
         {job.finish === null ? null : <FinishCard finish={job.finish} />}
+        {job.sweep !== null && job.reason === "stopped_early" ? (
+          <StoppedCard job={job} sweep={job.sweep} />
+        ) : null}
         {job.state === "failed" ? <FailureCard job={job} /> : null}
         {phone ? null : <Results job={job} />}
       </div>

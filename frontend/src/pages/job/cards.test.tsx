@@ -137,3 +137,10 @@ it("says on which GPU type a waiting job finishes first, and that jobs ahead are
   rerender(<FinishCard finish={{ summary: "", detail, types: [] }} />);
   expect(screen.getByRole("region", { name: "When it would start on each GPU type" })).toBeTruthy();
 });
+
+it("says of a member that its sweep stopped it early, which its state does not say", () => {
+  expect(causeOf(makeJob({ state: "cancelled", reason: "stopped_early" }))).toBe(
+    "Stopped early by its sweep",
+  );
+  expect(causeOf(makeJob({ state: "cancelled", reason: "cancelled_by_user" }))).toBeNull();
+});

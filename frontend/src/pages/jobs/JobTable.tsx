@@ -10,6 +10,7 @@ import { JobStateChip } from "../../components/StateChip";
 import { Ago, RunTime } from "../../components/Time";
 import { plural } from "../../format/amount";
 import { gpuTotals } from "../../format/request";
+import { paramWords } from "../sweep/words";
 import classes from "./JobTable.module.css";
 
 const COLUMNS = [
@@ -170,6 +171,16 @@ function JobRow({ job, height, offset, selected, onToggle }: RowProps) {
         </Link>
         <span className={`${classes.under} truncate`}>
           <span className="mono">#{job.id}</span>
+          {job.sweep === null ? null : (
+            <Link
+              to="/sweeps/$sweepId"
+              params={{ sweepId: String(job.sweep.id) }}
+              className={classes.tag}
+              title={paramWords(job.params)}
+            >
+              member {job.sweep.member} of {job.sweep.members}
+            </Link>
+          )}
           {cause === null ? null : (
             <span className={classes.cause} data-state={job.state}>
               {cause}

@@ -76,5 +76,8 @@ test("a member is told in a line", () => {
   expect(memberWords(MEMBERS[1] ?? makeMember(), "loss")).toBe(
     "Member 2: loss 0.1 at step 27; lr 0.01, batch 64; succeeded",
   );
+  expect(memberWords(makeMember({ state: "stopped", why: "too slow" }), "loss")).toMatch(
+    /; stopped early: too slow$/,
+  );
   expect(memberWords(makeMember(), "loss")).toBe("Member 1: no loss yet; lr 0.001, batch 32; running");
 });

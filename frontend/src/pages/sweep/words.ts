@@ -50,5 +50,6 @@ export function memberWords(member: SweepMember, metric: string): string {
       ? `no ${metric} yet`
       : `${metric} ${figure(member.value)}${member.step === null ? "" : ` at step ${member.step}`}`;
   const label = MEMBER_STATES.find(({ state }) => state === member.state)?.label ?? member.state;
-  return `Member ${member.member}: ${value}; ${paramWords(member.params)}; ${label.toLowerCase()}`;
+  const why = member.why === "" ? "" : `: ${member.why}`;
+  return `Member ${member.member}: ${value}; ${paramWords(member.params)}; ${label.toLowerCase()}${why}`;
 }

@@ -1,0 +1,19 @@
+import { IconScissors } from "@tabler/icons-react";
+import { Link } from "@tanstack/react-router";
+
+import type { Job } from "../../api/types";
+import { sentence } from "../../format/words";
+import { MarkCard } from "./MarkCard";
+
+/** Says why its sweep stopped a member early. */
+export function StoppedCard({ job, sweep }: { job: Job; sweep: NonNullable<Job["sweep"]> }) {
+  return (
+    <MarkCard icon={<IconScissors size={18} stroke={1.8} />} title="Its sweep stopped it early">
+      {job.reason_detail === null || job.reason_detail === "" ? null : `${sentence(job.reason_detail)}. `}
+      Its GPUs went to other jobs.{" "}
+      <Link to="/sweeps/$sweepId" params={{ sweepId: String(sweep.id) }} className="link">
+        See the sweep
+      </Link>
+    </MarkCard>
+  );
+}
