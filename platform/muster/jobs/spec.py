@@ -234,6 +234,12 @@ class LocalitySpec(_Strict):
         description="All ranks on one node, in one rack, or anywhere."
     )
     relax_after: Duration | None = Field(default=None, description="After so long, anywhere will do.")
+    slowdown: float | None = Field(
+        default=None,
+        ge=1,
+        le=1000,
+        description="Your estimate of how many times slower it is where its GPUs lie further apart than they must.",
+    )
 
 
 class JobSpec(_Strict):

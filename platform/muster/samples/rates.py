@@ -142,6 +142,7 @@ def _estimated(rates: Rates) -> Iterator[RateEstimate]:
     for job in jobs.iterator(chunk_size=2000):
         subject = Subject((job.owner_id, job.name), job.owner_id, job.tenant_id)
         sizes = tuple(_sizes_of(job.request, types[job.pool_id]))
+        claimed_slowdown = (job.spec.get("locality") or {}).get("slowdown")
         for found in rates.estimate(Ask(subject, sizes, job.spec.get("throughput") or {})).rates:
             yield RateEstimate(
                 job=job,
@@ -150,7 +151,7 @@ def _estimated(rates: Rates) -> Iterator[RateEstimate]:
                 per_s=found.per_s,
                 deviation=found.deviation,
                 source=found.source.value,
-                slowdown=rates.slowdown(subject, found.size.gpu_type, found.size.gpus),
+                slowdown=rates.slowdown(subject, found.size.gpu_type, found.size.gpus) or claimed_slowdown,
             )
 
 

@@ -86,6 +86,19 @@ def test_jobs_measured_on_one_node_and_on_two_tell_how_much_slower_two_are(world
     assert known.slowdown == pytest.approx(1.6)
 
 
+def test_a_claimed_slowdown_holds_until_it_is_measured(world: World) -> None:
+    make_node(world.pool, "a02", gpus=4)
+    on_one, on_two = {"gpus": "A100:4", "name": "net"}, {"gpus": "A100:2", "nodes": 2, "name": "net"}
+    job = submit(world, **on_two, throughput={"A100": 9}, locality={"within": "any", "slowdown": 2.5})
+    refresh_rates()
+    (known,) = pool_snapshot(world.pool, seed=0).waiting_by_id[job.pk].rates
+    assert known.slowdown == 2.5
+    measured(submit(world, **on_one), "A100", 400.0, gpus=4)
+    measured(submit(world, **on_two), "A100", 250.0, gpus=4)
+    refresh_rates()
+    assert [rate.slowdown for rate in rates_of(job)] == [pytest.approx(1.6)]
+
+
 def test_an_elastic_job_has_a_rate_in_each_size(world: World) -> None:
     elastic = {"gpus": "A100:2", "elastic": {"min": 1, "max": 4}, "checkpoint": {"grace": "20s"}, "name": "net"}
     before, after = submit(world, **elastic), submit(world, **elastic)
