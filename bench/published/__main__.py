@@ -13,7 +13,19 @@ from pathlib import Path
 
 from rich.console import Console
 
-from bench.published import allox, confusions, gavel, philly, pollux, rates, screening, skew, sweeps, wrong_rates
+from bench.published import (
+    allox,
+    confusions,
+    gavel,
+    philly,
+    pollux,
+    rates,
+    screening,
+    skew,
+    sweeps,
+    themis,
+    wrong_rates,
+)
 from bench.published.data import NoData, data_folder
 from bench.published.page import Lessons, Section, page
 
@@ -26,6 +38,7 @@ PAGES = {
     "emulated": DOCS / "emulated.md",
     "gavel": DOCS / "policies" / "gavel.md",
     "tiresias": DOCS / "policies" / "tiresias.md",
+    "themis": DOCS / "policies" / "themis.md",
     "sweeps": DOCS / "sweeps.md",
 }
 
@@ -54,6 +67,7 @@ def main(argv: Sequence[str]) -> int:
         "gavel": lambda: gavel.page(folder, PAGES["gavel"].read_text()),
         "tiresias": lambda: skew.page(folder, PAGES["tiresias"].read_text()),
         "sweeps": lambda: sweeps.page(PAGES["sweeps"].read_text()),
+        "themis": lambda: themis.page(folder, PAGES["themis"].read_text()),
         "emulated": lambda: allox.page(folder, PAGES["emulated"].read_text()),
     }
     for name in options.page or PAGES:
