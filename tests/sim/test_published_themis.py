@@ -49,7 +49,7 @@ def test_the_auction_takes_less_gpu_time_where_distance_costs_some(folder: Path)
 def test_a_tenant_that_splits_its_sweep_gains_no_part_of_the_pool() -> None:
     whole, apart = (split(AUCTION, whole=one, jobs=200, cluster="V100:4x4") for one in (True, False))
     # Its jobs end in another order, but not in more than about its half of the pool.
-    assert apart.last_h["first"] >= 0.85 * HALF_H
+    assert apart.last_h["first"] >= 0.98 * HALF_H
     assert apart.last_h["second"] <= 1.1 * whole.last_h["second"]
 
 

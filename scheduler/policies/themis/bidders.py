@@ -11,6 +11,7 @@ from random import Random
 from scheduler.policies.themis.bidding import Application
 
 MAX_BIDDERS = 64
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,26 +41,34 @@ def ranked(candidates: Sequence[Candidate]) -> Sequence[Candidate]:
 
 
 def split(
-    candidates: Sequence[Candidate], fairness: float, offered: int, weights: Mapping[int, float]
+    candidates: Sequence[Candidate],
+    fairness: float,
+    offered: int,
+    weights: Mapping[int, float],
+    held: Mapping[int, int] | None = None,
 ) -> tuple[Sequence[Candidate], Sequence[Candidate]]:
     """The bidders of the ranked candidates, and those outside.
 
     The first max(1, ⌈(1 - fairness) · candidates⌉) bid, at most `MAX_BIDDERS`. While several tenants want GPUs, the
-    bidders of one tenant ask together for at most its part of the offer by weight, and for what the others leave; its
-    first one bids in any case. So a tenant that divides a sweep into many gains no bidders by it.
+    bidders of one tenant ask together for at most its part, by weight, of the GPUs that are offered or that these
+    tenants hold by leases, less those that it holds itself (`held`), and for what the others leave. The first bidder
+    of a tenant without GPUs bids in any case. So a tenant that divides a sweep into many gains no GPUs by it.
     """
     places = max(1, min(MAX_BIDDERS, math.ceil((1 - fairness) * len(candidates) - 1e-9)))
     wanted = Counter[int]()
     for each in candidates:
         wanted[each.application.tenant_id] += each.most
     total = sum(weights.get(tenant, 1.0) for tenant in wanted)
-    part = {tenant: offered * weights.get(tenant, 1.0) / total for tenant in wanted}
+    has = {tenant: (held or {}).get(tenant, 0) for tenant in wanted}
+    shared = offered + sum(has.values())
+    part = {tenant: max(0.0, shared * weights.get(tenant, 1.0) / total - has[tenant]) for tenant in wanted}
     spare = offered - sum(min(wanted[tenant], part[tenant]) for tenant in wanted)
     limit = {tenant: offered if len(wanted) == 1 else part[tenant] + spare for tenant in wanted}
     asked, inside, outside = Counter[int](), list[Candidate](), list[Candidate]()
     for each in candidates:
         tenant = each.application.tenant_id
-        fits = len(wanted) == 1 or not asked[tenant] or asked[tenant] + each.fewest <= limit[tenant]
+        first = not asked[tenant] and not has[tenant]
+        fits = len(wanted) == 1 or first or asked[tenant] + each.fewest <= limit[tenant] + _ROUNDING
         if len(inside) < places and fits:
             inside.append(each)
             asked[tenant] += each.fewest

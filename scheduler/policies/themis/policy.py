@@ -159,7 +159,10 @@ class Themis(CyclePolicy):
             return
         memory.auctions, memory.next_at = memory.auctions + 1, now + self.every_s
         weights = cycle.weights()
-        bidders, outside = split(candidates, self.fairness, offer.total(), weights)
+        held = Counter[int]()
+        for each in present.values():
+            held[each.tenant_id] += sum(each.held.values())
+        bidders, outside = split(candidates, self.fairness, offer.total(), weights, held)
         holders = _holders(cycle, present.values())
         draw = Random(f"{cycle.seed}:{memory.auctions}:left-overs")  # noqa: S311 - the same in each replay
         this = _Round(offer, bidders, outside, drawn(outside, holders, draw))

@@ -284,6 +284,15 @@ def test_a_tenant_gains_no_bidders_by_splitting_a_sweep() -> None:
     assert "job 5000" in [each.application.key for each in order[:2]]
 
 
+def test_gpus_that_a_tenant_has_count_in_its_part() -> None:
+    # Else a tenant of many single jobs would win each GPU that comes free: a job without GPUs makes one winner more.
+    both = [candidate("job 1", 1), candidate("sweep 2", 2, rho=1.5, most=64)]
+    inside, _ = split(ranked(both), 0.0, 1, {1: 1.0, 2: 1.0}, held={1: 8, 2: 7})
+    assert [each.application.key for each in inside] == ["sweep 2"]
+    inside, _ = split(ranked(both), 0.0, 1, {1: 1.0, 2: 1.0}, held={1: 7, 2: 8})
+    assert [each.application.key for each in inside] == ["job 1"]
+
+
 def test_what_other_tenants_do_not_want_a_tenant_may_ask_for() -> None:
     parts = [candidate(f"job {number}", 1) for number in range(100)]
     inside, _ = split([*parts, candidate("job 500", 2, 4)], 0.0, 40, {1: 1.0, 2: 1.0})
