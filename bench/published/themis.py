@@ -185,7 +185,7 @@ def page(folder: Path, text: str) -> str:
         beside = pool.map(compared, [folder] * len(runs), runs)
         found, tried = dict(zip(runs, beside, strict=True)), dict(zip(grid, trade, strict=True))
     draw(tried, PLOT)
-    parts = {"lies": lies.table(), "policies": policies(found), "trade": trades(tried), "split": splits()}
+    parts = {"lies": f"{lies.table()}\n", "policies": policies(found), "trade": trades(tried), "split": splits()}
     for name, part in parts.items():
         text = _with_part(text, name, part)
     return text
