@@ -249,7 +249,7 @@ def draw(found: Mapping[Traded, Outcome], path: Path) -> None:
             right.plot(FAIRNESS, [one.gpu_hours for one in runs], **style)
         left.set(xlabel="fairness", ylabel="max rho")
         right.set(xlabel="fairness", ylabel="GPU-hours")
-        left.legend(title="lease")
+        right.legend(title="lease", loc="lower right")
         figure.savefig(path, format="svg", metadata={"Date": None})
 
 
