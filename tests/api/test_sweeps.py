@@ -164,7 +164,11 @@ def test_a_sweep_shows_its_best_member_and_what_it_saved(world: World, api: Api)
     client = api(world.owner)
     found = submitted(client, sweep=ASHA)
     jobs = list(Job.objects.filter(group=found["id"]).order_by("member"))
-    values = [(0.5, 27.0, [[1, 0.9], [2, 0.7], [3, 0.5]], False), (0.8, 3.0, [[1, 0.8]], True), (None, 1.0, [], False)]
+    values = [
+        (0.5, 27.0, [[1, 0.5], [2, 0.5], [3, 0.5]], False),
+        (0.8, 9.0, [[2, 0.8], [3, 0.8]], True),
+        (None, 1.0, [], False),
+    ]
     for job, (value, step, readings, stopped) in zip(jobs, values, strict=False):
         Trial.objects.create(
             job=job,
@@ -188,7 +192,7 @@ def test_a_sweep_shows_its_best_member_and_what_it_saved(world: World, api: Api)
     ]
     answer = client.get(f"{SWEEPS}/{found['id']}/members")
     require_described("GET", f"{SWEEPS}/{{sweep_id}}/members", answer)
-    assert [(one["value"], one["rung"]) for one in answer.json()["results"][:3]] == [(0.5, 3), (0.8, 1), (None, 0)]
+    assert [(one["value"], one["rung"]) for one in answer.json()["results"][:3]] == [(0.5, 3), (0.8, 2), (None, 0)]
 
 
 def test_the_list_shows_sweeps_of_the_own_tenants_by_state_and_page(world: World, api: Api) -> None:

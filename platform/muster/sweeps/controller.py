@@ -24,14 +24,14 @@ from muster.jobs.models import Job, JobGroup
 from muster.sweeps.ends import end_if_over, reason_to_stop, stop_sweep
 from muster.sweeps.holds import is_paused, waits_for_turn
 from muster.sweeps.models import Progress, Trial
-from muster.sweeps.selectors import held_gpu_s
+from muster.sweeps.selectors import held_gpu_s, search_member
 from muster.sweeps.spec import SweepSpec, sweep_of
 from muster.training.models import Series
 from muster.training.store import curve_of
 from scheduler.model.lifecycle import JOB_TERMINAL, Desired, GroupKind, GroupState, HoldReason, JobState, Reason
 from scheduler.search.history import saved_gpu_s
 from scheduler.search.outlook import gpu_s_per_step, steps_left
-from scheduler.search.rungs import Action, Judgement, Member, Reading, Rungs, judge
+from scheduler.search.rungs import Action, Judgement, Member, Rungs, judge
 
 log = logging.getLogger(__name__)
 
@@ -188,8 +188,7 @@ def _member(number: int, row: Row) -> Member:
     trial = row.trial
     if trial is None:
         return Member(number, living=row.living)
-    readings = tuple(Reading(at, math.nan if value is None else value) for at, value in trial.readings)
-    return Member(number, readings, int(trial.step or 0), living=row.living)
+    return search_member(number, trial.readings, trial.step, living=row.living)
 
 
 def _stop(row: Row, trial: Trial, why: str, *, last: int) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -18,7 +19,9 @@ from muster.jobs.models import Attempt, Job, JobGroup
 from muster.sweeps.models import Trial
 from muster.sweeps.spec import SweepSpec, sweep_of
 from muster.tenants.selectors import tenants_of
-from scheduler.model.lifecycle import ATTEMPT_LIVE, GroupKind, JobState
+from scheduler.model.lifecycle import ATTEMPT_LIVE, JOB_TERMINAL, GroupKind, JobState
+from scheduler.search import rungs as search
+from scheduler.search.rungs import RungCount, judge
 
 MEMBER_STATES = ("waiting", "running", "paused", "succeeded", "failed", "stopped", "cancelled")
 _STATES = {JobState.ACTIVE: "running", JobState.SUCCEEDED: "succeeded", JobState.FAILED: "failed"}
@@ -32,15 +35,6 @@ class Standing:
     best: Trial | None = None
     gpu_s: float = 0.0
     saved_gpu_s: float = 0.0
-
-
-@dataclass(slots=True)
-class RungCount:
-    """How many members have reached a rung, and how many of them have not been stopped or paused there."""
-
-    steps: int
-    reached: int = 0
-    kept: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,20 +127,28 @@ def members_of(group: JobGroup) -> list[Member]:
     ]
 
 
-def rungs_reached(group: JobGroup, sweep: SweepSpec) -> list[RungCount]:
-    """Of each rung how many members have reached it, and how many of those the sweep lets go on."""
+def rungs_reached(group: JobGroup, sweep: SweepSpec) -> Sequence[RungCount]:
+    """Of each rung how many members have arrived at it, and how many of those the sweep lets go on.
+
+    A member that was already further when it was judged at a rung, and stopped, counts at that rung only.
+    """
     rungs = sweep.search_rungs
     if rungs is None:
-        return []
-    counts = [RungCount(steps) for steps in rungs.steps]
-    rows = Trial.objects.filter(job__group=group).values_list("readings", "stopped_at", "job__paused")
-    for readings, stopped_at, paused in rows:
-        for count in counts[: len(readings)]:
-            count.reached += 1
-            count.kept += 1
-        if readings and (stopped_at is not None or paused):
-            counts[len(readings) - 1].kept -= 1
-    return counts
+        return ()
+    rows = Job.objects.filter(group=group).values_list("member", "state", "trial__readings", "trial__step")
+    members = [
+        search_member(number or 0, readings or (), step, living=state not in JOB_TERMINAL)
+        for number, state, readings, step in rows
+    ]
+    return judge(sweep.method, sweep.goal, rungs, members).counts
+
+
+def search_member(
+    number: int, readings: Iterable[tuple[float, float | None]], step: float | None, *, living: bool
+) -> search.Member:
+    """A member as `scheduler.search` judges it: `readings` are a time and a value for each rung."""
+    told = tuple(search.Reading(at, math.nan if value is None else value) for at, value in readings)
+    return search.Member(number, told, int(step or 0), living=living)
 
 
 def spec_of(group: JobGroup) -> SweepSpec:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import asdict
 from typing import Any
 
 from muster.api.render.fairness import sweep_rho
@@ -31,7 +30,10 @@ def sweep_document(group: JobGroup) -> Json:
     return document | {
         "spec": group.spec,
         "best_so_far": progress.best_so_far if progress else [],
-        "rungs": [asdict(count) for count in rungs_reached(group, spec_of(group))],
+        "rungs": [
+            {"steps": count.steps, "reached": count.arrived, "kept": count.kept}
+            for count in rungs_reached(group, spec_of(group))
+        ],
         "rho": sweep_rho(fairness_of_group(group)),
     }
 
