@@ -83,6 +83,17 @@ def test_a_snapshot_is_judged_once(crowded: World, api: Api, monkeypatch: pytest
     assert ask(api, crowded)["verdicts"] == before
 
 
+def test_what_sharing_costs_each_tenant_now(crowded: World, api: Api) -> None:
+    live = Job.objects.filter(gpus__gt=0).exclude(state__in=["succeeded", "failed", "cancelled"])
+    live.filter(tenant=crowded.speech).update(expected_s=600)
+    assert live.filter(tenant=crowded.vision).exists()  # without an expected run time they have no figure
+    (speech,) = ask(api, crowded)["now"]
+    assert (speech["tenant"], speech["applications"]) == ("speech", live.filter(tenant=crowded.speech).count())
+    job = live.filter(tenant=crowded.speech).get()
+    shown = api(crowded.operator).get(f"/api/v1/jobs/{job.pk}/fairness").json()
+    assert speech["rho_quota_max"] == pytest.approx(shown["rho_quota"], rel=0.05)
+
+
 def test_a_pool_without_snapshots_says_so(crowded: World, api: Api) -> None:
     Cycle.objects.update(snapshot=None)
     assert ask(api, crowded)["verdicts"][0]["problem"] == "no snapshot with waiting jobs is stored"

@@ -63,6 +63,7 @@ export type SweepMember = Schemas["SweepMember"];
 export type PoolFairness = Schemas["PoolFairness"];
 export type PolicyVerdicts = Schemas["PolicyVerdicts"];
 export type PoolWeek = Schemas["PoolWeek"];
+export type PoolNow = Schemas["PoolNow"];
 export type PoolDecisions = Schemas["PoolDecisions"];
 export type Auction = Schemas["Auction"];
 export type MemberState = Schemas["MemberState"];

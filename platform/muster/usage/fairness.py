@@ -1,16 +1,21 @@
-"""The finish-time fairness of applications that ended in a period, by week, tenant, virtual cluster or user."""
+"""The finish-time fairness of applications that ended in a period, or are live: by week, tenant and more."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from statistics import fmean
 from typing import Any
 
 from django.db import connection
 
 from muster.common.errors import Invalid
+from muster.tenants.models import Tenant
 from muster.usage.dimensions import NAMES, By
+from muster.usage.finish_times import live_finish_times
+from muster.usage.models import Finish
 from muster.usage.periods import Period
 from muster.usage.scope import Scope
 from muster.usage.selectors import MOST_ROWS, parse_by
@@ -75,6 +80,28 @@ def fairness_by(period: Period, scope: Scope, by: Sequence[By], *, pool_id: int 
     if len(rows) > MOST_ROWS:
         raise Invalid.field("by", f"that makes more than {MOST_ROWS} rows; ask for a shorter period, or for less")
     return [FairnessRow(dict(zip(by, row, strict=False)), *row[len(by) :]) for row in rows]
+
+
+def fairness_now(pool_id: int) -> list[FairnessRow]:
+    """A row for each tenant of its live applications in the pool, as they stand now."""
+    names = dict(Tenant.objects.values_list("pk", "name"))
+    by_tenant: defaultdict[str, list[Finish]] = defaultdict(list)
+    for row in live_finish_times(pool_id):
+        by_tenant[names[row.tenant_id]].append(row)
+    return [
+        FairnessRow(
+            {By.TENANT: name},
+            len(rows),
+            *_mean_and_max(row.rho_quota for row in rows),
+            *_mean_and_max(row.rho_cluster for row in rows),
+        )
+        for name, rows in sorted(by_tenant.items())
+    ]
+
+
+def _mean_and_max(values: Iterable[float | None]) -> tuple[float | None, float | None]:
+    known = [value for value in values if value is not None]
+    return (fmean(known), max(known)) if known else (None, None)
 
 
 _OF_EACH = "tenant_id, vc_id, owner_id, ended_at, rho_quota, rho_cluster"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from math import fsum
 
-from django.db.models import Exists, OuterRef
+from django.db.models import Exists, OuterRef, Q
 
 from muster.common.clock import utc_now
 from muster.fleet.models import Gpu
@@ -32,6 +32,7 @@ _COLUMNS = (
     *("expected_s", "time_limit_s"),
 )
 GROUPS = 20  # of a batch, with up to 1,000 members each
+LIVE_JOBS = 200
 
 NO_GPUS = "it uses no GPUs"
 NEVER_RAN = "it never ran"
@@ -129,6 +130,22 @@ def fairness_of_group(group: JobGroup) -> Fairness:
     runs = any(each.runs for each in work.values())
     how = "" if final else "as it stands" if runs else "even if it started now"
     return Fairness(final, _sentence(row, how), row)
+
+
+def live_finish_times(pool_id: int) -> list[Finish]:
+    """The figures of the newest live jobs outside of groups, and groups, of a pool, as they stand now.
+
+    Those whose run time is not expected have none.
+    """
+    now, mine = utc_now(), Q(vc__pool=pool_id)
+    alone = Job.objects.filter(mine, group=None, gpus__gt=0).exclude(state__in=sorted(JOB_TERMINAL))
+    jobs = list(alone.only(*_COLUMNS).order_by("-pk")[:LIVE_JOBS])
+    work = _work_of(jobs, now)
+    rows: list[Finish] = [*_finish_times([job for job in jobs if work[job.pk].left_s is not None], work, now)]
+    for group in JobGroup.objects.filter(mine, state=GroupState.ACTIVE).order_by("-pk")[:GROUPS]:
+        found = fairness_of_group(group).times
+        rows += [] if found is None else [found]
+    return rows
 
 
 def store_finish_times(job_ids: Collection[int]) -> None:

@@ -52,6 +52,16 @@ const FAIRNESS: PoolFairness = {
       rho_cluster_max: 1,
     },
   ],
+  now: [
+    {
+      tenant: "vision",
+      applications: 2,
+      rho_quota_mean: 1.75,
+      rho_quota_max: 3,
+      rho_cluster_mean: 1,
+      rho_cluster_max: 1,
+    },
+  ],
 };
 
 const AUCTION: Auction = {
@@ -161,6 +171,8 @@ test("who pays for whom has a sentence, the tenants and the weeks", async () => 
   expect(within(card).getByText("nlp waited longer than alone, and no tenant gained.")).toBeTruthy();
   expect(within(card).getAllByText("1.50×")).toHaveLength(2);
   expect(within(card).getAllByText("2.25×")).toHaveLength(2);
+  const live = within(card).getByRole("row", { name: /vision, live, as it stands/ });
+  expect(within(live).getByText("1.75×")).toBeTruthy();
 });
 
 test("an auction tells what was offered, bid, won, paid and left over", async () => {

@@ -100,7 +100,7 @@ function PoolFairness({ pool }: { pool: string }) {
             busy={fairness.isPlaceholderData}
             onOther={compare}
           />
-          <WeeksCard weeks={fairness.data.weeks} days={fairness.data.days} />
+          <WeeksCard weeks={fairness.data.weeks} days={fairness.data.days} now={fairness.data.now} />
         </>
       )}
       {decisions.data === undefined ? (

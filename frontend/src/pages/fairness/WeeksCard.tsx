@@ -1,31 +1,34 @@
-import type { PoolWeek } from "../../api/types";
+import type { PoolNow, PoolWeek } from "../../api/types";
 import { SectionHead } from "../../components/Page";
 import { plural } from "../../format/amount";
 import { dateOnly } from "../../format/time";
 import classes from "./FairnessPage.module.css";
-import { barOf, byTenant, byWeek, paysWords, rhoWords, type Figures } from "./rho";
+import { barOf, byTenant, byWeek, paysWords, rhoWords, standing, type Figures } from "./rho";
 
 /** Who pays for whom: how much slower the applications of each tenant were than on its own quota, and each week. */
 export function WeeksCard({
   weeks,
   days,
+  now = [],
   title = "Who pays for whom",
 }: {
   weeks: readonly PoolWeek[];
   days: number;
+  now?: readonly PoolNow[];
   title?: string;
 }) {
   const tenants = byTenant(weeks);
+  const live = standing(now);
   return (
     <section className={`card ${classes.card}`} aria-label={title}>
       <SectionHead title={title}>
         <span>Ended in the last {plural(days, "day")}</span>
       </SectionHead>
-      {tenants.length === 0 ? (
-        <p className={classes.faint}>No job or sweep with GPUs has ended in this time.</p>
-      ) : (
+      <p className={tenants.length === 0 ? classes.faint : classes.pays}>
+        {tenants.length === 0 ? "No job or sweep with GPUs has ended in this time." : paysWords(tenants)}
+      </p>
+      {tenants.length + live.length > 0 && (
         <>
-          <p className={classes.pays}>{paysWords(tenants)}</p>
           <div className={classes.scroll} tabIndex={0} role="group" aria-label="ρ by tenant and week">
             <table className={classes.table}>
               <thead>
@@ -46,6 +49,11 @@ export function WeeksCard({
               <tbody>
                 {tenants.map((each) => (
                   <FiguresRow key={each.name} name={each.name} figures={each} />
+                ))}
+              </tbody>
+              <tbody>
+                {live.map((each) => (
+                  <FiguresRow key={each.name} name={`${each.name}, live, as it stands`} figures={each} />
                 ))}
               </tbody>
               <tbody>

@@ -1,5 +1,5 @@
 /** Finish-time fairness against the own quota, by tenant and by week. */
-import type { PoolWeek } from "../../api/types";
+import type { PoolNow, PoolWeek } from "../../api/types";
 
 /** How many times as long it took as alone: `1.30×`. */
 export const rhoWords = (rho: number): string => `${rho.toFixed(rho < 10 ? 2 : 0)}×`;
@@ -36,7 +36,11 @@ export const byTenant = (weeks: readonly PoolWeek[]): Named[] =>
 export const byWeek = (weeks: readonly PoolWeek[]): Named[] =>
   grouped(weeks, ({ week }) => week).sort((one, other) => other.name.localeCompare(one.name));
 
-function grouped(weeks: readonly PoolWeek[], nameOf: (row: PoolWeek) => string): Named[] {
+/** What the live applications of each tenant come to as they stand, the one that pays most first. */
+export const standing = (now: readonly PoolNow[]): Named[] =>
+  grouped(now, ({ tenant }) => tenant).sort((one, other) => other.mean - one.mean);
+
+function grouped<Row extends PoolNow>(weeks: readonly Row[], nameOf: (row: Row) => string): Named[] {
   const found = new Map<string, Figures & { sum: number }>();
   for (const row of weeks) {
     const { applications, rho_quota_mean: mean, rho_quota_max: max } = row;

@@ -104,8 +104,14 @@ class PoolWeek(RhoFigures):
     tenant = Text(help_text="The name of the tenant.")
 
 
+class PoolNow(RhoFigures):
+    """The figures of the live applications of one tenant, as they stand."""
+
+    tenant = Text(help_text="The name of the tenant.")
+
+
 class PoolFairness(Shape):
-    """Verdicts on the policy of a pool and on another one, and what sharing cost its tenants by week."""
+    """Verdicts on the policy of a pool and on another one, and what sharing cost its tenants by week, and costs now."""
 
     pool = Text(help_text="The name of the pool.")
     days = Integer(help_text="Of how many days `weeks` tell.")
@@ -115,4 +121,8 @@ class PoolFairness(Shape):
     weeks = PoolWeek(
         many=True,
         help_text="A tenant whose `rho_quota_mean` is above 1 paid for the others, and one below 1 gained by sharing.",
+    )
+    now = PoolNow(
+        many=True,
+        help_text="Of the newest 200 live jobs and 20 sweeps whose run time is expected; one row for each tenant.",
     )

@@ -9,7 +9,7 @@ from typing import Any
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from muster.api.render.fairness import fairness_csv, fairness_row, job_fairness
+from muster.api.render.fairness import Json, fairness_csv, fairness_row, job_fairness
 from muster.api.render.usage import period_document
 from muster.api.shapes.fairness import FairnessFilter, FairnessOfPeriod, JobFairness, PoolFairness, PoolFairnessFilter
 from muster.api.views.base import ApiView, caller, describe, query_of
@@ -19,7 +19,7 @@ from muster.common.clock import utc_now
 from muster.dispatch.fairness import pool_verdicts
 from muster.jobs.selectors import get_job
 from muster.usage.dimensions import By
-from muster.usage.fairness import fairness_by, parse_fairness_by
+from muster.usage.fairness import fairness_by, fairness_now, parse_fairness_by
 from muster.usage.finish_times import fairness_of
 from muster.usage.periods import Period
 from muster.usage.scope import Scope
@@ -80,5 +80,16 @@ class FairnessOfPool(ApiView):
         verdicts = pool_verdicts(pool, policy=query.get("policy"), by=Parties(query["by"]))
         now = utc_now()
         weeks = fairness_by(Period(now - timedelta(days=DAYS), now), Scope(), [By.WEEK, By.TENANT], pool_id=pool.pk)
-        rows = [{key: value for key, value in fairness_row(row).items() if key not in {"vc", "user"}} for row in weeks]
-        return Response({"pool": pool.name, "days": DAYS, "verdicts": [asdict(one) for one in verdicts], "weeks": rows})
+        return Response(
+            {
+                "pool": pool.name,
+                "days": DAYS,
+                "verdicts": [asdict(one) for one in verdicts],
+                "weeks": [_without(fairness_row(row), "vc", "user") for row in weeks],
+                "now": [_without(fairness_row(row), "vc", "user", "week") for row in fairness_now(pool.pk)],
+            }
+        )
+
+
+def _without(row: Json, *names: str) -> Json:
+    return {name: value for name, value in row.items() if name not in names}
