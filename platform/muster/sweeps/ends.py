@@ -20,7 +20,7 @@ from muster.training.models import Series
 from scheduler.model.lifecycle import Desired, GroupState, JobState, Reason, require_move
 
 FIRST_TO_END = 3
-"""If none of so many members that ended first has reported the metric, the sweep is stopped."""
+"""The number of members that may end without the metric, while no member reports it, before the sweep is stopped."""
 SETTLED_AFTER = timedelta(seconds=3)
 """What a job has reported last is stored just after its end."""
 

@@ -22,7 +22,7 @@ class Rungs(_Strict):
 
     first: int = Field(ge=1, description="Steps of the first rung.")
     last: int = Field(ge=1, description="Steps of a whole run.")
-    keep: int = Field(default=3, ge=2, le=100, description="One in so many goes on at each rung.")
+    keep: int = Field(default=3, ge=2, le=100, description="The best 1/keep of the members go on at each rung.")
 
 
 class SweepSpec(_Strict):
@@ -48,7 +48,7 @@ class SweepSpec(_Strict):
         default=3,
         ge=1,
         le=MAX_MEMBERS,
-        description="The sweep stops when so many of its first members to end have failed, and none has succeeded.",
+        description="The sweep stops when its first members to end, in this number, have all failed.",
     )
 
     @property

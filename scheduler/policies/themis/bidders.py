@@ -30,7 +30,7 @@ class Candidate:
 
 
 def ranked(candidates: Sequence[Candidate]) -> Sequence[Candidate]:
-    """The candidates, the worst served first; of those without GPUs the one that would end latest by its share.
+    """The candidates, the worst served first, and without GPUs those first that would end latest by their share.
 
     Their wait alone would not tell one that has had GPUs from one that never had any.
     """

@@ -28,7 +28,7 @@ export function barOf(rho: number): { side: "pays" | "gains"; share: number } {
   return { side: rho > 1 ? "pays" : "gains", share: Math.min(1, share) };
 }
 
-/** The tenants over all the weeks, the one that pays most first. */
+/** The tenants over all the weeks, in the order of what they paid. */
 export const byTenant = (weeks: readonly PoolWeek[]): Named[] =>
   grouped(weeks, ({ tenant }) => tenant).sort((one, other) => other.mean - one.mean);
 
@@ -36,7 +36,7 @@ export const byTenant = (weeks: readonly PoolWeek[]): Named[] =>
 export const byWeek = (weeks: readonly PoolWeek[]): Named[] =>
   grouped(weeks, ({ week }) => week).sort((one, other) => other.name.localeCompare(one.name));
 
-/** What the live applications of each tenant come to as they stand, the one that pays most first. */
+/** The live applications of each tenant as they stand, in the order of what they pay. */
 export const standing = (now: readonly PoolNow[]): Named[] =>
   grouped(now, ({ tenant }) => tenant).sort((one, other) => other.mean - one.mean);
 

@@ -94,7 +94,7 @@ export function nearest(
     const to = line.places[left + 1] ?? (x === left ? from : undefined);
     if (from === undefined || to === undefined) continue;
     const distance = Math.abs(from + (to - from) * (x - left) - y);
-    // The lines are drawn with the best last: of those that coincide it is the one that is seen.
+    // The lines are drawn with the best last: where several coincide, the best is seen.
     if (distance <= least) [best, least] = [line, distance];
   }
   return best;

@@ -46,7 +46,7 @@ class Sweeps:
             },
             "keep": {
                 "type": "integer", "minimum": 1, "maximum": 10, "default": 3,
-                "description": "One in so many jobs goes on after each rung; 1: all run to the end.",
+                "description": "The best 1/keep of the jobs go on after each rung; 1: all run to the end.",
             },
             "contention": {
                 "type": "number", "minimum": 0, "default": 0.0,
