@@ -21,7 +21,7 @@ from muster.api.problems import problem, respond
 from muster.api.shapes import accounts as shapes
 from muster.api.views.base import ApiView, describe
 from muster.events.redis import client
-from muster.jobs.spec import json_schema
+from muster.sweeps.spec import spec_schema
 
 log = logging.getLogger(__name__)
 
@@ -56,12 +56,12 @@ class Ready(ApiView):
 
 
 class SpecSchema(ApiView):
-    """The JSON Schema of a job spec."""
+    """The JSON Schema of the spec of a job or sweep."""
 
     @describe("get_spec_schema", tag="jobs", answers={200: {"type": "object", "additionalProperties": {}}})
     def get(self, request: Request) -> Response:
         """For editors that complete and check while one types."""
-        return Response(json_schema())
+        return Response(spec_schema())
 
 
 def prometheus(request: HttpRequest) -> HttpResponse:
