@@ -33,7 +33,7 @@ class Memory:
     at: float = 0.0
     auctions: int = 0
     next_at: float = 0.0
-    stuck: int = 0  # a checksum of the last auction's offer and candidates if nothing was given out
+    vain: int = 0  # a checksum of what the last auction was about if it gave nothing out
     lease_ends: dict[int, float] = field(default_factory=dict)
     arrivals: dict[str, Arrival] = field(default_factory=dict)
     contention: dict[int, float] = field(default_factory=dict)  # now, by tenant
@@ -49,7 +49,7 @@ class Memory:
             at=state["at"],
             auctions=state["auctions"],
             next_at=state["next_at"],
-            stuck=state["stuck"],
+            vain=state["vain"],
             lease_ends={int(job_id): end for job_id, end in state["lease_ends"].items()},
             arrivals={key: Arrival(*values) for key, values in state["arrivals"].items()},
             contention={int(tenant): value for tenant, value in state["contention"].items()},
@@ -63,7 +63,7 @@ class Memory:
             "at": self.at,
             "auctions": self.auctions,
             "next_at": self.next_at,
-            "stuck": self.stuck,
+            "vain": self.vain,
             "lease_ends": {str(job_id): round(end, 3) for job_id, end in self.lease_ends.items()},
             "arrivals": {
                 key: [round(one.at, 3), round(one.contention_s, 3), one.demand] for key, one in self.arrivals.items()

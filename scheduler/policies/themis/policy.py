@@ -154,8 +154,7 @@ class Themis(CyclePolicy):
         candidates = ranked(
             [found for each in present.values() if (found := self._candidate(cycle, memory, each, offer))]
         )
-        mark = crc32(repr((sorted(offer.items()), sorted(each.application.key for each in candidates))).encode())
-        if not candidates or (mark == memory.stuck and not ended):
+        if not candidates or (not ended and self._is_vain(cycle, memory, offer, candidates)):
             return
         memory.auctions, memory.next_at = memory.auctions + 1, now + self.every_s
         weights = cycle.weights()
@@ -168,7 +167,12 @@ class Themis(CyclePolicy):
         this = _Round(offer, bidders, outside, drawn(outside, holders, draw))
         missed = self._carry_out(cycle, memory, this, ended, weights)
         self._lease(cycle, memory, this, missed)
-        memory.stuck = 0 if this.won or this.drew else mark
+        memory.vain = 0 if this.won or this.drew else _mark(cycle, offer, candidates)
+
+    def _is_vain(self, cycle: Cycle, memory: Memory, offer: Mapping[str, int], candidates: Sequence[Candidate]) -> bool:
+        """Whether the last auction gave nothing out and nothing has changed since; after a lease it is tried again."""
+        recent = cycle.now < memory.next_at + self.lease_s
+        return recent and bool(memory.vain) and memory.vain == _mark(cycle, offer, candidates)
 
     def _candidate(
         self, cycle: Cycle, memory: Memory, application: Application, offer: Mapping[str, int]
@@ -297,6 +301,13 @@ class Themis(CyclePolicy):
         for job_id in this.drew:
             memory.lease_ends[job_id] = cycle.now + self.lease_s
         memory.log(_entry(cycle, memory, this, wins, missed))
+
+
+def _mark(cycle: Cycle, offer: Mapping[str, int], candidates: Sequence[Candidate]) -> int:
+    """A checksum of what an auction is about: what is offered, who wants it, and the CPUs and memory in use."""
+    keys = sorted(each.application.key for each in candidates)
+    used = sorted(cycle.context.view.used_by_node.items())
+    return crc32(repr((sorted(offer.items()), keys, used)).encode())
 
 
 def _entry(

@@ -148,6 +148,18 @@ def test_a_job_that_does_not_give_its_gpus_back_holds_them() -> None:
     assert not decide(late, config()).places
 
 
+def test_an_auction_that_gave_nothing_out_is_held_again_when_something_has_changed() -> None:
+    # Another job has the CPUs that the waiting one needs.
+    needs = job(1, 1, cpus=64)
+    hog = replace(make_running(make_share(1, (), cpus=64), job=job(2, 0, cpus=64)), placed_at=NOW)
+    world = carried_out(replace(pool(needs), running=(hog,)), config())
+    for moment in (NOW + 61, NOW + 122):
+        world = carried_out(later(world, moment), config())
+    assert (running(world), state(world)["auctions"]) == ({2}, 1)
+    assert running(carried_out(later(world, NOW + 183, ended=[2]), config())) == {1}
+    assert state(carried_out(later(world, NOW + 2 * LEASE_S), config()))["auctions"] == 2
+
+
 def test_what_may_not_be_stopped_keeps_its_gpus() -> None:
     fixed = job(1, 8, preemptible=False, time_limit_s=1e6)
     world = carried_out(pool(fixed), config())
