@@ -40,7 +40,7 @@ NOT_SUPPORTED_YET = frozenset(
 
 PRIORITIES = {"low": 0, "normal": 10, "high": 20, "urgent": 30}
 MOST_NODES, MOST_CPUS = 4096, 4096
-LONGEST_COMMAND = 65_536
+MAX_COMMAND_CHARS = 65_536
 MOST_OUTPUTS, LONGEST_OUTPUT = 20, 200
 
 # A registry's name for an image: host and port, path, tag, digest.
@@ -272,7 +272,9 @@ class JobSpec(_Strict):
     code: Annotated[Code, BeforeValidator(_code)] | None = Field(
         default=None, description="The code that is unpacked into the working folder."
     )
-    command: str = Field(min_length=1, max_length=LONGEST_COMMAND, description="The shell command that each rank runs.")
+    command: str = Field(
+        min_length=1, max_length=MAX_COMMAND_CHARS, description="The shell command that each rank runs."
+    )
     workdir: Annotated[str, AfterValidator(_workdir), Field(min_length=1, max_length=500)] = Field(
         default="/workspace", description="The working folder: where the code lies and the command runs."
     )

@@ -10,7 +10,7 @@ from pydantic import BeforeValidator
 
 from muster.common.validation import has_parent_part
 
-LONGEST_ENV, MOST_ENV, MOST_TAGS = 32_768, 500, 50
+MAX_ENV_CHARS, MAX_ENV, MAX_TAGS = 32_768, 500, 50
 MAX_PARAMS, MAX_PARAM_CHARACTERS = 50, 200
 
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -26,8 +26,8 @@ def checked_env(values: object) -> object:
     """Numbers are welcome as values, as people write them in YAML; everything is stored as text."""
     if not isinstance(values, dict):
         return values
-    if len(values) > MOST_ENV:
-        raise ValueError(f"{len(values)} variables: at most {MOST_ENV}")
+    if len(values) > MAX_ENV:
+        raise ValueError(f"{len(values)} variables: at most {MAX_ENV}")
     for name, value in values.items():
         if not _ENV_NAME.fullmatch(str(name)):
             raise ValueError(f"{str(name)[:60]!r} cannot be the name of a variable")
@@ -35,16 +35,16 @@ def checked_env(values: object) -> object:
             raise ValueError(f"{name} is set by the platform and cannot be set by a job")
         if isinstance(value, bool) or not isinstance(value, str | int | float):
             raise ValueError(f"the value of {name} must be text; put true and false in quotes")
-        if len(str(value)) > LONGEST_ENV:
-            raise ValueError(f"the value of {name} is longer than {LONGEST_ENV} characters")
+        if len(str(value)) > MAX_ENV_CHARS:
+            raise ValueError(f"the value of {name} is longer than {MAX_ENV_CHARS} characters")
     return {name: str(value) for name, value in values.items()}
 
 
 def checked_tags(values: object) -> object:
     if not isinstance(values, dict):
         return values
-    if len(values) > MOST_TAGS:
-        raise ValueError(f"{len(values)} tags: at most {MOST_TAGS}")
+    if len(values) > MAX_TAGS:
+        raise ValueError(f"{len(values)} tags: at most {MAX_TAGS}")
     for name, value in values.items():
         if not _TAG_NAME.fullmatch(str(name)) or has_parent_part(str(name)):
             raise ValueError(f"{str(name)[:60]!r} cannot be the name of a tag")

@@ -15,7 +15,7 @@ const SIDE = 44;
 const MIN_GAP = 96;
 /** A line this far from the pointer, as a share of the height, is not meant. */
 const REACH = 0.06;
-/** So many lines cover each other, and are drawn thinner. */
+/** From this number of lines on they cover each other, and are drawn thinner. */
 const CROWD = 200;
 
 interface Props {
