@@ -114,7 +114,7 @@ def _no_connection_stays(django_db_setup: None, django_db_blocker: object) -> It
     with django_db_blocker.unblock(), connection.cursor() as cursor:  # type: ignore[attr-defined]
         cursor.execute(
             "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity "
-            "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            "WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'"
         )
     connection.close()
 
