@@ -7,6 +7,7 @@ from scheduler.model.jobs import AllocationView, Group, Job, KnownRate, Rate, Re
 from scheduler.model.lifecycle import Locality
 from scheduler.model.nodes import HALF, SLOTS, Gpu, Node
 from scheduler.model.snapshot import (
+    Organisation,
     PoolState,
     Snapshot,
     Tenant,
@@ -26,6 +27,7 @@ __all__ = [
     "KnownRate",
     "Locality",
     "Node",
+    "Organisation",
     "PoolState",
     "Rate",
     "Reservation",

@@ -10,7 +10,7 @@ the order.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -22,22 +22,54 @@ from scheduler.model.request import REQUEST_FIELDS, request_of, request_to_dict
 
 
 @dataclass(frozen=True, slots=True)
+class Organisation:
+    """A node of the tree of tenants above tenants: their shares, and GPUs of its own that all below may use.
+
+    By GPU type: `quotas` are its nominal share, `borrowing` its borrowing limit, `lending` its lending limit. A type
+    without an entry has a nominal share of 0, and no limits.
+    """
+
+    id: int
+    name: str
+    weight: float = 1.0
+    parent_id: int | None = None
+    quotas: Mapping[str, int] = field(default_factory=dict)
+    borrowing: Mapping[str, int] = field(default_factory=dict)
+    lending: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Tenant:
-    """One customer of the cluster. Policies that divide a pool by shares give it `weight` shares."""
+    """One customer of the cluster. Policies that divide a pool by shares give it `weight` shares.
+
+    `quotas`, `borrowing` and `lending` as those of an `Organisation`.
+    """
 
     id: int
     name: str
     weight: float
+    organisation_id: int | None = None
+    quotas: Mapping[str, int] = field(default_factory=dict)
+    borrowing: Mapping[str, int] = field(default_factory=dict)
+    lending: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class VirtualCluster:
-    """A tenant's part of the pool: the number of GPUs of each type that it may hold; 0 of a type without an entry."""
+    """A tenant's part of the pool: the number of GPUs of each type that it may hold; 0 of a type without an entry.
+
+    `borrowing` and `lending` as those of an `Organisation`. `past_gpu_s` are the GPU-seconds that it used, decayed by
+    the half-life of the policy that asks for them; 0 for others.
+    """
 
     id: int
     tenant_id: int
     name: str
     quotas: Mapping[str, int]
+    weight: float = 1.0
+    borrowing: Mapping[str, int] = field(default_factory=dict)
+    lending: Mapping[str, int] = field(default_factory=dict)
+    past_gpu_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +102,11 @@ class View(Protocol):
     @property
     def tenants(self) -> Iterable[Tenant]:
         """The tenants with a virtual cluster in the pool."""
+        ...
+
+    @property
+    def organisations(self) -> Iterable[Organisation]:
+        """The organisations above these tenants."""
         ...
 
     @property
@@ -173,6 +210,7 @@ class Snapshot:
     reservations: tuple[Reservation, ...] = ()
     pool_state: PoolState | None = None
     groups: tuple[Group, ...] = ()
+    organisations: tuple[Organisation, ...] = ()
 
     @cached_property
     def node_by_id(self) -> Mapping[int, Node]:

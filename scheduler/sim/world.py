@@ -12,6 +12,7 @@ from scheduler.model import (
     Group,
     Job,
     Node,
+    Organisation,
     PoolState,
     Reservation,
     Running,
@@ -39,6 +40,7 @@ class World:
         self.vc_ids = {name: number for number, name in enumerate(quotas, start=1)}
         self.tenants = tuple(Tenant(number, name, 1.0) for name, number in self.vc_ids.items())
         self.vcs = tuple(VirtualCluster(number, number, name, quotas[name]) for name, number in self.vc_ids.items())
+        self.organisations: tuple[Organisation, ...] = ()
         self.vc_by_id = {vc.id: vc for vc in self.vcs}
         self.waiting_by_id: dict[int, Job] = {}
         self.running_by_job: dict[int, Running] = {}

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.model import Group, snapshot_from_dict, snapshot_to_dict
+from scheduler.model import Group, Organisation, snapshot_from_dict, snapshot_to_dict
 from scheduler.model.codec import FORMER_NAMES, CodecError
 from scheduler.model.lifecycle import AttemptState, HoldReason
 from scheduler.model.plan import Hold, Place, Plan, apply, plan_from_dict, plan_to_dict
@@ -159,3 +159,25 @@ def test_what_is_left_shrinks_at_the_speed_of_the_present_size(
     run = make_running(make_share(1, indexes), job=make_job(1, **fields))  # since a minute
     left_s = run.remaining_s(NOW)
     assert left_s == (expected if expected is None else pytest.approx(expected))
+
+
+def test_a_snapshot_stored_before_there_was_a_tree_of_tenants_is_read() -> None:
+    stored = snapshot_to_dict(WORLD)
+    del stored["organisations"]
+    for tenant in stored["tenants"]:
+        for name in ("organisation_id", "quotas", "borrowing", "lending"):
+            del tenant[name]
+    for vc in stored["vcs"]:
+        for name in ("weight", "borrowing", "lending", "past_gpu_s"):
+            del vc[name]
+    assert snapshot_from_dict(stored) == WORLD
+
+
+def test_a_snapshot_survives_with_its_tree_of_tenants() -> None:
+    grown = replace(
+        WORLD,
+        organisations=(Organisation(1, "institute", 2.0, None, {"A100": 4}), Organisation(2, "group", parent_id=1)),
+        tenants=(replace(WORLD.tenants[0], organisation_id=2, borrowing={"A100": 2}, lending={"A100": 0}),),
+        vcs=(replace(WORLD.vcs[0], weight=3.0, borrowing={"A100": 1}, past_gpu_s=60.0),),
+    )
+    assert snapshot_from_dict(json.loads(json.dumps(snapshot_to_dict(grown)))) == grown
