@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Self
 
 from scheduler.model import SLOTS, AllocationView, Job, View
@@ -29,10 +29,12 @@ class Grant:
 
     - `gpu_ids` are the exact GPUs of the whole gang; None leaves the choice to the placement.
     - `evicts` are the ids of the running jobs that must stop for it, which the job may then preempt.
+    - `cells` are the virtual cells that the GPUs count for, by GPU id: see `AllocationView`.
     """
 
     gpu_ids: frozenset[int] | None = None
     evicts: tuple[int, ...] = ()
+    cells: Mapping[int, str] = field(default_factory=dict)
 
 
 ANY_GPUS = Grant()

@@ -213,15 +213,12 @@ class CycleContext:
     def _find_as(self, job: Job, demand: Demand, grant: Grant) -> tuple[AllocationView, ...] | None:
         if grant.gpu_ids is None:
             return self.placement.place(self.state.free, demand, job.avoid_nodes)
-        return self._exactly(job, demand, grant.gpu_ids)
-
-    def _exactly(self, job: Job, demand: Demand, gpu_ids: frozenset[int]) -> tuple[AllocationView, ...]:
-        allocations = on_gpus(self.view, demand, gpu_ids)
-        if allocations is None or not self.state.free.can_take(allocations):
+        allocations = on_gpus(self.view, demand, grant.gpu_ids, grant.cells)
+        if allocations is None or not self.state.free.has_gpus(allocations):
             raise AdmissionError(
-                f"the admission grants job {job.id} GPUs {sorted(gpu_ids)}, which are no free {demand.config}"
+                f"the admission grants job {job.id} GPUs {sorted(grant.gpu_ids)}, which are no free {demand.config}"
             )
-        return allocations
+        return allocations if self.state.free.can_take(allocations) else None  # CPUs or memory may be short
 
     def _feasible(self, job: Job, demand: Demand) -> Demand:
         """The demand with the closest locality that the empty pool could meet and the job accepts."""

@@ -40,12 +40,13 @@ class CodecError(ValueError):
 
 # Fields that former records lack, by class: they take their defaults.
 ADDED_FIELDS: Mapping[str, frozenset[str]] = {
+    "AllocationView": frozenset({"cells"}),
     "Job": frozenset({"expected_rate", "fixed_until", "group_id", "rates"}),
     "KnownRate": frozenset({"slowdown"}),
     "Plan": frozenset({"pool_state", "wake_at"}),
     "Snapshot": frozenset({"groups", "organisations", "pool_state"}),
     "Tenant": frozenset({"organisation_id", "quotas", "borrowing", "lending"}),
-    "VirtualCluster": frozenset({"weight", "borrowing", "lending", "past_gpu_s"}),
+    "VirtualCluster": frozenset({"weight", "borrowing", "cells", "lending", "past_gpu_s", "pinned"}),
 }
 
 

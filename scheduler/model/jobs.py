@@ -115,7 +115,11 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class AllocationView:
-    """The resources that one rank holds on one node: `slots` of each GPU, CPUs and memory."""
+    """The resources that one rank holds on one node: `slots` of each GPU, CPUs and memory.
+
+    `cells` are the ids of the virtual cells that the GPUs count for, one for each of `gpu_ids`; empty where the
+    admission has no cells, and for opportunistic jobs.
+    """
 
     node_id: int
     rank: int
@@ -123,6 +127,7 @@ class AllocationView:
     cpus: int
     memory_mib: int
     slots: int = SLOTS
+    cells: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

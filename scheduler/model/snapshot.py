@@ -60,6 +60,8 @@ class VirtualCluster:
 
     `borrowing` and `lending` as those of an `Organisation`. `past_gpu_s` are the GPU-seconds that it used, decayed by
     the half-life of the policy that asks for them; 0 for others.
+    `cells` are its numbers of virtual cells by cell type, and `pinned` the addresses of its pinned cells; see
+    docs/policies/hived.md.
     """
 
     id: int
@@ -70,6 +72,8 @@ class VirtualCluster:
     borrowing: Mapping[str, int] = field(default_factory=dict)
     lending: Mapping[str, int] = field(default_factory=dict)
     past_gpu_s: float = 0.0
+    cells: Mapping[str, int] = field(default_factory=dict)
+    pinned: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

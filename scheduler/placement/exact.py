@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
 
 from scheduler.model import AllocationView, View
 from scheduler.placement.demand import Demand
 
+_NO_CELLS: Mapping[int, str] = MappingProxyType({})
 
-def on_gpus(view: View, demand: Demand, gpu_ids: Collection[int]) -> tuple[AllocationView, ...] | None:
+
+def on_gpus(
+    view: View, demand: Demand, gpu_ids: Collection[int], cells: Mapping[int, str] = _NO_CELLS
+) -> tuple[AllocationView, ...] | None:
     """One allocation for each node of the GPUs, by the ids of the nodes; None if the demand is for other numbers.
 
-    Whether the GPUs are free is not looked at.
+    Whether the GPUs are free is not looked at. `cells` are the virtual cells by GPU id, of all GPUs or of none.
     """
     by_node: dict[int, list[int]] = {}
     for gpu_id in sorted(gpu_ids):
@@ -28,7 +33,12 @@ def on_gpus(view: View, demand: Demand, gpu_ids: Collection[int]) -> tuple[Alloc
     lots = {node_id: len(those) if demand.divisible else 1 for node_id, those in by_node.items()}
     return tuple(
         AllocationView(
-            node_id, rank, tuple(by_node[node_id]), demand.cpus * lots[node_id], demand.memory_mib * lots[node_id]
+            node_id,
+            rank,
+            tuple(by_node[node_id]),
+            demand.cpus * lots[node_id],
+            demand.memory_mib * lots[node_id],
+            cells=tuple(cells[gpu_id] for gpu_id in by_node[node_id]) if cells else (),
         )
         for rank, node_id in enumerate(sorted(by_node))
     )
