@@ -120,6 +120,7 @@ class OrderedPolicy:
         """Whether the job was placed by preempting jobs with resources on loan, or jobs later in the order."""
         if context.limit_reached or not (self.preemptive or context.admission.reclaims):
             return False
+        key = max(key, self.waiting_key(job))  # a place that it took from another job lets it preempt no more jobs
         # Only the own virtual cluster can free quota: often it has no job to preempt.
         if not admitted and not context.admitted_without(job, self._all_victims(context, job, key, job.vc_id)):
             return False
@@ -140,12 +141,15 @@ class OrderedPolicy:
     def victims(self, context: CycleContext, key: Key, job: Job, vc_id: int | None = None) -> Iterator[Running]:
         """The running jobs after the key, last one first, in one virtual cluster or in all.
 
-        A job cannot preempt for resources that it would have on loan.
+        A job cannot preempt for resources that it would have on loan, nor a job of its virtual cluster that a manager
+        put before it.
         """
         for run in context.state.preemption_order(self).victims(context.now, vc_id):
             if self.running_key(run, context.now) <= key:
                 return
             if context.admission.reclaims and context.admission.reclaimable_by(job, run.job):
+                continue
+            if run.job.vc_id == job.vc_id and run.job.bumped > job.bumped:
                 continue
             if context.stays(run) and self.may_go(run, context.now):
                 yield run

@@ -13,6 +13,7 @@ from scheduler.admission import ADMISSIONS, Admission
 from scheduler.engine.context import CycleContext
 from scheduler.engine.pending import holds
 from scheduler.engine.policy import POLICIES, Policy
+from scheduler.engine.reorder import order_of
 from scheduler.engine.reservations import bind_reservations
 from scheduler.engine.state import SchedulerState
 from scheduler.engine.target import Target, follow, with_holds_of
@@ -108,7 +109,7 @@ def decide_by_target(snapshot: Snapshot, config: CycleConfig, target: Target) ->
     dropped = follow(context, target)
     parts.policy.serve(context)
     plan = replace(context.plan(), pool_state=target.plan.pool_state)
-    left = [job for job in parts.policy.order(state.view) if job.id not in context.places]
+    left = [job for job in order_of(parts.policy, state.view) if job.id not in context.places]
     plan = replace(plan, holds=with_holds_of(target, holds(context, left)))
     return replace(plan, wake_at=next_wake(snapshot, plan, parts.policy, parts.placement)), dropped
 
@@ -124,7 +125,7 @@ def decide_on(state: SchedulerState, parts: Profile, *, max_places: int, explain
     plan = context.plan()
     if not explain:
         return plan
-    left = [job for job in parts.policy.order(state.view) if job.id not in context.places]
+    left = [job for job in order_of(parts.policy, state.view) if job.id not in context.places]
     return replace(plan, holds=holds(context, left))
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import heapq
 from bisect import bisect_left, insort
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, Protocol
 
 from scheduler.model import Job, Running
@@ -12,6 +13,9 @@ from scheduler.model.eligibility import NodeEligibility
 from scheduler.model.lifecycle import JobClass
 
 Key = tuple[Any, ...]
+# For jobs that take the place of another one, by id: that other job. See `scheduler.engine.reorder`.
+Exchanges = Mapping[int, Job]
+NO_EXCHANGES: Exchanges = MappingProxyType({})
 # `Ledger.key`: equal for jobs to which the admission gives the same.
 AdmissionKey = Callable[[Job], Hashable]
 
@@ -55,10 +59,18 @@ class Queue:
     reads only a few jobs.
     """
 
-    def __init__(self, ordering: QueueOrdering, eligibility: NodeEligibility, admission_key: AdmissionKey) -> None:
+    def __init__(
+        self,
+        ordering: QueueOrdering,
+        eligibility: NodeEligibility,
+        admission_key: AdmissionKey,
+        exchanges: Exchanges = NO_EXCHANGES,
+    ) -> None:
         self._ordering = ordering
         self._eligibility = eligibility
         self._admission_key = admission_key
+        self._exchanges = exchanges
+        # By place, which is the id of the job itself or of the one whose place it takes.
         self._classes: dict[Hashable, list[tuple[Key, int]]] = {}
         self._jobs: dict[int, tuple[Job, Hashable, Key]] = {}
 
@@ -69,17 +81,19 @@ class Queue:
         """Insert a job, or move it if its key has changed."""
         self.remove(job.id)
         kind = (equivalence_class(job), self._eligibility.kind(job), self._admission_key(job))
-        key = self._ordering.waiting_key(job)
-        self._jobs[job.id] = (job, kind, key)
-        insort(self._classes.setdefault(kind, []), (key, job.id))
+        instead = self._exchanges.get(job.id, job)
+        key = self._ordering.waiting_key(instead)
+        self._jobs[instead.id] = (job, kind, key)
+        insort(self._classes.setdefault(kind, []), (key, instead.id))
 
     def remove(self, job_id: int) -> None:
         """Remove a job. Does nothing if the job is not indexed."""
-        found = self._jobs.pop(job_id, None)
+        place = self._exchanges[job_id].id if job_id in self._exchanges else job_id
+        found = self._jobs.pop(place, None)
         if found is not None:
             _, kind, key = found
             members = self._classes[kind]
-            del members[bisect_left(members, (key, job_id))]
+            del members[bisect_left(members, (key, place))]
             if not members:
                 del self._classes[kind]
 
@@ -108,8 +122,15 @@ class Queue:
 class Queues:
     """One queue for each group with waiting jobs."""
 
-    def __init__(self, grouping: QueueGrouping, eligibility: NodeEligibility, admission_key: AdmissionKey) -> None:
+    def __init__(
+        self,
+        grouping: QueueGrouping,
+        eligibility: NodeEligibility,
+        admission_key: AdmissionKey,
+        exchanges: Exchanges = NO_EXCHANGES,
+    ) -> None:
         self._grouping = grouping
+        self._exchanges = exchanges
         self._eligibility = eligibility
         self._admission_key = admission_key
         self._queues: dict[int, Queue] = {}
@@ -122,7 +143,7 @@ class Queues:
         group = self._grouping.group_of(job)
         self._members[job.id] = (group, job.waiting_since)
         if group not in self._queues:
-            self._queues[group] = Queue(self._grouping, self._eligibility, self._admission_key)
+            self._queues[group] = Queue(self._grouping, self._eligibility, self._admission_key, self._exchanges)
             self._arrivals[group] = []
         self._queues[group].add(job)
         insort(self._arrivals[group], (job.waiting_since, job.id))
@@ -164,7 +185,7 @@ class QueueWalk:
     ) -> None:
         self._jobs = jobs
         firsts = ((members, bisect_left(members, (since,)) if since else 0) for members in classes)
-        # (key, job id, class, position): job ids are unique, so comparisons never reach the class.
+        # (key, place, class, position): places are unique, so comparisons never reach the class.
         self._heads = [(*members[first], members, first) for members, first in firsts if first < len(members)]
         heapq.heapify(self._heads)
         self._last: tuple[list[tuple[Key, int]], int] | None = None
@@ -178,9 +199,9 @@ class QueueWalk:
         if not self._heads:
             self._last = None
             return None
-        key, job_id, members, position = heapq.heappop(self._heads)
+        key, place, members, position = heapq.heappop(self._heads)
         self._last = (members, position)
-        return self._jobs[job_id][0], key
+        return self._jobs[place][0], key
 
     def drop(self) -> None:
         """Skip the other jobs in the equivalence class of the last job."""

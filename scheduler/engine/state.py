@@ -11,6 +11,7 @@ from typing import Protocol, TypeVar, cast
 
 from scheduler.admission import Admission, Ledger
 from scheduler.engine.queue import PreemptionOrder, PreemptionOrdering, Queue, QueueGrouping, QueueOrdering, Queues
+from scheduler.engine.reorder import exchanges_of
 from scheduler.engine.usage import ResourceUsage
 from scheduler.model import Job, Reservation, Running, View
 from scheduler.model.request import Config
@@ -55,11 +56,17 @@ class SchedulerState:
 
     def queue(self, ordering: QueueOrdering) -> Queue:
         """The startable waiting jobs in the order of the policy."""
-        return self.waiting_index(Queue, lambda: Queue(ordering, self.free.eligibility, self.ledger.key))
+        return self.waiting_index(
+            Queue,
+            lambda: Queue(ordering, self.free.eligibility, self.ledger.key, exchanges_of(ordering, self.view)),
+        )
 
     def queues(self, grouping: QueueGrouping) -> Queues:
         """The startable waiting jobs, in one queue for each group."""
-        return self.waiting_index(Queues, lambda: Queues(grouping, self.free.eligibility, self.ledger.key))
+        return self.waiting_index(
+            Queues,
+            lambda: Queues(grouping, self.free.eligibility, self.ledger.key, exchanges_of(grouping, self.view)),
+        )
 
     def waiting_index(self, kind: type[IndexT], make: Callable[[], IndexT]) -> IndexT:
         """The index of this class over the startable waiting jobs; the first call builds it with `make`."""

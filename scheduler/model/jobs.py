@@ -72,6 +72,8 @@ class Job:
     expected_rate: float | None = None  # the rate for which `expected_s` and `remaining_s` hold; None: unknown
     deadline_at: float | None = None  # when it should have ended, for policies that know deadlines
     group_id: int | None = None  # the group whose member it is
+    bumped: int = 0  # a manager put it before the jobs of its virtual cluster with smaller numbers; 0: not bumped
+    own_rank: float | None = None  # its place among its owner's ranked jobs, by which these share out their places
 
     @classmethod
     def of(cls, **fields: Any) -> Job:

@@ -103,6 +103,10 @@ class Gandiva:
             return (0, job.waiting_since, 0.0)
         return (1, -job.priority, job.submitted_at)
 
+    def group_of(self, job: Job) -> int:
+        """Suspended jobs exchange no places with new ones."""
+        return int(waits_for_slice(job))
+
     def order(self, view: View) -> Iterable[Job]:
         """See `Policy`."""
         return sorted(view.waiting, key=lambda job: (self.waiting_key(job), job.id))

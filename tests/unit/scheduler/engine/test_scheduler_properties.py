@@ -102,6 +102,8 @@ def job_of(draw: st.DrawFn, job_id: int) -> Job:
         eligible_at=NOW + draw(st.sampled_from([-1, -1, -1, 5])),
         avoid_nodes=tuple(sorted(draw(st.sets(st.integers(1, 5), max_size=2)))),
         still_stopping=draw(st.integers(0, 9)) == 0,
+        bumped=draw(st.sampled_from([0, 0, 0, 1, 2])),
+        own_rank=draw(st.sampled_from([None, None, 1.0, 2.0])),
         packs=draw(st.booleans()),
         gpu_memory_mib=draw(st.sampled_from([10 * GIB, 30 * GIB, None])),
         form=draw(st.sampled_from(RuntimeNeed)),
