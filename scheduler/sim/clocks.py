@@ -12,11 +12,9 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass
 
-from scheduler.admission.quota.admission import quota_denial
 from scheduler.engine.queue import equivalence_class
 from scheduler.engine.state import SchedulerState
 from scheduler.model import Job, View
-from scheduler.model.request import Config
 from scheduler.sim.result import JobRecord
 from scheduler.sim.timeline import Sample, Timeline
 
@@ -116,7 +114,9 @@ class Clocks:
         return present.job_seconds + present.jobs * (self._view.now - present.since)
 
     def _over_quota(self, job: Job) -> bool:
+        """Whether the quota has no room for the job on any type; GPUs of opportunistic jobs are beside the quota."""
+        usage, vc = self._state.ledger.usage, self._view.vc_by_id[job.vc_id]
         return all(
-            quota_denial(self._view, self._state.ledger.usage, job, Config(kind, job.request.gpus_on(kind))) is not None
+            usage[vc.id, kind] - usage[-vc.id, kind] + job.request.gpus_on(kind) > vc.quotas.get(kind, 0)
             for kind in job.request.types_among(self._state.capacity.types)
         )

@@ -50,14 +50,31 @@ class Queueing:
 
 @dataclass(frozen=True, slots=True)
 class FinishTimes:
-    """Finish-time fairness of the ended jobs of one virtual cluster, each against the cluster and against its quota."""
+    """Finish-time fairness of ended jobs, each against the cluster and against the quota of its virtual cluster."""
 
-    vc: str
-    jobs: int
     rho_cluster_mean: float | None
     rho_cluster_max: float | None
     rho_quota_mean: float | None
     rho_quota_max: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class VcFigures:
+    """The figures of one virtual cluster: preemptions and GPU-hours of all its jobs, the others of the ended ones."""
+
+    vc: str
+    quota_gpus: int
+    jobs: int
+    jct_mean_s: float | None
+    fair_share_delay_mean_s: float | None
+    fragmentation_delay_mean_s: float | None
+    rho_cluster_mean: float | None
+    rho_cluster_max: float | None
+    rho_quota_mean: float | None
+    rho_quota_max: float | None
+    preemptions: int
+    gpu_hours: float
+    quota_use: float | None  # of its quota's GPU time from the first submission to the last end; borrowed GPUs count
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +108,7 @@ class Summary:
     application_jain: float | None
     queueing: Queueing  # over all sizes
     by_size: tuple[Queueing, ...]
-    by_vc: tuple[FinishTimes, ...]  # in the order of their names
+    by_vc: tuple[VcFigures, ...]  # in the order of their names
     gpu_hours: float
     lost_gpu_hours: float
     failed_gpu_hours: float  # not included in lost GPU-hours
@@ -120,7 +137,7 @@ def summarize(result: Result) -> Summary:
     feasible = [record for record in result.records if record.outcome != INFEASIBLE]
     ended = [record for record in feasible if record.ended_s is not None]
     times = np.array([jct_s(record) for record in ended], dtype=float)
-    fairness = _finish_times("", ended, result.gpus)
+    fairness = _finish_times(ended, result.gpus)
     capacity_gpu_s = result.gpus * result.makespan_s
     asked = [record for record in feasible if record.screening_s is not None]
     due = [record for record in feasible if record.deadline_s is not None]
@@ -153,7 +170,7 @@ def summarize(result: Result) -> Summary:
         by_size=tuple(
             _queueing(name, [record for record in ended if least <= record.gpus <= most]) for name, least, most in SIZES
         ),
-        by_vc=tuple(_finish_times(vc, members, result.gpus) for vc, members in sorted(_by_vc(ended).items())),
+        by_vc=tuple(_figures_of_vc(vc, members, result) for vc, members in sorted(_by_vc(feasible).items())),
         gpu_hours=fsum(record.service_gpu_s for record in feasible) / 3600.0,
         lost_gpu_hours=fsum(record.overhead_gpu_s for record in feasible) / 3600.0,
         failed_gpu_hours=fsum(record.failed_gpu_s for record in feasible) / 3600.0,
@@ -242,16 +259,36 @@ def _by_vc(records: Iterable[JobRecord]) -> Mapping[str, Sequence[JobRecord]]:
     return found
 
 
-def _finish_times(vc: str, ended: Sequence[JobRecord], cluster_gpus: int) -> FinishTimes:
+def _finish_times(ended: Sequence[JobRecord], cluster_gpus: int) -> FinishTimes:
     of_cluster = [value for record in ended if (value := rho_cluster(record, cluster_gpus)) is not None]
     of_quota = [value for record in ended if (value := rho_quota(record)) is not None]
     return FinishTimes(
-        vc=vc,
-        jobs=len(ended),
         rho_cluster_mean=_mean(of_cluster),
         rho_cluster_max=max(of_cluster, default=None),
         rho_quota_mean=_mean(of_quota),
         rho_quota_max=max(of_quota, default=None),
+    )
+
+
+def _figures_of_vc(vc: str, records: Sequence[JobRecord], result: Result) -> VcFigures:
+    ended = [record for record in records if record.ended_s is not None]
+    waits, fairness = _queueing(vc, ended), _finish_times(ended, result.gpus)
+    service_gpu_s = fsum(record.service_gpu_s for record in records)
+    quota_gpu_s = records[0].quota_gpus * result.makespan_s
+    return VcFigures(
+        vc=vc,
+        quota_gpus=records[0].quota_gpus,
+        jobs=len(ended),
+        jct_mean_s=waits.jct_mean_s,
+        fair_share_delay_mean_s=waits.fair_share_delay_mean_s,
+        fragmentation_delay_mean_s=waits.fragmentation_delay_mean_s,
+        rho_cluster_mean=fairness.rho_cluster_mean,
+        rho_cluster_max=fairness.rho_cluster_max,
+        rho_quota_mean=fairness.rho_quota_mean,
+        rho_quota_max=fairness.rho_quota_max,
+        preemptions=sum(record.preemptions for record in records),
+        gpu_hours=service_gpu_s / 3600.0,
+        quota_use=service_gpu_s / quota_gpu_s if quota_gpu_s > 0 else None,
     )
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.sim.metrics import INFEASIBLE, SIZES, FinishTimes, isolated_s, jain, rho_cluster, rho_quota, summarize
+from scheduler.sim.metrics import INFEASIBLE, SIZES, isolated_s, jain, rho_cluster, rho_quota, summarize
 from scheduler.sim.result import JobRecord
 from tests.sim.records import record, result
 
@@ -66,8 +66,23 @@ def test_each_virtual_cluster_has_both_ratios() -> None:
     slow = record(1, took=300.0, alone_s=100.0, vc="b", quota_gpus=1)
     fast = record(2, took=100.0, alone_s=100.0, vc="a", quota_gpus=1, vc_contention=2.0)
     summary = summarize(result([slow, fast], gpus=4))
-    assert summary.by_vc == (FinishTimes("a", 1, 1, 1, 0.5, 0.5), FinishTimes("b", 1, 3, 3, 3, 3))
+    ratios = [
+        (one.vc, one.jobs, one.rho_cluster_mean, one.rho_cluster_max, one.rho_quota_mean, one.rho_quota_max)
+        for one in summary.by_vc
+    ]
+    assert ratios == [("a", 1, 1, 1, 0.5, 0.5), ("b", 1, 3, 3, 3, 3)]
     assert (summary.rho_quota_mean, summary.rho_quota_max) == (1.75, 3)
+
+
+def test_each_virtual_cluster_has_its_delays_and_its_use() -> None:
+    ended = record(1, took=100.0, gpus=2, quota_gpus=4, fair_share_delay_s=30.0, fragmentation_delay_s=10.0)
+    runs_on = record(2, took=None, gpus=2, quota_gpus=4, preemptions=3)
+    ended.service_gpu_s, runs_on.service_gpu_s = 120.0, 60.0
+    one = result([ended, runs_on], gpus=8)
+    one.makespan_s = 100.0
+    (vc,) = summarize(one).by_vc
+    assert (vc.jobs, vc.jct_mean_s, vc.fair_share_delay_mean_s, vc.fragmentation_delay_mean_s) == (1, 100, 30, 10)
+    assert (vc.preemptions, vc.gpu_hours, vc.quota_gpus, vc.quota_use) == (3, 0.05, 4, 0.45)
 
 
 @pytest.mark.parametrize(
