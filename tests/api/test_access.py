@@ -74,6 +74,7 @@ TABLE: list[tuple[str, str, Any, tuple[int, ...]]] = [
     ("POST", "/offers/999999999:accept", {"jobs": [{"spec": SPEC}]}, (401, 404, 404, 404, 404, 404)),
     ("POST", "/offers/999999999:decline", {}, (401, 404, 404, 404, 404, 404)),
     ("GET", "/vcs", None, (401, 200, 200, 200, 200, 200)),
+    ("GET", "/vcs/{vc}/delays", None, (401, 200, 200, 200, 200, 404)),
     ("GET", "/pools", None, (401, 200, 200, 200, 200, 200)),
     ("GET", "/policies", None, (401, 200, 200, 200, 200, 200)),
     ("GET", "/pools/{pool}/policy", None, (401, 403, 403, 403, 200, 403)),
@@ -132,6 +133,7 @@ def test_each_path_answers_each_caller_as_the_table_says(
         session=session,
         webhook=webhook,
         pool=world.waiting.pool.name,
+        vc=world.vc.pk,
     )
     answered = {}
     for role in ROLES:

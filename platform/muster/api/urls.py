@@ -11,6 +11,7 @@ from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitVie
 from muster.accounts.scopes import Scope
 from muster.api.views import (
     accounts,
+    delays,
     fairness,
     fleet,
     forecast,
@@ -112,6 +113,7 @@ v1 = [
     _to("offers/<id:offer_id>:accept", offers.AcceptOffer, Scope.SUBMIT),
     _to("offers/<id:offer_id>:decline", offers.DeclineOffer, Scope.SUBMIT),
     _to("vcs", fleet.VirtualClusters),
+    _to("vcs/<id:vc_id>/delays", delays.DelaysOfVirtualCluster),
     _to("volumes", volumes.Volumes),
     _to("pools", fleet.Pools),
     _to("pools/<name:name>/policy", policies.OnePoolPolicy, Scope.ADMIN),

@@ -1,0 +1,99 @@
+"""How long the jobs of a virtual cluster waited for each start, told apart by what they waited for.
+
+While a job waits, each change of its pending reason is an event, so the time from one event to the next belongs to the
+reason of the first. docs/simulator.md defines both delays.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from django.db import connection
+
+from muster.usage.dimensions import BUCKETS, By
+from muster.usage.periods import Period
+from scheduler.model.lifecycle import HoldReason
+
+
+class Delay(StrEnum):
+    """What a waiting job waits for."""
+
+    FAIR_SHARE = "fair_share"
+    """Its quota or a cap has no room for it, or the policy serves others first."""
+    FRAGMENTATION = "fragmentation"
+    """It is within its quota, but the GPUs that it may use are not free, or not free together."""
+    OTHER = "other"
+
+
+DELAYS = dict.fromkeys((HoldReason.QUOTA, HoldReason.QUOTA_TOO_SMALL, HoldReason.POLICY), Delay.FAIR_SHARE) | (
+    dict.fromkeys(
+        (
+            HoldReason.NO_FREE_GPUS,
+            HoldReason.FRAGMENTED,
+            HoldReason.BEHIND_HEAD,
+            HoldReason.CPU_OR_MEMORY,
+            HoldReason.RESERVED,
+        ),
+        Delay.FRAGMENTATION,
+    )
+)
+"""The delay that a pending reason belongs to; reasons without an entry are `Delay.OTHER`."""
+
+
+@dataclass(frozen=True, slots=True)
+class DelayRow:
+    """The starts in one day or week, and the mean wait before each, s."""
+
+    begins: datetime
+    starts: int
+    fair_share_s: float
+    fragmentation_s: float
+    other_s: float
+
+
+def delays_of(vc_id: int, period: Period, by: By) -> list[DelayRow]:
+    """A row for each day or week of the period in which jobs of the virtual cluster started, in order."""
+    parameters: dict[str, Any] = {"vc": vc_id, "from": period.start, "to": period.end} | {
+        str(delay): [str(reason) for reason, of in DELAYS.items() if of is delay]
+        for delay in (Delay.FAIR_SHARE, Delay.FRAGMENTATION)
+    }
+    with connection.cursor() as cursor:
+        cursor.execute(_STATEMENT.format(bucket=BUCKETS[by]), parameters)
+        return [DelayRow(*row) for row in cursor.fetchall()]
+
+
+_STATEMENT = """
+WITH told AS (
+    SELECT at, kind, data->>'reason' AS reason, lead(at) OVER later AS until,
+        min(at) FILTER (WHERE kind = 'attempt.placed')
+            OVER (later ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING) AS started_at
+    FROM events_event
+    WHERE kind IN ('job.submitted', 'job.queued', 'job.held', 'job.paused', 'job.resumed', 'attempt.placed')
+        AND job_id IN (
+            SELECT job.id FROM jobs_job job JOIN jobs_attempt attempt ON attempt.job_id = job.id
+            WHERE job.vc_id = %(vc)s AND attempt.placed_at >= %(from)s AND attempt.placed_at < %(to)s
+        )
+    WINDOW later AS (PARTITION BY job_id ORDER BY tx, id)
+), waits AS (
+    SELECT date_trunc('{bucket}', started_at, 'UTC') AS bucket, kind = 'attempt.placed' AS starts,
+        CASE
+            WHEN kind <> 'job.held' THEN 'other'
+            WHEN reason = ANY(%(fair_share)s) THEN 'fair_share'
+            WHEN reason = ANY(%(fragmentation)s) THEN 'fragmentation'
+            ELSE 'other'
+        END AS delay,
+        CASE WHEN kind = 'attempt.placed' THEN 0 ELSE greatest(extract(epoch FROM until - at), 0)::float8 END AS s
+    FROM told WHERE started_at >= %(from)s AND started_at < %(to)s
+), summed AS (
+    SELECT bucket, count(*) FILTER (WHERE starts) AS starts,
+        COALESCE(sum(s) FILTER (WHERE delay = 'fair_share'), 0) AS fair_share,
+        COALESCE(sum(s) FILTER (WHERE delay = 'fragmentation'), 0) AS fragmentation,
+        COALESCE(sum(s) FILTER (WHERE delay = 'other'), 0) AS other
+    FROM waits GROUP BY bucket
+)
+SELECT bucket, starts, fair_share / starts, fragmentation / starts, other / starts FROM summed WHERE starts > 0
+ORDER BY bucket
+"""
