@@ -21,7 +21,7 @@ from muster.dispatch.settings import config_of
 from muster.dispatch.snapshot import hardware_snapshot, job_view
 from muster.fleet.models import Node, Pool
 from muster.jobs.models import Job
-from muster.tenants.models import Quota
+from muster.tenants.models import CommonQuota, Organisation, Quota, VirtualCluster
 from scheduler import model
 from scheduler.engine.cycle import config_to_dict
 from scheduler.engine.feasible import Feasibility, Resize
@@ -124,14 +124,18 @@ def _read(pool: Pool) -> _Known:
 
 
 def _version(pool: Pool) -> tuple[Any, ...]:
-    """A value that changes with the nodes, the quotas, the planners and the settings of the pool."""
+    """A value that changes with the nodes, the tree of tenants, the planners and the settings of the pool."""
     nodes = Node.objects.filter(pool=pool).aggregate(count=Count("pk"), newest=Max("pk"), versions=Sum("version"))
-    quotas = Quota.objects.filter(vc__pool=pool).order_by("pk").values_list("vc_id", "gpu_type", "gpus")
+    limits = ("gpu_type", "gpus", "borrowing", "lending")
+    quotas = Quota.objects.filter(vc__pool=pool).order_by("pk").values_list("vc_id", *limits)
+    common = CommonQuota.objects.filter(pool=pool).order_by("pk").values_list("tenant_id", "organisation_id", *limits)
+    places = VirtualCluster.objects.filter(pool=pool).order_by("pk").values_list("pk", "tenant__organisation_id")
+    above = Organisation.objects.order_by("pk").values_list("pk", "parent_id")
     planners = [
         (*planner.clusters.order_by("pk").values_list("pk", flat=True), str(config_to_dict(config_of(pool, planner))))
         for planner in pool.planners.order_by("pk")
     ]
-    return (*nodes.values(), *quotas, *planners, str(config_to_dict(config_of(pool))))
+    return (*nodes.values(), *quotas, *common, *places, *above, *planners, str(config_to_dict(config_of(pool))))
 
 
 def _view(job: Job) -> model.Job:

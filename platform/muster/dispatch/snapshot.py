@@ -14,7 +14,7 @@ from typing import Any
 
 import orjson
 from django.db import connection, transaction
-from django.db.models import Case, F, Q, QuerySet, When
+from django.db.models import Case, F, QuerySet, When
 
 from muster.common.clock import database_now
 from muster.dispatch.groups import groups_of, members_whose_turn_it_is
@@ -26,6 +26,7 @@ from muster.dispatch.reservations import reservations_of
 from muster.dispatch.restore_pause import placement_pause
 from muster.dispatch.screening import while_screened, with_screening
 from muster.dispatch.sizes import sized, with_sizes
+from muster.dispatch.tree import tree_of, virtual_clusters_in
 from muster.fleet.health import WARNING_STRIKES
 from muster.fleet.maintenance import ClosingTime, closing_of
 from muster.fleet.models import Gpu, Node, Pool
@@ -37,7 +38,7 @@ from muster.jobs.resizes import failed_resize_from, in_one_size
 from muster.jobs.runs import screening_run_from
 from muster.samples.rates import KnownRate, live_rates, rates_of
 from muster.samples.speeds import Stretch, stretch_of
-from muster.tenants.models import Quota, VirtualCluster
+from muster.tenants.models import VirtualCluster
 from scheduler import model
 from scheduler.diagnosis.health import HealthLevel
 from scheduler.model.lifecycle import (
@@ -173,7 +174,6 @@ def _whole(
     moment = database_now()
     now = moment.timestamp()
     nodes = list(_nodes_of(pool))
-    tenants, vcs = _virtual_clusters(Q(pool=pool))
     queue, running = waiting(now), _running(_IN_POOL, [pool.pk], now=now)
     return model.Snapshot(
         now=now,
@@ -183,8 +183,7 @@ def _whole(
         waiting=queue,
         running=running,
         reservations=(*reservations_of_other_apps(pool), *reservations_of(pool)),
-        tenants=tenants,
-        vcs=vcs,
+        **tree_of(pool, virtual_clusters_in(pool)),
         pool_state=pool_state_of(pool, planner),
         groups=groups_of([*queue, *(run.job for run in running)]),
     )
@@ -193,7 +192,6 @@ def _whole(
 def hardware_snapshot(pool: Pool) -> model.Snapshot:
     """The nodes of the pool that have reported their hardware, in service or not, and its virtual clusters; no jobs."""
     with one_moment():
-        tenants, vcs = _virtual_clusters(Q(pool=pool))
         return model.Snapshot(
             now=database_now().timestamp(),
             seed=0,
@@ -202,8 +200,7 @@ def hardware_snapshot(pool: Pool) -> model.Snapshot:
             waiting=(),
             running=(),
             reservations=(),
-            tenants=tenants,
-            vcs=vcs,
+            **tree_of(pool, virtual_clusters_in(pool)),
         )
 
 
@@ -240,7 +237,6 @@ def locked_snapshot(
     if unseen:
         nodes = [*nodes, *Node.objects.filter(pk__in=unseen)]
     elsewhere = [seen[node_id] for node_id in others - unseen]
-    tenants, with_quotas = _with_quotas(vcs)
     snapshot = model.Snapshot(
         now=moment,
         seed=0,
@@ -249,8 +245,7 @@ def locked_snapshot(
         waiting=tuple(job_view(job, job_id=job.pk, now=moment) for job in jobs if job.state == JobState.QUEUED),
         running=running,
         reservations=(*reservations_of_other_apps(pool), *reservations_of(pool)),
-        tenants=tenants,
-        vcs=with_quotas,
+        **tree_of(pool, vcs),
     )
     return with_screening(pool, snapshot)
 
@@ -349,27 +344,6 @@ def _why_not(node: Node) -> str:
     if node.must_report:
         return "its agent has not reported since the restore"
     return node.barred if node.health == NodeHealth.READY else str(node.health)
-
-
-def _virtual_clusters(which: Q) -> tuple[tuple[model.Tenant, ...], tuple[model.VirtualCluster, ...]]:
-    return _with_quotas(list(VirtualCluster.objects.filter(which).select_related("tenant").order_by("pk")))
-
-
-def _with_quotas(
-    rows: list[VirtualCluster],
-) -> tuple[tuple[model.Tenant, ...], tuple[model.VirtualCluster, ...]]:
-    quotas: defaultdict[int, dict[str, int]] = defaultdict(dict)
-    for vc_id, gpu_type, gpus in (
-        Quota.objects.filter(vc__in=[row.pk for row in rows])
-        .order_by("vc_id", "gpu_type")
-        .values_list("vc_id", "gpu_type", "gpus")
-    ):
-        quotas[vc_id][gpu_type] = gpus
-    tenants = {row.tenant_id: row.tenant for row in rows}
-    return (
-        tuple(model.Tenant(pk, tenants[pk].name, tenants[pk].weight) for pk in sorted(tenants)),
-        tuple(model.VirtualCluster(row.pk, row.tenant_id, row.name, quotas[row.pk]) for row in rows),
-    )
 
 
 def _job(row: dict[str, Any], now: float, held_s: float = 0.0) -> model.Job:

@@ -1,11 +1,12 @@
-"""Tenants, memberships, virtual clusters and quotas."""
+"""The tree of tenants: organisations, tenants with members and caps, virtual clusters; their quotas and loans."""
 
 from __future__ import annotations
 
 from django.conf import settings
 from django.core.exceptions import ValidationError
+from django.core.validators import MinValueValidator
 from django.db import models
-from django.db.models import Q
+from django.db.models import F, Q
 
 from muster.common.models import DatabaseNow, choices, one_of
 from muster.fleet.models import SLUG, Pool
@@ -15,11 +16,75 @@ from scheduler.diagnosis.idle import Action
 from scheduler.diagnosis.screening import Mode
 
 
-class Tenant(models.Model):
+class TreeNode(models.Model):
+    """A node of the tree of tenants: it has a weight among its siblings, and a version that each edit raises."""
+
+    weight = models.FloatField(default=1, help_text="Its shares among its siblings, for policies that divide a pool.")
+    version = models.IntegerField(default=1, editable=False)
+    changed_at = models.DateTimeField(db_default=DatabaseNow(), editable=False)
+    changed_by = models.CharField(max_length=150, blank=True, default="", editable=False)
+
+    class Meta:
+        abstract = True
+
+
+class Limits(models.Model):
+    """GPUs that a node of the tree is promised, and how many more it may borrow and how many of them others may."""
+
+    gpu_type = models.CharField(max_length=63)
+    gpus = models.IntegerField()
+    borrowing = models.IntegerField(
+        "borrowing limit",
+        null=True,
+        blank=True,
+        validators=[MinValueValidator(0)],
+        help_text="How many GPUs it may borrow; empty: no limit.",
+    )
+    lending = models.IntegerField(
+        "lending limit",
+        null=True,
+        blank=True,
+        validators=[MinValueValidator(0)],
+        help_text="How many of its GPUs others may borrow; empty: all.",
+    )
+
+    class Meta:
+        abstract = True
+
+
+def _not_negative(name: str) -> list[models.CheckConstraint]:
+    return [
+        models.CheckConstraint(condition=Q(gpus__gte=0), name=f"{name}_not_negative"),
+        models.CheckConstraint(condition=Q(borrowing__gte=0), name=f"{name}_borrowing_not_negative"),
+        models.CheckConstraint(condition=Q(lending__gte=0), name=f"{name}_lending_not_negative"),
+    ]
+
+
+class Organisation(TreeNode):
+    """Tenants, and organisations, that lend each other what they do not use before they lend it to others."""
+
+    name = models.CharField(max_length=63, unique=True, validators=[SLUG])
+    parent = models.ForeignKey("self", on_delete=models.PROTECT, null=True, blank=True, related_name="organisations")
+    created_at = models.DateTimeField(db_default=DatabaseNow())
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(condition=Q(weight__gt=0), name="organisation_weight_positive"),
+            # A longer cycle is refused under the lock of all organisations: see `tenants.tree`.
+            models.CheckConstraint(condition=~Q(parent=F("id")), name="organisation_not_its_own_parent"),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Tenant(TreeNode):
     """A group of people that shares virtual clusters."""
 
     name = models.CharField(max_length=63, unique=True, validators=[SLUG])
-    weight = models.FloatField(default=1)
+    organisation = models.ForeignKey(
+        Organisation, on_delete=models.PROTECT, null=True, blank=True, related_name="tenants"
+    )
     screening = models.CharField(
         max_length=6,
         choices=choices(Mode),
@@ -80,13 +145,19 @@ class Membership(models.Model):
         return f"{self.user} in {self.tenant}: {self.role}"
 
 
-class VirtualCluster(models.Model):
+class VirtualCluster(TreeNode):
     """A tenant's share of one pool. A job's pool is its virtual cluster's."""
 
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="virtual_clusters")
     pool = models.ForeignKey(Pool, on_delete=models.PROTECT, related_name="virtual_clusters")
     name = models.CharField(max_length=63, unique=True, validators=[SLUG])
     created_at = models.DateTimeField(db_default=DatabaseNow())
+    closed_at = models.DateTimeField(
+        null=True, editable=False, help_text="When it was deleted; the row stays for the jobs that ran in it."
+    )
+
+    class Meta:
+        constraints = [models.CheckConstraint(condition=Q(weight__gt=0), name="virtual_cluster_weight_positive")]
 
     def __str__(self) -> str:
         return self.name
@@ -173,18 +244,102 @@ class Volume(models.Model):
             raise ValidationError(errors)
 
 
-class Quota(models.Model):
-    """How many GPUs of one type a virtual cluster may hold at a time."""
+class Quota(Limits):
+    """How many GPUs of one type a virtual cluster may hold at a time without borrowing."""
 
     vc = models.ForeignKey(VirtualCluster, on_delete=models.CASCADE, related_name="quotas")
-    gpu_type = models.CharField(max_length=63)
-    gpus = models.IntegerField()
 
     class Meta:
         constraints = [
             models.UniqueConstraint(fields=["vc", "gpu_type"], name="quota_once_per_type"),
-            models.CheckConstraint(condition=Q(gpus__gte=0), name="quota_not_negative"),
+            *_not_negative("quota"),
         ]
 
     def __str__(self) -> str:
         return f"{self.vc}: {self.gpus} {self.gpu_type}"
+
+
+class CommonQuota(Limits):
+    """GPUs of one type in a pool that an organisation or a tenant is promised itself; all below it may use them."""
+
+    organisation = models.ForeignKey(
+        Organisation, on_delete=models.CASCADE, null=True, blank=True, related_name="quotas"
+    )
+    tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, null=True, blank=True, related_name="quotas")
+    pool = models.ForeignKey(Pool, on_delete=models.PROTECT, related_name="common_quotas")
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(organisation__isnull=True) ^ Q(tenant__isnull=True), name="common_quota_of_one_owner"
+            ),
+            models.UniqueConstraint(
+                fields=["organisation", "tenant", "pool", "gpu_type"],
+                name="common_quota_once_per_type",
+                nulls_distinct=False,
+            ),
+            *_not_negative("common_quota"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.organisation or self.tenant} in {self.pool}: {self.gpus} {self.gpu_type}"
+
+
+class Cap(models.Model):
+    """Limits on one user of a tenant, on each with a role, or on each member. An empty limit says nothing.
+
+    For each limit the most specific cap that says something counts: the user's, the role's, the members'.
+    """
+
+    tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, related_name="caps")
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.CASCADE, null=True, blank=True, related_name="caps"
+    )
+    role = models.CharField(max_length=10, choices=choices(Role), blank=True, default="")
+    gpus = models.IntegerField("GPUs at once", null=True, blank=True, validators=[MinValueValidator(0)])
+    jobs = models.IntegerField("jobs at once", null=True, blank=True, validators=[MinValueValidator(0)])
+    gpu_hours_month = models.FloatField("GPU-hours a month", null=True, blank=True, validators=[MinValueValidator(0)])
+    time_s = models.FloatField("longest time, s", null=True, blank=True, validators=[MinValueValidator(1)])
+    job_gpus = models.IntegerField("GPUs of one job", null=True, blank=True, validators=[MinValueValidator(0)])
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["tenant", "user", "role"], name="cap_once", nulls_distinct=False),
+            models.CheckConstraint(condition=Q(user__isnull=True) | Q(role=""), name="cap_of_user_or_role"),
+            models.CheckConstraint(
+                condition=Q(role__in=["", *sorted(role.value for role in Role)]), name="cap_role_known"
+            ),
+            models.CheckConstraint(
+                condition=Q(
+                    Q(gpus__isnull=True) | Q(gpus__gte=0),
+                    Q(jobs__isnull=True) | Q(jobs__gte=0),
+                    Q(gpu_hours_month__isnull=True) | Q(gpu_hours_month__gte=0),
+                    Q(job_gpus__isnull=True) | Q(job_gpus__gte=0),
+                    Q(time_s__isnull=True) | Q(time_s__gte=1),
+                ),
+                name="cap_not_negative",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.tenant}: {self.user or self.role or 'each member'}"
+
+
+class Loan(models.Model):
+    """GPUs of a virtual cluster, a tenant or an organisation that another virtual cluster has borrowed."""
+
+    borrower = models.ForeignKey(VirtualCluster, on_delete=models.CASCADE, related_name="borrowed")
+    lender_vc = models.ForeignKey(VirtualCluster, on_delete=models.CASCADE, null=True, related_name="lent")
+    lender_tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, null=True, related_name="lent")
+    lender_organisation = models.ForeignKey(Organisation, on_delete=models.CASCADE, null=True, related_name="lent")
+    gpu_type = models.CharField(max_length=63)
+    gpus = models.IntegerField()
+    since = models.DateTimeField(db_default=DatabaseNow())
+    until = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = [models.CheckConstraint(condition=Q(gpus__gt=0), name="loan_positive")]
+        indexes = [models.Index(fields=["borrower", "until"], name="loan_of_borrower")]
+
+    def __str__(self) -> str:
+        return f"{self.borrower}: {self.gpus} {self.gpu_type}"

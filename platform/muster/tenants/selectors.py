@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 from django.db.models import QuerySet, Sum
@@ -9,7 +10,7 @@ from django.db.models import QuerySet, Sum
 from muster.accounts.models import User
 from muster.common.rows import first_of
 from muster.fleet.selectors import gpus_by_type
-from muster.tenants.models import Membership, Quota, Tenant, VirtualCluster
+from muster.tenants.models import CommonQuota, Membership, Organisation, Quota, Tenant, VirtualCluster
 from muster.tenants.roles import Role
 
 
@@ -35,12 +36,14 @@ def tenants_of(user: User) -> QuerySet[Tenant]:
 
 def virtual_clusters_of(user: User) -> QuerySet[VirtualCluster]:
     """The virtual clusters the user may see."""
-    return VirtualCluster.objects.filter(tenant__in=tenants_of(user)).order_by("name")
+    return VirtualCluster.objects.filter(tenant__in=tenants_of(user), closed_at__isnull=True).order_by("name")
 
 
 def default_virtual_cluster(user: User) -> VirtualCluster | None:
     """Where the user's jobs go if they name none: the first of their own memberships."""
-    theirs = VirtualCluster.objects.filter(tenant__memberships__user=user).select_related("tenant", "pool")
+    theirs = VirtualCluster.objects.filter(tenant__memberships__user=user, closed_at__isnull=True).select_related(
+        "tenant", "pool"
+    )
     return first_of(theirs.order_by("tenant__memberships__id", "id"))
 
 
@@ -51,12 +54,16 @@ def is_manager(user: User, tenant_id: int) -> bool:
     return Membership.objects.filter(user=user, tenant_id=tenant_id, role=Role.MANAGER).exists()
 
 
-def capacity_of(pool_id: int, *, without: int | None = None) -> dict[str, Capacity]:
-    """The capacity of a pool by GPU type; the quotas of the virtual cluster `without` (its id) do not count."""
-    promised = dict(
-        Quota.objects.filter(vc__pool_id=pool_id)
-        .exclude(vc_id=without)
-        .values_list("gpu_type")
-        .annotate(sum=Sum("gpus"))
-    )
-    return {name: Capacity(total, promised.get(name, 0)) for name, total in gpus_by_type(pool_id).items()}
+def capacity_of(
+    pool_id: int, *, without: int | None = None, without_group: Organisation | Tenant | None = None
+) -> dict[str, Capacity]:
+    """The capacity of a pool by GPU type; quotas of the virtual cluster `without` (its id), or of the group, do not
+    count."""
+    promised: Counter[str] = Counter()
+    of_groups = CommonQuota.objects.filter(pool_id=pool_id)
+    if without_group is not None:
+        kind = "tenant" if isinstance(without_group, Tenant) else "organisation"
+        of_groups = of_groups.exclude(**{kind: without_group})
+    for rows in (Quota.objects.filter(vc__pool_id=pool_id).exclude(vc_id=without), of_groups):
+        promised.update(dict(rows.values_list("gpu_type").annotate(sum=Sum("gpus"))))
+    return {name: Capacity(total, promised[name]) for name, total in gpus_by_type(pool_id).items()}
