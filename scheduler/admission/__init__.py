@@ -36,22 +36,15 @@ class Admission:
     lock_scope: ClassVar[LockScope] = LockScope.POOL
     chooses_gpus: ClassVar[bool] = False
     reclaims: ClassVar[bool] = False
-    """Whether `reclaimable_by` can return True."""
+    """Whether `Ledger.reclaims` can return True."""
 
     def ledger(self, view: View) -> Ledger:
         """The ledger of the view, which counts its running jobs."""
         raise NotImplementedError
 
-    def reclaimable_by(self, running: Job, waiting: Job) -> bool:
-        """Whether the waiting job, once admitted, may reclaim the GPUs of the running job.
-
-        This overrides the order of the policy. The running job, once preempted, cannot reclaim them in turn.
-        """
-        return False
-
-    def may_evict(self, running: Job, waiting: Job) -> bool:
+    def may_evict(self, view: View, running: Job, waiting: Job) -> bool:
         """Whether the waiting job, once admitted, may preempt a job on which another planner decides."""
-        return self.chooses_gpus or self.reclaimable_by(running, waiting)
+        return self.chooses_gpus
 
     def violations(self, view: View, plan: Plan) -> Iterable[Violation]:
         """The rules of the admission that the plan would break; it is asked again under lock."""
@@ -62,5 +55,5 @@ ADMISSIONS: Registry[Admission] = Registry(
     "admission",
     "scheduler.admission",
     group="muster.admissions",
-    needs=("ledger", "violations", "reclaimable_by", "lock_scope"),
+    needs=("ledger", "violations", "lock_scope"),
 )

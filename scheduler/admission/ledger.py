@@ -8,7 +8,7 @@ from copy import copy
 from dataclasses import dataclass, field
 from typing import Self
 
-from scheduler.model import SLOTS, AllocationView, Job, View
+from scheduler.model import SLOTS, AllocationView, Job, Running, View
 from scheduler.model.lifecycle import JobClass
 from scheduler.model.plan import Denial
 from scheduler.model.request import Config
@@ -72,6 +72,33 @@ class Ledger:
     def key(self, job: Job) -> Hashable:
         """Equal for jobs of which the ledger gives equal grants for equal configurations, and allows equal nodes."""
         return None
+
+    def reclaims(self, waiting: Job, running: Job, gpu_type: str | None) -> bool:
+        """Whether the waiting job, once admitted, may now reclaim GPUs of the type from the running job.
+
+        This overrides the order of the policy. The running job, once preempted, cannot reclaim them in turn. Of the
+        running job the answer depends on the virtual cluster and the class alone.
+        """
+        return False
+
+    def reclaimable_at(self, run: Running) -> float:
+        """The moment from which jobs may reclaim the GPUs of the run."""
+        return 0.0
+
+    def reclaim_order(self, run: Running, wanted: int) -> tuple[float, ...]:
+        """The sort key of a run that loses GPUs to a job that lacks `wanted` of them; by default the newest first."""
+        return (-run.placed_at, -run.job.id)
+
+    def on_loan(self, waiting: Job, running: Job, gpu_type: str | None) -> bool:
+        """Whether the running job could reclaim the GPUs that the waiting job would get from it.
+
+        A policy then does not preempt the running job for the other.
+        """
+        return False
+
+    def share_quota(self, one: Job, other: Job) -> bool:
+        """Whether GPUs that one job gives up may be quota that the other lacks."""
+        return one.vc_id == other.vc_id
 
     def take(self, job: Job, allocations: Iterable[AllocationView]) -> None:
         """Count the GPUs that the job gets."""

@@ -121,8 +121,8 @@ class OrderedPolicy:
         if context.limit_reached or not (self.preemptive or context.admission.reclaims):
             return False
         key = max(key, self.waiting_key(job))  # a place that it took from another job lets it preempt no more jobs
-        # Only the own virtual cluster can free quota: often it has no job to preempt.
-        if not admitted and not context.admitted_without(job, self._all_victims(context, job, key, job.vc_id)):
+        # Only jobs that share its quota can free it: often there are none to preempt.
+        if not admitted and not context.admitted_without(job, self._all_victims(context, job, key, of_quota=True)):
             return False
         victims = self._all_victims(context, job, key)
         placed = context.place_instead(job, victims, "its GPUs go to a job ahead of it")
@@ -130,12 +130,12 @@ class OrderedPolicy:
             reprieve.add_latest()
         return placed
 
-    def _all_victims(self, context: CycleContext, job: Job, key: Key, vc_id: int | None = None) -> Iterator[Running]:
-        """The jobs that the job may preempt, in one virtual cluster or in all, in order of preemption."""
-        lent = [run for run in context.reclaimable(job) if vc_id in {None, run.job.vc_id}]
+    def _all_victims(self, context: CycleContext, job: Job, key: Key, *, of_quota: bool = False) -> Iterator[Running]:
+        """The jobs that the job may preempt, or those of them that share its quota, in order of preemption."""
+        lent = [run for run in context.reclaimable(job) if not of_quota or context.ledger.share_quota(run.job, job)]
         yield from lent
         if self.preemptive:
-            known = {run.job.id for run in lent}
+            known, vc_id = {run.job.id for run in lent}, job.vc_id if of_quota else None
             yield from (run for run in self.victims(context, key, job, vc_id) if run.job.id not in known)
 
     def victims(self, context: CycleContext, key: Key, job: Job, vc_id: int | None = None) -> Iterator[Running]:
@@ -147,7 +147,7 @@ class OrderedPolicy:
         for run in context.state.preemption_order(self).victims(context.now, vc_id):
             if self.running_key(run, context.now) <= key:
                 return
-            if context.admission.reclaims and context.admission.reclaimable_by(job, run.job):
+            if context.on_loan(job, run):
                 continue
             if run.job.vc_id == job.vc_id and run.job.bumped > job.bumped:
                 continue

@@ -12,10 +12,12 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Protocol
 
 from scheduler.admission import ANY_GPUS, Admission, AdmissionError, Grant
 from scheduler.engine.state import SchedulerState
+from scheduler.engine.victims import Candidates, Loans
 from scheduler.model import AllocationView, Job, Locality, PoolState, Running
 from scheduler.model.lifecycle import HoldReason, JobClass
 from scheduler.model.plan import UNSCHEDULABLE, Denial, Note, Place, Plan, Preempt
@@ -58,35 +60,6 @@ class _Failures:
 def _alike(demand: Demand, key: Hashable) -> tuple[Hashable, ...]:
     """The parts of a demand other than its size."""
     return demand.gpu_type, demand.divisible, demand.within, demand.closed, key
-
-
-class _Candidates:
-    """Candidates for preemption in their order, read one at a time as the search needs them."""
-
-    def __init__(self, runs: Iterable[Running]) -> None:
-        self._seen: list[Running] = []
-        self._rest = iter(runs)
-
-    def __iter__(self) -> Iterator[Running]:
-        position = 0
-        while position < len(self._seen) or self._look():
-            yield self._seen[position]
-            position += 1
-
-    def hold(self, gpus: int) -> bool:
-        """Whether there are candidates that together hold at least `gpus` GPUs."""
-        found = 0
-        for run in self:
-            found += run.gpus
-            if found >= gpus:
-                return True
-        return False
-
-    def _look(self) -> bool:
-        run = next(self._rest, None)
-        if run is not None:
-            self._seen.append(run)
-        return run is not None
 
 
 class Claim(Protocol):
@@ -154,7 +127,6 @@ class CycleContext:
         self.wakes_at: float | None = None  # the earliest moment at which the policy wants to decide again
         self._kept_together = kept_together or (lambda _: frozenset())
         self._undo: list[Callable[[], None]] | None = None  # the steps that undo the present attempt, in order
-        self._newest: Sequence[Running] | None = None  # the reclaimable runs, newest first
         self._failures = _Failures()
         self._defers = placement.fills and not admission.chooses_gpus
         self._shared_out: set[int] = set()  # ids of the GPUs that this cycle gave to sharing jobs
@@ -292,12 +264,12 @@ class CycleContext:
         """Preempt as few of `victims` as the job needs, and place it. Returns whether it was placed.
 
         1. Release victims in their order until quota, claim and placement accept the job. While the job lacks quota,
-           release only victims of its own virtual cluster.
+           release only victims that share it.
         2. Undo the releases that the job turns out not to need, the last one first.
         """
         if self.limit_reached:
             return False
-        candidates = _Candidates(victims)
+        candidates = Candidates(victims)
         for demand in self.demands(job) if claim is None else claim.demands:
             free = self.state.free.gpus(demand.gpu_type) - self._deferred_gpus[demand.gpu_type]
             if not candidates.hold(demand.gpus_total - free):
@@ -316,18 +288,28 @@ class CycleContext:
         return (JobClass.GUARANTEED, JobClass.OPPORTUNISTIC) if self.admission.reclaims else (None,)
 
     def reclaimable(self, job: Job) -> Sequence[Running]:
-        """The running jobs whose GPUs the job may reclaim, the newest first."""
+        """The running jobs whose GPUs the job may reclaim, in the order of the ledger.
+
+        If more of them may go later, it asks for another decision then.
+        """
         if not self.admission.reclaims:
             return ()
-        if self._newest is None:
-            in_service = self.state.free.node
-            may_go = (
-                run
-                for run in self.view.running
-                if run.evictable and not run.stopping and any(in_service(one.node_id) for one in run.allocations)
-            )
-            self._newest = sorted(may_go, key=lambda run: (-run.placed_at, -run.job.id))
-        return [run for run in self._newest if self.stays(run) and self.admission.reclaimable_by(run.job, job)]
+        lacks = min((one.gpus_total - self.state.free.gpus(one.gpu_type) for one in self.demands(job)), default=0)
+        soon, lent = self.now + MIN_WAKE_S, list[Running]()
+        for run in self._loans.of(job, max(lacks, 1)):
+            if (moment := self.ledger.reclaimable_at(run)) >= soon:
+                self.wake_at(moment)
+            elif self.stays(run):
+                lent.append(run)
+        return lent
+
+    def on_loan(self, job: Job, run: Running) -> bool:
+        """Whether the running job could reclaim the GPUs that the job would get from it."""
+        return self.admission.reclaims and self.ledger.on_loan(job, run.job, self._loans.type_of(run))
+
+    @cached_property
+    def _loans(self) -> Loans:
+        return Loans(self.view, self.state.free, self.ledger)
 
     def take(self, job: Job, allocations: tuple[AllocationView, ...]) -> None:
         """Place the job on these allocations, which must be free or have free slots for a sharing job."""
@@ -508,7 +490,9 @@ class CycleContext:
 
         later = []
         for run in candidates:
-            if run.job.vc_id != job.vc_id and self.quota_denial(job, demand) is not None:
+            if not self._may_go(run, job):
+                continue
+            if self.quota_denial(job, demand) is not None and not self.ledger.share_quota(run.job, job):
                 later.append(run)
                 continue
             self.release(run)
@@ -518,11 +502,16 @@ class CycleContext:
         if self.quota_denial(job, demand) is not None:
             return False
         for run in later:
+            if not self._may_go(run, job):
+                continue
             self.release(run)
             gone.append(run)
             if fits():
                 return True
         return False
+
+    def _may_go(self, run: Running, job: Job) -> bool:
+        return not self.admission.reclaims or self._loans.may_still_go(run, job)
 
     def can_stay(self, run: Running) -> bool:
         """Whether a released job can keep its resources: they are free, not promised to a lot, and within quota."""

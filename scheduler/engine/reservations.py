@@ -21,7 +21,7 @@ def bind_reservations(context: CycleContext) -> None:
             continue
         context.ledger.give(job, reservation.allocations)
         awaits_quota = _lacks_quota(context, job, reservation) and any(
-            run.stopping and run.job.vc_id == job.vc_id for run in context.view.running
+            run.stopping and context.ledger.share_quota(run.job, job) for run in context.view.running
         )
         if awaits_quota and _is_usable(context, reservation, job):
             context.ledger.take(job, reservation.allocations)

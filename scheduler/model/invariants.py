@@ -67,7 +67,7 @@ class PlanValidator(Protocol):
         """The violations of the quota rules in the plan."""
         ...
 
-    def may_evict(self, running: Job, waiting: Job) -> bool:
+    def may_evict(self, view: View, running: Job, waiting: Job) -> bool:
         """Whether the waiting job, once admitted, may preempt a job on which another planner decides."""
         ...
 
@@ -170,7 +170,7 @@ def _against_preemptions(view: View, plan: Plan, claims: _Claims, admission: Pla
 
 def _may_evict(view: View, attempt: Running, job_id: int | None, admission: PlanValidator) -> bool:
     job = None if job_id is None else view.waiting_by_id.get(job_id)
-    return job is not None and admission.may_evict(attempt.job, job)
+    return job is not None and admission.may_evict(view, attempt.job, job)
 
 
 def _beside(view: View, attempt: Running, job_id: int) -> bool:

@@ -381,7 +381,7 @@ class _Preemption:
         def advance(group: int, runs: Iterator[Running]) -> None:
             for run in runs:
                 useful = demand.gpu_type is None or ledger.held(run).get(demand.gpu_type)
-                if useful and context.stays(run) and not context.admission.reclaimable_by(job, run.job):
+                if useful and context.stays(run) and not context.on_loan(job, run):
                     nexts[group] = (runs, run)
                     return
             nexts.pop(group, None)

@@ -21,6 +21,14 @@ GUARANTEE_EXCEEDED = "guarantee_exceeded"
 class BorrowLedger(Ledger):
     """Offers guaranteed jobs what guaranteed jobs do not hold of the quota, and opportunistic jobs everything."""
 
+    def reclaims(self, waiting: Job, running: Job, gpu_type: str | None) -> bool:
+        """A guaranteed job may reclaim the GPUs of an opportunistic one."""
+        return _lends_to(waiting, running)
+
+    def on_loan(self, waiting: Job, running: Job, gpu_type: str | None) -> bool:
+        """An opportunistic job would have the GPUs of a guaranteed one on loan."""
+        return _lends_to(running, waiting)
+
     def offer(self, job: Job, config: Config) -> Grant | Denial:
         """Denies a guaranteed job that would exceed the quota together with the other guaranteed jobs."""
         gpu_type, gpus = config.gpu_type, config.gpus
@@ -60,9 +68,9 @@ class Borrow(Admission):
         """See `Admission`."""
         return BorrowLedger(view)
 
-    def reclaimable_by(self, running: Job, waiting: Job) -> bool:
-        """A guaranteed job may reclaim the GPUs of an opportunistic one."""
-        return running.job_class is JobClass.OPPORTUNISTIC and waiting.job_class is JobClass.GUARANTEED
+    def may_evict(self, view: View, running: Job, waiting: Job) -> bool:
+        """A guaranteed job may evict an opportunistic one."""
+        return _lends_to(waiting, running)
 
     def violations(self, view: View, plan: Plan) -> Iterator[Violation]:
         """The guaranteed places that exceed a quota, and the guaranteed jobs preempted for opportunistic ones.
@@ -81,7 +89,7 @@ class Borrow(Admission):
             if run_of.job.job_class is JobClass.GUARANTEED:
                 given.subtract(tally.freed_by(run_of))
                 winner = None if preempt.for_job_id is None else _job(view, preempt.for_job_id)
-                if winner is not None and self.reclaimable_by(winner, run_of.job):
+                if winner is not None and _lends_to(run_of.job, winner):
                     message = f"the plan preempts a guaranteed job for opportunistic job {winner.id}"
                     yield Violation(GUARANTEE_EXCEEDED, run_of.job.id, message)
         for place in plan.places:
@@ -96,6 +104,10 @@ class Borrow(Admission):
                 if held > max(quota, before[vc_id, gpu_type]):  # a job may move although its quota was lowered
                     message = f"guaranteed jobs of {name} would hold {held} {gpu_type}; its quota is {quota}"
                     yield Violation(GUARANTEE_EXCEEDED, job.id, message)
+
+
+def _lends_to(one: Job, other: Job) -> bool:
+    return one.job_class is JobClass.GUARANTEED and other.job_class is JobClass.OPPORTUNISTIC
 
 
 def _job(view: View, job_id: int) -> Job | None:

@@ -148,13 +148,9 @@ class TimeSlices:
             for run in there.values()
             if self._over_at(run) <= self.context.now + SOON_S
             and self.is_suspendable(run)
-            and not self._on_loan(job, run)
+            and not self.context.on_loan(job, run)
         ]
         return sorted(over, key=lambda run: (first_of not in (None, run.vc_id), run.placed_at, run.job.id))
-
-    def _on_loan(self, job: Job, run: Running) -> bool:
-        """Whether the other job could reclaim the GPUs that the job would get."""
-        return self.context.admission.reclaims and self.context.admission.reclaimable_by(job, run.job)
 
     def _brings_closer(self, run: Running, job: Job, demand: Demand, slice_nodes: SliceNodes) -> bool:
         """Whether stopping this run brings the job closer to its slice."""
