@@ -86,6 +86,10 @@ def simulate_command(
         float, typer.Option(metavar="X", help="Additional speed lost in several racks, 0 to 1.")
     ] = 0.0,
     share: Annotated[bool, typer.Option("--share", help="Let jobs share GPUs, if the policy supports it.")] = False,
+    one_node: Annotated[bool, typer.Option("--one-node", help="Jobs that fit on one node run on one node.")] = False,
+    opportunistic: Annotated[
+        bool, typer.Option("--opportunistic", help="Jobs beyond their quota wait as opportunistic ones.")
+    ] = False,
     rate_noise: Annotated[
         float,
         typer.Option(
@@ -155,6 +159,8 @@ def simulate_command(
                 spread_penalty=spread_penalty,
                 rack_penalty=rack_penalty,
                 share=share,
+                one_node=one_node,
+                opportunistic=opportunistic,
                 rate_noise=rate_noise,
                 oracle=oracle,
                 failures=failures,

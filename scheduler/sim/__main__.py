@@ -90,6 +90,8 @@ def parser() -> argparse.ArgumentParser:
     add("--spread-penalty", type=float, default=0.0, metavar="X", help="Speed lost on several nodes, 0 to 1.")
     add("--rack-penalty", type=float, default=0.0, metavar="X", help="Additional speed lost in several racks, 0 to 1.")
     add("--share", action="store_true", help="Let jobs share GPUs, if the policy supports it.")
+    add("--one-node", action="store_true", help="Jobs that fit on one node run on one node.")
+    add("--opportunistic", action="store_true", help="Jobs beyond their quota wait as opportunistic ones.")
     add(
         "--rate-noise",
         type=float,
@@ -174,6 +176,8 @@ def _request(given: argparse.Namespace) -> Arguments:
         spread_penalty=given.spread_penalty,
         rack_penalty=given.rack_penalty,
         share=given.share,
+        one_node=given.one_node,
+        opportunistic=given.opportunistic,
         rate_noise=given.rate_noise,
         oracle=given.oracle,
         failures=given.failures,

@@ -61,6 +61,8 @@ class Arguments:
     spread_penalty: float = 0.0
     rack_penalty: float = 0.0
     share: bool = False
+    one_node: bool = False
+    opportunistic: bool = False
     rate_noise: float = 0.0
     oracle: str = Oracle.PERFECT.value
     failures: str = Failures.NONE.value
@@ -191,6 +193,8 @@ def _runs(arguments: Arguments, peer: Peer | None) -> list[tuple[str, Options]]:
         "spread_penalty": arguments.spread_penalty,
         "rack_penalty": arguments.rack_penalty,
         "share": arguments.share,
+        "one_node": arguments.one_node,
+        "opportunistic": arguments.opportunistic,
         "rate_noise": arguments.rate_noise,
         "oracle": Oracle(arguments.oracle),
         "failures": Failures(arguments.failures),

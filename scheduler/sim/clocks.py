@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from scheduler.engine.queue import equivalence_class
 from scheduler.engine.state import SchedulerState
 from scheduler.model import Job, View
+from scheduler.model.lifecycle import JobClass
 from scheduler.sim.result import JobRecord
 from scheduler.sim.timeline import Sample, Timeline
 
@@ -114,7 +115,9 @@ class Clocks:
         return present.job_seconds + present.jobs * (self._view.now - present.since)
 
     def _over_quota(self, job: Job) -> bool:
-        """Whether the quota has no room for the job on any type; GPUs of opportunistic jobs are beside the quota."""
+        """Whether the quota has no room for the job on any type. Opportunistic jobs have none, and do not use any."""
+        if job.job_class is JobClass.OPPORTUNISTIC:
+            return True
         usage, vc = self._state.ledger.usage, self._view.vc_by_id[job.vc_id]
         return all(
             usage[vc.id, kind] - usage[-vc.id, kind] + job.request.gpus_on(kind) > vc.quotas.get(kind, 0)

@@ -104,6 +104,18 @@ def read_cluster(path: Path) -> ClusterSpec:
         raise ClusterError(f"{path}: {error}") from None
 
 
+def on_one_node(trace: Trace, cluster: ClusterSpec) -> Trace:
+    """The trace with each job on one node whose GPUs fit the largest node of the cluster."""
+    largest = max(group.gpus for group in cluster.groups)
+    jobs = tuple(
+        replace(job, split=False, nodes=1, cpus=job.cpus * job.gpus, memory_mib=job.memory_mib * job.gpus)
+        if job.split and job.gpus <= largest
+        else job
+        for job in trace.jobs
+    )
+    return replace(trace, jobs=jobs)
+
+
 def gpu_time_by_vc(trace: Trace) -> Mapping[str, float]:
     """The GPU-seconds that the jobs of each virtual cluster would take without waiting."""
     totals: dict[str, float] = {}

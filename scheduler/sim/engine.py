@@ -29,8 +29,9 @@ from scheduler.model.lifecycle import AttemptState
 from scheduler.model.plan import RESERVATION_S, Plan
 from scheduler.placement.demand import Demand, demand_of
 from scheduler.placement.free import Free
+from scheduler.sim.classes import JobClasses
 from scheduler.sim.clocks import Clocks
-from scheduler.sim.cluster import ClusterSpec
+from scheduler.sim.cluster import ClusterSpec, on_one_node
 from scheduler.sim.failures import FAILED, SUCCEEDED, FailureClass, Failures, attempted
 from scheduler.sim.forecast import Forecast, estimated
 from scheduler.sim.groups import Groups
@@ -83,6 +84,7 @@ class _Execution:
 
 class _Simulation:
     def __init__(self, trace: Trace, cluster: ClusterSpec, options: Options) -> None:
+        trace = on_one_node(trace, cluster) if options.one_node else trace
         self.trace = trace = attempted(trace, options.failures, options.seed)
         self.options = options
         self.profile = compose(options.config)
@@ -101,6 +103,7 @@ class _Simulation:
         }
         self.records = {job.id: record_of(job, quota_gpus[job.vc]) for job in trace.jobs}
         self.clocks = Clocks(self.world, self.state)
+        self.classes = JobClasses(self.world, self.state, on=options.opportunistic)
         self.groups = Groups(trace, self.world)
         self.forecast = Forecast(options.oracle, cluster)
         # (moment, event, job id, version); an event with another version than its job's is void
@@ -290,6 +293,9 @@ class _Simulation:
         self.changed = False
         due = self.state.due or set()
         self._measure()
+        for before, job in self.classes.update():
+            self.clocks.leave(before, self.records[job.id])
+            self.clocks.enter(job)
         plan = decide_on(self.state, self.profile, max_places=self.options.config.max_places, explain=False)
         self.result.decisions += 1
         violations = check(self.world, plan, self.profile.admission)
@@ -425,6 +431,7 @@ class _Simulation:
         self._count_busy_time()
         self.executions[job_id].version += 1
         self.world.stop(run)
+        self.classes.touch(run.job.vc_id)
         self.state.remove_running(job_id)
         self.elastic.discard(job_id)
         gpus, held_s, record = run.gpus, now - run.placed_at, self.records[job_id]
@@ -450,6 +457,7 @@ class _Simulation:
         self.world.waiting_by_id[job.id] = job
         self.state.add_waiting(job)
         self.clocks.enter(job)
+        self.classes.enter(job)
         self.changed = True
         self._schedule_wake(job.id)
 

@@ -51,6 +51,8 @@ class Options:
     retry_hopeless: bool = True  # also where every attempt fails
     retry_after_s: float = 0.0  # between a failure and the next attempt's place in the queue
     screening: Screening | None = None  # screen gangs on a small pool first
+    one_node: bool = False  # jobs that fit on one node run on one node
+    opportunistic: bool = False  # jobs that their quota has no room for wait as opportunistic ones
     seed: int = 0
     skip_infeasible: bool = False  # leave out jobs that the cluster could never run, instead of refusing the trace
     audit_every: int = 1_000  # events between two full consistency checks

@@ -197,3 +197,21 @@ def test_a_job_runs_on_a_type_that_it_may_use_only(policy: str) -> None:
     params = {"every_s": 10} if policy == "themis" else {}  # it holds no auction sooner after another
     result = play(jobs, cluster="A100:2x4,P100:1x2", policy=policy, policy_params=params)
     assert sorted(record.ended_s or 0 for record in result.records) == [10, 20, 30]
+
+
+def test_a_job_that_fits_on_one_node_can_be_made_to_wait_for_one() -> None:
+    jobs = [job(1, gpus=3), job(2, gpus=3), job(3, at=5, gpus=2, runs=10)]
+    assert ends(play(jobs, "A100:2x4")) == {1: 100, 2: 100, 3: 15}
+    result = play(jobs, "A100:2x4", one_node=True)
+    assert ends(result) == {1: 100, 2: 100, 3: 110}
+    assert by_id(result)[3].fragmentation_delay_s == 95
+
+
+def test_what_the_quota_has_no_room_for_runs_as_an_opportunistic_job_until_the_gpus_are_reclaimed() -> None:
+    jobs = [job(1, gpus=2, vc="a"), job(2, at=1, gpus=2, vc="a"), job(3, at=50, gpus=2, vc="b")]
+    quotas = {"a": {"A100": 2}, "b": {"A100": 2}}
+    result = play(jobs, admission="borrow", quotas=quotas, opportunistic=True)
+    # Job 2 stops for job 3 at 50 and goes on as a guaranteed job when job 1 has ended.
+    assert ends(result) == {1: 100, 2: 151, 3: 150}
+    record = by_id(result)[2]
+    assert (record.preemptions, record.fair_share_delay_s, record.fragmentation_delay_s) == (1, 50, 0)
