@@ -22,6 +22,9 @@ class LockScope(StrEnum):
     """The pool's row: one plan at a time, and all jobs of the pool are seen."""
     VIRTUAL_CLUSTERS = "virtual_clusters"
     """The rows of the virtual clusters of the plan's jobs: all jobs of these are seen. Enough for limits by cluster."""
+    CHAINS = "chains"
+    """As above, and the pool's cells of the plan's GPU types. If jobs were bound to cells of these types since the plan
+    was made, it is checked on the whole pool, else `violations` is not asked again."""
 
 
 class Admission:

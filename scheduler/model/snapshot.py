@@ -215,6 +215,8 @@ class Snapshot:
     pool_state: PoolState | None = None
     groups: tuple[Group, ...] = ()
     organisations: tuple[Organisation, ...] = ()
+    cell_versions: Mapping[str, int] = field(default_factory=dict)
+    """How often jobs were bound to cells, by GPU type: see `LockScope.CHAINS`."""
 
     @cached_property
     def node_by_id(self) -> Mapping[int, Node]:

@@ -15,6 +15,7 @@ from psycopg2.errors import DeadlockDetected, ExclusionViolation, UniqueViolatio
 
 from muster.common.clock import database_now
 from muster.common.errors import Invalid
+from muster.dispatch.chains import AsPlanned, Chains
 from muster.dispatch.groups import Budgets
 from muster.dispatch.launch import NoPort, launch, request_at
 from muster.dispatch.models import Planner
@@ -32,7 +33,7 @@ from scheduler import model
 from scheduler.admission import LockScope
 from scheduler.engine.cycle import CycleConfig, compose
 from scheduler.model.invariants import PlanValidator, awaits_preemption, changed_since, check
-from scheduler.model.lifecycle import ATTEMPT_LIVE, AttemptState, Desired, JobState, Reason
+from scheduler.model.lifecycle import ATTEMPT_LIVE, AttemptState, Desired, JobState, NodeAdmin, Reason
 from scheduler.model.plan import RESERVATION_S, Place, Plan, Preempt
 from scheduler.model.request import Request
 
@@ -92,11 +93,12 @@ def apply_plan(
     _write_notes(snapshot, plan)
     keep_pool_state(pool, planner, snapshot.pool_state, plan)
     applied, units = Applied(), units_of(snapshot, plan, compose(config).admission)
+    chains = Chains(pool, snapshot.cell_versions)
     if planner is not None and planner.all_or_nothing:
-        applied = apply_together(pool, units, config, snapshot)
+        applied = apply_together(pool, units, config, snapshot, chains)
     else:
         for batch in batches_of(snapshot, units):
-            applied.add(apply_units(pool, batch, config, snapshot))
+            applied.add(apply_units(pool, batch, config, snapshot, chains))
     for refusal in applied.refusals:
         log.info("place_refused job=%s reason=%s", refusal.job_id, refusal.reason)
     return applied
@@ -111,7 +113,11 @@ class _Conflict(Exception):
 
 
 def apply_together(
-    pool: Pool, units: Sequence[Unit], config: CycleConfig, seen: model.Snapshot | None = None
+    pool: Pool,
+    units: Sequence[Unit],
+    config: CycleConfig,
+    seen: model.Snapshot | None = None,
+    chains: Chains | None = None,
 ) -> Applied:
     """Apply all units in one transaction, or none of them if one is refused."""
     applied = Applied()
@@ -119,7 +125,7 @@ def apply_together(
         return applied
     try:
         with transaction.atomic(), recorded_together():
-            applied = _apply(pool, units, config, seen)
+            applied = _apply(pool, units, config, seen, chains or Chains(pool, None))
             if applied.refusals:
                 raise _Conflict(applied.refusals)
             return applied
@@ -150,19 +156,29 @@ def apply_unit(pool: Pool, unit: Unit, config: CycleConfig, seen: model.Snapshot
     return apply_units(pool, [unit], config, seen)
 
 
-def apply_units(pool: Pool, units: Sequence[Unit], config: CycleConfig, seen: model.Snapshot | None = None) -> Applied:
+def apply_units(
+    pool: Pool,
+    units: Sequence[Unit],
+    config: CycleConfig,
+    seen: model.Snapshot | None = None,
+    chains: Chains | None = None,
+) -> Applied:
     """Apply the units in one transaction; each is applied as a whole or refused with a reason.
 
     `seen` is the snapshot of the plan: a unit is refused if a GPU has another type now, or a victim is another attempt.
     Any other change since then counts only if it breaks an invariant on the locked rows. Locks are taken in the
-    documented order: virtual clusters, jobs, attempts and nodes, each by id; the claims lock themselves by their index.
+    documented order: cells, virtual clusters, jobs, attempts and nodes, each by id; the claims lock themselves by their
+    index. `chains` are the versions of the cells that the plan was made for; None: they are checked anew.
 
     A check that fails before anything is written refuses one unit. If the database refuses a statement, the unit at
     fault is unknown: the transaction is rolled back, and each unit runs in a transaction of its own.
     """
+    chains = chains or Chains(pool, None)
     try:
         with transaction.atomic(), recorded_together():
-            return _apply(pool, units, config, seen)
+            done = _apply(pool, units, config, seen, chains)
+        chains.committed()
+        return done
     except (NoPort, IntegrityError, OperationalError) as error:
         reason = _reason_of(error)
     applied = Applied()
@@ -170,15 +186,22 @@ def apply_units(pool: Pool, units: Sequence[Unit], config: CycleConfig, seen: mo
         applied.refuse(units[0], reason)
         return applied
     for unit in units:
-        applied.add(apply_units(pool, [unit], config, seen))
+        applied.add(apply_units(pool, [unit], config, seen, chains))
     return applied
 
 
-def _apply(pool: Pool, units: Sequence[Unit], config: CycleConfig, seen: model.Snapshot | None) -> Applied:
+def _apply(
+    pool: Pool, units: Sequence[Unit], config: CycleConfig, seen: model.Snapshot | None, chains: Chains
+) -> Applied:
     placed = [place.job_id for unit in units for place in unit.places]
     stopped = [preempt.job_id for unit in units for preempt in unit.preempts]
-    admission = compose(config).admission
-    vcs = _locked_vcs(pool, placed, admission.lock_scope)
+    admission: PlanValidator = compose(config).admission
+    scope = compose(config).admission.lock_scope
+    whole = False
+    if scope is LockScope.CHAINS:
+        whole = not chains.lock(place for unit in units for place in unit.places)
+        admission = admission if whole else AsPlanned(admission)
+    vcs = _locked_vcs(pool, placed, scope, whole=whole)
     gaining = [one.for_job_id for unit in units for one in unit.preempts if one.for_job_id is not None]
     rows = Job.objects.select_for_update(no_key=True).filter(pk__in={*placed, *stopped, *gaining}).order_by("pk")
     jobs = {job.pk: job for job in rows}
@@ -192,7 +215,10 @@ def _apply(pool: Pool, units: Sequence[Unit], config: CycleConfig, seen: model.S
     if not wanted:
         return applied
     known = NOTHING_SEEN if seen is None else seen.node_by_id
-    snapshot = locked_snapshot(pool, vcs, list(jobs.values()), list(nodes.values()), seen=known, now=database_now())
+    seen_nodes = (
+        list(nodes.values()) if not whole else list(Node.objects.filter(pool=pool).exclude(admin=NodeAdmin.RETIRED))
+    )
+    snapshot = locked_snapshot(pool, vcs, list(jobs.values()), seen_nodes, seen=known, now=database_now())
     current = [unit for unit in wanted if applied.unless(unit, _outdated(unit, seen, snapshot))]
     valid = _valid(snapshot, current, admission, applied)
     given: dict[int, Request] = {}
@@ -213,13 +239,16 @@ def _apply(pool: Pool, units: Sequence[Unit], config: CycleConfig, seen: model.S
             else:
                 starts.append((jobs[place.job_id], place, given[place.job_id]))
                 applied.started.append(place.job_id)
+    if scope is LockScope.CHAINS:
+        bound = (place for unit in valid for place in unit.places)
+        chains.bind(bound, {gpu_id: gpu.type for gpu_id, gpu in snapshot.gpu_by_id.items()})
     forget_reservations([job.pk for job, *_ in starts if job.pk in kept])
     launch(pool, starts, nodes)
     return applied
 
 
-def _locked_vcs(pool: Pool, job_ids: list[int], scope: LockScope) -> list[VirtualCluster]:
-    """The virtual clusters whose jobs the admission must see, under the lock that it needs.
+def _locked_vcs(pool: Pool, job_ids: list[int], scope: LockScope, *, whole: bool = False) -> list[VirtualCluster]:
+    """The virtual clusters whose jobs the admission must see, under the lock that it needs; all of them if `whole`.
 
     The lock makes two plans that both see the last of a limit take turns.
     """
@@ -227,7 +256,7 @@ def _locked_vcs(pool: Pool, job_ids: list[int], scope: LockScope) -> list[Virtua
         list(Pool.objects.select_for_update(no_key=True).filter(pk=pool.pk).values_list("pk"))
     rows = VirtualCluster.objects.select_for_update(no_key=True, of=("self",)).select_related("tenant")
     locked = list(rows.filter(pk__in=Job.objects.filter(pk__in=job_ids).values("vc_id")).order_by("pk"))
-    if scope is LockScope.VIRTUAL_CLUSTERS:
+    if scope is not LockScope.POOL and not whole:
         return locked
     others = VirtualCluster.objects.filter(pool=pool).exclude(pk__in=[vc.pk for vc in locked])
     return sorted([*locked, *others.select_related("tenant")], key=lambda vc: vc.pk)

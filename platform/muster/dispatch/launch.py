@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from django.db.models import F
 from psycopg2.extras import NumericRange
 
+from muster.dispatch.chains import write_bindings
 from muster.events.services import record, wake_node
 from muster.fleet.models import Node, Pool
 from muster.jobs.models import Allocation, Attempt, GpuClaim, Job
@@ -91,6 +92,7 @@ def launch(pool: Pool, places: Iterable[tuple[Job, Place, Request]], nodes: Mapp
             for share in start.shares
         ]
     )
+    write_bindings(allocations, shares)
     GpuClaim.objects.bulk_create(
         [
             GpuClaim(allocation=allocation, gpu_id=gpu_id, span=parts.take(gpu_id, share.slots))

@@ -53,7 +53,12 @@ def reservations_of(pool: Pool) -> tuple[model.Reservation, ...]:
             row.job_id,
             tuple(
                 model.AllocationView(
-                    share["node_id"], share["rank"], tuple(share["gpu_ids"]), share["cpus"], share["memory_mib"]
+                    share["node_id"],
+                    share["rank"],
+                    tuple(share["gpu_ids"]),
+                    share["cpus"],
+                    share["memory_mib"],
+                    cells=tuple(share.get("cells", ())),
                 )
                 for share in row.allocations
             ),

@@ -16,6 +16,7 @@ import orjson
 from django.db import connection, transaction
 from django.db.models import Case, F, QuerySet, When
 
+from muster.cells.selectors import chain_versions, with_bindings
 from muster.common.clock import database_now
 from muster.dispatch.groups import groups_of, members_whose_turn_it_is
 from muster.dispatch.hooks import reservations_of_other_apps
@@ -175,7 +176,7 @@ def _whole(
     now = moment.timestamp()
     nodes = list(_nodes_of(pool))
     queue, running = waiting(now), _running(_IN_POOL, [pool.pk], now=now)
-    return model.Snapshot(
+    snapshot = model.Snapshot(
         now=now,
         seed=seed,
         pool_id=pool.pk,
@@ -187,6 +188,7 @@ def _whole(
         pool_state=pool_state_of(pool, planner),
         groups=groups_of([*queue, *(run.job for run in running)]),
     )
+    return _with_bindings(snapshot)
 
 
 def hardware_snapshot(pool: Pool) -> model.Snapshot:
@@ -247,7 +249,15 @@ def locked_snapshot(
         reservations=(*reservations_of_other_apps(pool), *reservations_of(pool)),
         **tree_of(pool, vcs),
     )
-    return with_screening(pool, snapshot)
+    return with_screening(pool, _with_bindings(snapshot))
+
+
+def _with_bindings(snapshot: model.Snapshot) -> model.Snapshot:
+    """The snapshot with the cells that running jobs are bound to, if a virtual cluster has any."""
+    if not any(vc.cells or vc.pinned for vc in snapshot.vcs):
+        return snapshot
+    versions = chain_versions(snapshot.pool_id)
+    return replace(snapshot, running=with_bindings(snapshot.running), cell_versions=versions)
 
 
 def _still_as_seen(node_ids: Collection[int], seen: Mapping[int, model.Node]) -> set[int]:

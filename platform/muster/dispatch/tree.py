@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from muster.cells.selectors import with_cells
 from muster.fleet.models import Pool
 from muster.tenants.models import CommonQuota, Limits, Organisation, Quota, VirtualCluster
 from scheduler import model
@@ -38,7 +39,7 @@ def tree_of(pool: Pool, rows: Sequence[VirtualCluster]) -> dict[str, Any]:
             )
             for pk in sorted(tenants)
         ),
-        "vcs": tuple(
+        "vcs": with_cells(
             model.VirtualCluster(row.pk, row.tenant_id, row.name, weight=row.weight, **_limits(of_vc[row.pk]))
             for row in rows
         ),

@@ -44,6 +44,7 @@ INSTALLED_APPS = [
     "muster.shells",
     "muster.notices",
     "muster.samples",
+    "muster.cells",
     "muster.sweeps",
     "muster.usage",
     "muster.idle",

@@ -1,0 +1,86 @@
+"""Virtual cells and pinned cells of virtual clusters, and the bindings of running jobs to them.
+
+docs/policies/hived.md explains cells. What is stored here has a meaning only where the pool's admission is `hived`.
+"""
+
+from __future__ import annotations
+
+from django.db import models
+from django.db.models import Q
+
+from muster.fleet.models import Pool
+from muster.jobs.models import Allocation
+from muster.tenants.models import VirtualCluster
+
+
+class CellShare(models.Model):
+    """How many virtual cells of one type a virtual cluster has."""
+
+    vc = models.ForeignKey(VirtualCluster, on_delete=models.CASCADE, related_name="cells")
+    cell = models.CharField(
+        max_length=255, help_text="The type with those above it, such as 4-A100-NODE.A100-NODE: a node of such a rack."
+    )
+    number = models.PositiveIntegerField()
+    gpu_type = models.CharField(max_length=63)
+    gpus = models.PositiveIntegerField(help_text="Of one such cell.")
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["vc", "cell"], name="cell_share_once_a_type"),
+            models.CheckConstraint(condition=Q(number__gte=1, gpus__gte=1), name="cell_share_not_empty"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.vc}: {self.number} {self.cell}"
+
+
+class PinnedCell(models.Model):
+    """A physical cell that belongs to one virtual cluster."""
+
+    vc = models.ForeignKey(VirtualCluster, on_delete=models.CASCADE, related_name="pinned_cells")
+    pool = models.ForeignKey(Pool, on_delete=models.CASCADE, related_name="pinned_cells")
+    address = models.CharField(max_length=255, help_text="Of the physical cell, such as rack1/node3.")
+    gpu_type = models.CharField(max_length=63)
+    gpus = models.PositiveIntegerField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["pool", "address"], name="pinned_cell_once")]
+
+    def __str__(self) -> str:
+        return f"{self.vc}: {self.address}"
+
+
+class Chain(models.Model):
+    """The lock of a pool's cells of one GPU type, and how often jobs were bound to them.
+
+    A plan is made for that number. If another plan has bound jobs since, it is checked as a whole
+    again, under this lock.
+    """
+
+    pool = models.ForeignKey(Pool, on_delete=models.CASCADE, related_name="chains")
+    gpu_type = models.CharField(max_length=63)
+    bindings = models.BigIntegerField(default=0)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["pool", "gpu_type"], name="chain_once")]
+
+    def __str__(self) -> str:
+        return f"{self.gpu_type} of {self.pool}"
+
+
+class Binding(models.Model):
+    """The GPUs of a rank that count for one virtual cell. It ends with the allocation.
+
+    A guaranteed job has bindings for all of its GPUs, or for none: then it runs as an opportunistic one.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    allocation = models.ForeignKey(Allocation, on_delete=models.CASCADE, related_name="bindings")
+    cell = models.CharField(max_length=300, help_text="The virtual cell, such as 4-A100-NODE.A100-NODE/0.")
+    gpu_ids = models.JSONField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["allocation", "cell"], name="binding_once")]
+
+    def __str__(self) -> str:
+        return f"{self.cell} for allocation {self.allocation_id}"
