@@ -1,0 +1,29 @@
+"""`python -m scheduler.admission.hived CONFIG.yaml CASES.json` runs cases of HiveD and prints the answers as JSON."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from scheduler.admission.hived.command import CasesError, run
+from scheduler.admission.hived.config import CellConfigError
+
+
+def main(arguments: list[str]) -> int:
+    """Run a configuration and cases; the status of the process."""
+    if len(arguments) != 2:
+        print("usage: python -m scheduler.admission.hived CONFIG.yaml CASES.json", file=sys.stderr)  # noqa: T201
+        return 2
+    config, cases = (Path(name).read_text(encoding="utf-8") for name in arguments)
+    try:
+        answers = run(config, cases)
+    except (CellConfigError, CasesError) as error:
+        print(json.dumps({"refused": str(error)}))  # noqa: T201
+        return 1
+    print(json.dumps(answers, indent=1))  # noqa: T201
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

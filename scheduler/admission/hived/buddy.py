@@ -1,0 +1,198 @@
+"""Buddy allocation: physical cells for the virtual cells of a gang.
+
+A preassigned virtual cell that is not bound yet gets a free physical cell: of the lowest level at or above its own that
+has any, split as far as needed. Cells on bad nodes are passed over, with backtracking. If that fails, free cells of
+higher levels are split as far as the promises to all virtual clusters allow (safe relaxed). Parts of bound cells get
+parts of the same physical cell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from scheduler.admission.hived.ground import Ground, swap_remove
+from scheduler.admission.hived.topology import NONE
+
+Bindings = dict[int, int]  # virtual leaf -> physical leaf
+
+
+@dataclass(slots=True)
+class _Branch:
+    """A virtual cell that is not bound yet, and its parts that need a physical cell too."""
+
+    cell: int
+    parts: list[_Branch] = field(default_factory=list)
+
+
+class Buddy:
+    """Maps virtual leaf cells to physical ones as the state is now; it changes nothing.
+
+    `inside` is a physical cell that must contain all new bindings; NONE: any.
+    """
+
+    def __init__(self, ground: Ground, chain: str, suggested: frozenset[str] | None, inside: int = NONE) -> None:
+        self.ground, self.suggested, self.inside = ground, suggested, inside
+        self.topology, self.physical = ground.topology, ground.topology.physical
+        order = (lambda cells: cells.copy()) if ground.dooms else sorted
+        self.free: list[list[int]] = [order(cells) for cells in ground.free[chain]]
+        self.promised = ground.promised[chain].copy()
+
+    def map(self, leaves: Sequence[int]) -> Bindings | None:
+        """The physical leaf cells of these virtual ones; None if bad or not suggested cells are in the way."""
+        bindings: Bindings = {}
+        roots, groups = self._branches(leaves, bindings)
+        for branch in roots:
+            found = self._allocate(branch)
+            if found is None:
+                return None
+            bindings |= found
+        for parent, branches in groups.items():
+            matched = self._match(branches, self.physical.children[self.ground.bound_to[parent]])
+            if matched is None:
+                return None
+            bindings |= matched[0]
+        return bindings
+
+    def _branches(self, leaves: Sequence[int], bindings: Bindings) -> tuple[list[_Branch], dict[int, list[_Branch]]]:
+        """The highest unbound cells of these leaves: preassigned ones, and by bound parent."""
+        forest, bound_to = self.topology.virtual, self.ground.bound_to
+        seen: dict[int, _Branch] = {}
+        roots: list[_Branch] = []
+        groups: dict[int, list[_Branch]] = {}
+        for leaf in leaves:
+            if bound_to[leaf] != NONE:
+                bindings[leaf] = bound_to[leaf]
+                continue
+            cell, lower = leaf, None
+            while True:
+                branch = seen.get(cell)
+                known = branch is not None
+                if branch is None:
+                    branch = seen[cell] = _Branch(cell)
+                if lower is not None:
+                    branch.parts.append(lower)
+                if known:
+                    break
+                parent = forest.parent[cell]
+                if parent == NONE:
+                    roots.append(branch)
+                    break
+                if bound_to[parent] != NONE:
+                    groups.setdefault(parent, []).append(branch)
+                    break
+                cell, lower = parent, branch
+        return roots, groups
+
+    def _allocate(self, branch: _Branch) -> Bindings | None:
+        level = self.topology.virtual.level[branch.cell]
+        lowest = next((above for above in range(level, len(self.free)) if self.free[above]), None)
+        found = None
+        if lowest is not None:
+            found = self._split(branch, level, lowest) or self._relax(branch, level)
+        if found is not None:
+            self.promised[level] -= 1
+        return found
+
+    def _split(self, branch: _Branch, level: int, current: int) -> Bindings | None:
+        """A free cell of the level `current`, split down to `level`; the next one if no part of it will do."""
+        if current == level:
+            return self._pick(branch, level)
+        for cell in self._usable(self.free[current]):
+            self.free[current - 1] += self.physical.children[cell]
+            found = self._split(branch, level, current - 1)
+            if found is not None:
+                swap_remove(self.free[current], cell)
+                return found
+            self.free[current - 1] = []
+        return None
+
+    def _relax(self, branch: _Branch, level: int) -> Bindings | None:
+        """Split the free cells of each higher level down to `level`, as many as no virtual cluster is promised."""
+        splittable = splittable_cells([len(cells) for cells in self.free], self.promised, self._fanout())
+        for above in range(level + 1, len(self.free)):
+            number = min(len(self.free[above]), splittable[above])
+            parts: list[int] = []
+            for _ in range(number):
+                cell = self.free[above][0]
+                swap_remove(self.free[above], cell)
+                parts.append(cell)
+            if not parts:
+                continue
+            for _ in range(above - level):
+                parts = [child for cell in parts for child in self.physical.children[cell]]
+            self.free[level] = parts + self.free[level]
+            found = self._pick(branch, level)
+            if found is not None:
+                return found
+        return None
+
+    def _fanout(self) -> Sequence[int]:
+        cell = next(cells[0] for cells in self.free if cells)
+        return self.physical.chain[cell].fanout
+
+    def _pick(self, branch: _Branch, level: int) -> Bindings | None:
+        matched = self._match([branch], self.free[level])
+        if matched is None:
+            return None
+        found, cells = matched
+        for cell in cells:
+            swap_remove(self.free[level], cell)
+        return found
+
+    def _match(self, branches: Sequence[_Branch], candidates: Sequence[int]) -> tuple[Bindings, list[int]] | None:
+        """A different candidate for each branch, with bindings of the leaf cells; earlier candidates first."""
+        usable = self._usable(candidates)
+        known: dict[tuple[int, int], Bindings | None] = {}
+
+        def fits(number: int, cell: int) -> Bindings | None:
+            if (number, cell) not in known:
+                branch = branches[number]
+                if self.physical.level[cell] == 0:
+                    known[number, cell] = {branch.cell: cell}
+                else:
+                    matched = self._match(branch.parts, self.physical.children[cell])
+                    known[number, cell] = None if matched is None else matched[0]
+            return known[number, cell]
+
+        def search(number: int, taken: set[int]) -> tuple[Bindings, list[int]] | None:
+            if number == len(branches):
+                return {}, []
+            for cell in usable:
+                if cell in taken or (found := fits(number, cell)) is None:
+                    continue
+                rest = search(number + 1, taken | {cell})
+                if rest is not None:
+                    return found | rest[0], [cell, *rest[1]]
+            return None
+
+        return search(0, set()) if len(usable) >= len(branches) else None
+
+    def _usable(self, cells: Sequence[int]) -> list[int]:
+        """The cells that may be bound, those with the fewest opportunistic GPUs first; stable."""
+        ground, nodes, suggested = self.ground, self.topology.nodes, self.suggested
+        usable = []
+        for cell in cells:
+            if ground.bound[cell] != NONE or (not ground.healthy[cell] and len(nodes[cell]) == 1):
+                continue
+            if suggested is not None and suggested.isdisjoint(nodes[cell]):
+                continue  # if some of its nodes are suggested, its parts may do
+            if self.inside == NONE or self._meets(cell):
+                usable.append(cell)
+        usable.sort(key=ground.opportunistic.__getitem__)
+        return usable
+
+    def _meets(self, cell: int) -> bool:
+        """Whether the cell is a part of `inside`, or contains it."""
+        low, high = sorted((cell, self.inside), key=self.physical.level.__getitem__)
+        return self.physical.above(low, self.physical.level[high]) == high
+
+
+def splittable_cells(free: Sequence[int], promised: Sequence[int], fanout: Sequence[int]) -> list[int]:
+    """How many free cells of each level may be split without breaking a promise; negative: safety is broken."""
+    splittable = [0] * len(free)
+    for level in range(len(free) - 1, -1, -1):
+        splittable[level] = free[level] - promised[level]
+        if level + 1 < len(free):
+            splittable[level] += splittable[level + 1] * fanout[level + 1]
+    return splittable
