@@ -13,10 +13,11 @@ from types import FrameType
 
 from rich.console import Console
 
-from bench import auction, cycle, failures, gavel, limits, planners, policies, report, simulations
+from bench import auction, cells, cycle, failures, gavel, limits, planners, policies, report, simulations
 from bench.figures import (
     AGENTS,
     AUCTION,
+    CELLS,
     CONTAINERS,
     CYCLE,
     CYCLE_GROWTH,
@@ -120,6 +121,8 @@ def _measure_muster(plan: Plan, console: Console) -> System:
         series |= cycle.measure_growth(samples=plan.cycles)
     if CYCLE_SCREENING in plan.items:
         series |= cycle.measure_screening(samples=plan.cycles)
+    if CELLS in plan.items:
+        series |= cells.measure(samples=plan.cycles)
     if EACH_POLICY in plan.items:
         series |= policies.measure(samples=plan.cycles)
     if FAILURES in plan.items:

@@ -21,6 +21,7 @@ LOG_PAGE = "log-page"
 FAILURES = "failures"
 USAGE, SWEEPS = "usage", "sweeps"
 LANES, PLANNERS, GAVEL, AUCTION = "lanes", "planners", "gavel", "auction"
+CELLS = "cells"
 ITEMS: Mapping[str, str] = {
     FIRST_LINE: "from submitting a job to its first line at the client",
     SUBMIT: "how long the call that submits a job takes",
@@ -36,6 +37,7 @@ ITEMS: Mapping[str, str] = {
     CYCLE_GROWTH: "the same decision, all but 64 GPUs taken, for 1,000 to 8,000 waiting jobs",
     CYCLE_SCREENING: "the same decision, all but 64 GPUs taken, with 2,000 of the 10,000 jobs to be screened",
     EACH_POLICY: "one decision of each policy over as much, all but 64 GPUs taken by large and small jobs",
+    CELLS: "one decision with 50 virtual clusters and opportunistic jobs, all but 64 GPUs taken, by admission",
     POSTGRES: "one production cycle over as much, all but 64 GPUs taken: snapshot, decision and applier",
     SIMULATE: "Philly's 82,247 jobs in the simulator, on 2,490 and on 640 GPUs",
     USAGE: "reports of usage over a year of 100,000 attempts, from claims alone and from the sums by days",
@@ -54,6 +56,8 @@ POLICIES = (
     *("las", "optimus", "philly", "priority", "qssf", "sjf", "srsf", "srtf", "tetris", "themis", "tiresias"),
 )
 
+# The admissions under which a decision with many virtual clusters is measured.
+ADMISSIONS = ("quota", "borrow")
 
 GAVEL_JOBS = (512, 2048, 10_000)
 # For two planners on one pool: the share of the pool that the jobs need, and how long a decision takes, s.
@@ -172,6 +176,10 @@ FIGURES: tuple[Figure, ...] = (
     *(
         Figure(f"policies.{name}", f"decide, {name}, CPU", "ms", f"policies_{name}_ms", median, 500)
         for name in POLICIES
+    ),
+    *(
+        Figure(f"cells.{name}", f"decide, 50 virtual clusters, {name}, CPU", "ms", f"cells_{name}_ms", median, 1000)
+        for name in ADMISSIONS
     ),
     *_times(POSTGRES, "cycle_postgres_ms", "production cycle", (1500, None)),
     Figure("cycle-postgres.snapshot", "of which the snapshot", "ms", "cycle_snapshot_ms", median),

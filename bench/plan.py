@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from bench.figures import (
     AGENTS,
+    CELLS,
     CONTAINERS,
     CYCLE,
     CYCLE_GROWTH,
@@ -30,7 +31,7 @@ NODES, GPUS_PER_NODE = 2, 8
 LINE_COMMAND = 'LC_ALL=C; for _ in $(seq "$1"); do echo "at $EPOCHREALTIME"; sleep 0.05; done'
 
 # What needs nothing but this process.
-_ALONE = frozenset({CYCLE, CYCLE_GROWTH, CYCLE_SCREENING, EACH_POLICY, FAILURES, PLANNERS, SIMULATE})
+_ALONE = frozenset({CELLS, CYCLE, CYCLE_GROWTH, CYCLE_SCREENING, EACH_POLICY, FAILURES, PLANNERS, SIMULATE})
 # What no peer has a counterpart of.
 _OURS = frozenset({AGENTS, CONTAINERS, IDLE, INGEST, JOB_LIST, LANES, LOG_PAGE, POSTGRES, SWEEPS, USAGE})
 # What needs the platform's database, and none of its processes.
