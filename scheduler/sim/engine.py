@@ -36,7 +36,7 @@ from scheduler.sim.failures import FAILED, SUCCEEDED, FailureClass, Failures, at
 from scheduler.sim.forecast import Forecast, estimated
 from scheduler.sim.groups import Groups
 from scheduler.sim.options import Options, Oracle
-from scheduler.sim.result import Result, record_of
+from scheduler.sim.result import Result, Span, record_of
 from scheduler.sim.scheduled import scheduled_job, with_rates
 from scheduler.sim.screening import screening_runs
 from scheduler.sim.sharing import Sharing
@@ -97,11 +97,7 @@ class _Simulation:
         self.jobs: dict[int, TraceJob] = {job.id: job for job in trace.jobs}
         self.owners = {name: number for number, name in enumerate(sorted({job.owner for job in trace.jobs}), start=1)}
         self.executions: dict[int, _Execution] = {}
-        quota_gpus = {
-            name: sum(min(gpus, cluster.gpus.get(kind, 0)) for kind, gpus in quota.items())
-            for name, quota in quotas.items()
-        }
-        self.records = {job.id: record_of(job, quota_gpus[job.vc]) for job in trace.jobs}
+        self.records = {job.id: record_of(job, self.world.quota_gpus[job.vc]) for job in trace.jobs}
         self.clocks = Clocks(self.world, self.state)
         self.classes = JobClasses(self.world, self.state, on=options.opportunistic)
         self.groups = Groups(trace, self.world)
@@ -435,6 +431,8 @@ class _Simulation:
         self.state.remove_running(job_id)
         self.elastic.discard(job_id)
         gpus, held_s, record = run.gpus, now - run.placed_at, self.records[job_id]
+        if self.options.spans:
+            self.result.spans.append(Span(job_id, tuple(_gpus(run.allocations)), run.placed_at, now))
         record.run_s += held_s
         record.service_gpu_s += gpus * held_s
         record.overhead_gpu_s = record.service_gpu_s - record.failed_gpu_s - self.executions[job_id].useful_gpu_s

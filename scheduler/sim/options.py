@@ -54,6 +54,7 @@ class Options:
     one_node: bool = False  # jobs that fit on one node run on one node
     opportunistic: bool = False  # jobs that their quota has no room for wait as opportunistic ones
     seed: int = 0
+    spans: bool = False  # keep which GPUs each job held
     skip_infeasible: bool = False  # leave out jobs that the cluster could never run, instead of refusing the trace
     audit_every: int = 1_000  # events between two full consistency checks
 

@@ -42,6 +42,16 @@ class JobRecord:
     saveable_gpu_s: float = 0.0  # the same for every failure within the window, visible to screening or not
 
 
+@dataclass(frozen=True, slots=True)
+class Span:
+    """GPUs that a job held from `start_s` to `end_s`, by their ids."""
+
+    job_id: int
+    gpu_ids: tuple[int, ...]
+    start_s: float
+    end_s: float
+
+
 @dataclass(slots=True)
 class Result:
     """One run of the simulator."""
@@ -52,6 +62,7 @@ class Result:
     records: list[JobRecord]
     # (time s, busy GPUs, waiting jobs), one sample per change, thinned to a few thousand
     timeline: list[tuple[float, int, int]] = field(default_factory=list)
+    spans: list[Span] = field(default_factory=list)  # in the order of their ends; only with `Options.spans`
     busy_gpu_s: float = 0.0
     makespan_s: float = 0.0  # from the first submission to the last end
     decisions: int = 0

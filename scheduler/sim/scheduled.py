@@ -8,7 +8,6 @@ from dataclasses import replace
 from random import Random
 
 from scheduler.model import Job, KnownRate
-from scheduler.model.lifecycle import JobClass
 from scheduler.sim.options import Options, Oracle
 from scheduler.sim.trace import TraceJob
 from scheduler.sim.work import known_rates
@@ -44,7 +43,7 @@ def scheduled_job(
         vc_id=vc_id,
         owner_id=owner_id,
         priority=traced.priority,
-        job_class=JobClass.GUARANTEED,
+        job_class=traced.job_class,
         gpu_type=traced.gpu_type,
         gpu_types=able if len(able) < len(rates) else traced.gpu_types,
         gpus=traced.gpus // ranks,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from scheduler.model.lifecycle import JobClass
 from scheduler.sim.applications.throughputs import Throughputs
 from scheduler.sim.work import Work
 
@@ -34,6 +35,7 @@ class TraceJob:
     memory_mib: int = 0  # like `cpus`
     priority: int = 0
     weight: float = 1.0
+    job_class: JobClass = JobClass.GUARANTEED
     preemptible: bool = True
     checkpoints: bool = True
     time_limit_s: float | None = None

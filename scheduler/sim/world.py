@@ -42,6 +42,10 @@ class World:
         self.vcs = tuple(VirtualCluster(number, number, name, quotas[name]) for name, number in self.vc_ids.items())
         self.organisations: tuple[Organisation, ...] = ()
         self.vc_by_id = {vc.id: vc for vc in self.vcs}
+        self.quota_gpus = {  # of all types, as far as the cluster has them
+            name: sum(min(gpus, cluster.gpus.get(kind, 0)) for kind, gpus in quota.items())
+            for name, quota in quotas.items()
+        }
         self.waiting_by_id: dict[int, Job] = {}
         self.running_by_job: dict[int, Running] = {}
         self.group_by_id: dict[int, Group] = {}

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.engine.policy import POLICIES
+from scheduler.model.lifecycle import JobClass
 from scheduler.sim.options import Oracle
 from scheduler.sim.trace import TraceError
 from tests.profiles import examples
@@ -215,3 +216,17 @@ def test_what_the_quota_has_no_room_for_runs_as_an_opportunistic_job_until_the_g
     assert ends(result) == {1: 100, 2: 151, 3: 150}
     record = by_id(result)[2]
     assert (record.preemptions, record.fair_share_delay_s, record.fragmentation_delay_s) == (1, 50, 0)
+
+
+def test_a_run_can_keep_which_gpus_each_job_held() -> None:
+    result = play([job(1, gpus=3), job(2, at=10, gpus=2, runs=20)], spans=True)
+    assert [(one.job_id, len(one.gpu_ids), one.start_s, one.end_s) for one in result.spans] == [
+        (1, 3, 0, 100),
+        (2, 2, 100, 120),
+    ]
+
+
+def test_an_opportunistic_job_of_the_trace_borrows() -> None:
+    jobs = [job(1, gpus=4, vc="a", job_class=JobClass.OPPORTUNISTIC), job(2, at=10, gpus=4, vc="a")]
+    result = play(jobs, admission="borrow", quotas={"a": {"A100": 4}})
+    assert ends(result) == {1: 200, 2: 110}

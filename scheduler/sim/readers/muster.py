@@ -96,6 +96,7 @@ def _draft(text: str) -> Draft:
         "cpus": per_gpu(_whole(job, "cpus", 0, least=0), nodes),
         "memory_mib": per_gpu(_whole(job, "memory_mib", 0, least=0), nodes),
         "priority": _whole(job, "priority", 0),
+        "job_class": JobClass(job_class),
         "preemptible": _preemptible(job),
         "time_limit_s": None if job.get("time_limit_s") is None else _amount(job, "time_limit_s"),
         "expected_s": None if job.get("expected_s") is None else _amount(job, "expected_s"),

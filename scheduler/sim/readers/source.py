@@ -17,6 +17,7 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, Required, TypedDict, TypeVar
 
+from scheduler.model.lifecycle import JobClass
 from scheduler.sim.readers.options import ReadOptions
 from scheduler.sim.trace import BadLine, Trace, TraceError, TraceJob
 from scheduler.sim.work import Work
@@ -56,6 +57,7 @@ class Draft(TypedDict, total=False):
     memory_mib: int
     priority: int
     weight: float
+    job_class: JobClass
     preemptible: bool
     checkpoints: bool
     time_limit_s: float | None
