@@ -210,6 +210,8 @@ class HoldReason(StrEnum):
     """The policy serves other jobs for now; the sentence is its own."""
     GROUP = "group"
     """Its job group runs as many members as it may, or has paused this one."""
+    HELD = "held"
+    """Its owner or a manager holds it back until it is released."""
 
 
 class RuntimeNeed(StrEnum):

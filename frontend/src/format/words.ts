@@ -16,6 +16,7 @@ const HOLDS: Record<string, string> = {
   named_nodes: "No room on its nodes",
   policy: "Served later by the policy",
   group: "Its sweep holds it back",
+  held: "Held until it is released",
   back_off: "Waiting to retry",
   still_stopping: "Last try still stopping",
   cycle_limit: "Next in the cycle",

@@ -14,6 +14,8 @@ export function makeJob(changes: Partial<Job> = {}): Job {
     stage: "full",
     desired: "run",
     hold: null,
+    held: false,
+    bumped: false,
     priority: "normal",
     tags: {},
     gpu_choices: [{ gpu_type: null, gpus: 1 }],

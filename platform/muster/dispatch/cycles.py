@@ -19,7 +19,7 @@ from muster.dispatch import targets
 from muster.dispatch.apply import Applied, Refusal, apply_plan
 from muster.dispatch.hooks import end_cycle
 from muster.dispatch.models import Cycle, Lane, Planner, Target
-from muster.dispatch.pending import pending_reserved, pending_while_paused, write_pending_reasons
+from muster.dispatch.pending import pending_reserved, pending_while_paused, write_pending_reasons, write_queue_orders
 from muster.dispatch.planners import name_of
 from muster.dispatch.policy_state import set_timer, timers_s
 from muster.dispatch.records import packed, plan_of, snapshot_of
@@ -128,6 +128,7 @@ def carry_out(pool: Pool, planner: Planner | None, trigger: str, decided: Decide
         [*plan.holds, *pending_reserved(plan, applied.reserved)],
         {refusal.job_id: refusal.reason for refusal in applied.refusals},
     )
+    write_queue_orders(snapshot, plan)
     set_timer(pool, planner, plan.wake_at)
     decided.timings["apply_ms"] = (time.perf_counter() - started) * 1000
     result = _record(pool, planner, trigger, decided, applied, changed)
@@ -137,7 +138,7 @@ def carry_out(pool: Pool, planner: Planner | None, trigger: str, decided: Decide
 
 def _waiting_jobs(pool: Pool, planner: Planner | None) -> QuerySet[Job]:
     """The waiting jobs on which the planner decides."""
-    jobs = Job.objects.filter(pool=pool, state=JobState.QUEUED)
+    jobs = Job.objects.filter(pool=pool, state=JobState.QUEUED, held=False)
     if planner is not None:
         return jobs.filter(vc__planned_by__planner=planner)
     return jobs.exclude(vc__planned_by__planner__pool=pool)

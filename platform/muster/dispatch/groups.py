@@ -27,7 +27,7 @@ SELECT turn.id FROM (
     ) AS place
     FROM grp JOIN jobs_job job ON job.group_id = grp.id
     LEFT JOIN jobs_reservation reservation ON reservation.job_id = job.id
-    WHERE job.state = %(queued)s AND job.desired = %(run)s AND NOT job.paused
+    WHERE job.state = %(queued)s AND job.desired = %(run)s AND NOT job.paused AND NOT job.held
 ) turn WHERE turn.place <= turn.room
 """
 # What is stored in the meantime is of no use to a job that saves no checkpoints.

@@ -11,11 +11,23 @@ from django.db import connection, transaction
 
 from muster.events.services import record, recorded_together
 from muster.jobs.models import Job
+from scheduler.admission.screening import FIRST_ID
+from scheduler.model import Snapshot
 from scheduler.model.lifecycle import HoldReason, JobState
 from scheduler.model.plan import MOMENTS, Hold, Plan
 
 # Each statement scans all waiting jobs once, and its transaction blocks edits and cancellations of its jobs.
 MAX_JOBS_PER_BATCH = 2_000
+
+
+# A virtual cluster that was deleted meanwhile is left out.
+_STORE_ORDERS = """
+INSERT INTO jobs_queueorder AS stored (vc_id, job_ids)
+SELECT vc.id, new.job_ids::bigint[] FROM unnest(%s::bigint[], %s::text[]) AS new(vc_id, job_ids)
+JOIN tenants_virtualcluster vc ON vc.id = new.vc_id
+ON CONFLICT (vc_id) DO UPDATE SET job_ids = excluded.job_ids, at = clock_timestamp()
+WHERE stored.job_ids <> excluded.job_ids
+"""
 
 
 class _Stored(NamedTuple):
@@ -58,7 +70,7 @@ def pending_reserved(plan: Plan, reserved: Iterable[int]) -> Iterator[Hold]:
 
 def pending_while_paused(pool_id: int, why: str) -> Iterator[Hold]:
     """The pending reasons of the pool's waiting jobs while placement is paused."""
-    waiting = Job.objects.filter(pool_id=pool_id, state=JobState.QUEUED).order_by("pk")
+    waiting = Job.objects.filter(pool_id=pool_id, state=JobState.QUEUED, held=False).order_by("pk")
     helps = ("each node has reported, or the jobs that it may still run have stopped",)
     for job_id in waiting.values_list("pk", flat=True):
         yield Hold(job_id, HoldReason.MAINTENANCE, why, {}, helps, position=1)
@@ -90,7 +102,8 @@ def _stored(pool_id: int) -> dict[int, _Stored]:
     """The stored values of the waiting jobs, read without models since there may be ten thousand."""
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT id, tenant_id, hold::text, hold_reason FROM jobs_job WHERE pool_id = %s AND state = %s",
+            "SELECT id, tenant_id, hold::text, hold_reason FROM jobs_job"
+            " WHERE pool_id = %s AND state = %s AND NOT held",
             [pool_id, JobState.QUEUED.value],
         )
         return {
@@ -105,7 +118,7 @@ def _store(holds: Mapping[int, dict[str, Any]]) -> None:
         cursor.execute(
             "UPDATE jobs_job SET hold = new.hold::jsonb, hold_reason = new.reason"
             " FROM unnest(%s::bigint[], %s::text[], %s::text[]) AS new(id, hold, reason)"
-            " WHERE jobs_job.id = new.id AND jobs_job.state = %s",
+            " WHERE jobs_job.id = new.id AND jobs_job.state = %s AND NOT jobs_job.held",
             [
                 list(holds),
                 [orjson.dumps(hold).decode() for hold in holds.values()],
@@ -113,6 +126,20 @@ def _store(holds: Mapping[int, dict[str, Any]]) -> None:
                 JobState.QUEUED.value,
             ],
         )
+
+
+def write_queue_orders(snapshot: Snapshot, plan: Plan) -> None:
+    """Store the order in which the jobs of each virtual cluster wait after the plan, where it has changed."""
+    stored = {vc.id for vc in snapshot.vcs if vc.id < FIRST_ID}
+    orders: dict[int, list[int]] = {}
+    for hold in plan.holds:
+        vc_id = snapshot.waiting_by_id[hold.job_id].vc_id
+        if vc_id in stored:
+            orders.setdefault(vc_id, []).append(hold.job_id)
+    if not orders:
+        return
+    with connection.cursor() as cursor:
+        cursor.execute(_STORE_ORDERS, [list(orders), [f"{{{','.join(map(str, ids))}}}" for ids in orders.values()]])
 
 
 def _tell_if_new(job_id: int, before: _Stored, hold: dict[str, Any]) -> None:

@@ -12,8 +12,8 @@ from muster.dispatch.models import Cycle
 from muster.dispatch.planners import name_of, planner_of
 from muster.jobs.estimates import current_estimate
 from muster.jobs.models import Attempt, GpuClaim, Job
+from muster.jobs.queue import positions
 from muster.jobs.runs import ScreeningRun, screening_run_of
-from muster.jobs.selectors import positions
 from scheduler.model.lifecycle import HoldReason, JobState, Stage
 
 MAX_HOLDERS = 3
@@ -39,7 +39,7 @@ def why(job: Job) -> dict[str, Any]:
         "at": cycle["started_at"] if cycle else None,
     }
     run = screening_run_of(job)
-    if run is not None and job.state in {JobState.QUEUED, JobState.ACTIVE}:
+    if run is not None and not job.held and job.state in {JobState.QUEUED, JobState.ACTIVE}:
         return _why_screened(job, run, answer)
     if job.state == JobState.QUEUED:
         position = positions([job]).get(job.pk)

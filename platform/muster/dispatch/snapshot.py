@@ -82,6 +82,8 @@ _JOB_FIELDS = (
     "screening",
     "failed_resize",
     "group_id",
+    "bumped",
+    "own_rank",
 )
 # Every placement runs this query; building it with Django took several times as long as running it.
 # A job with a live attempt is active. Naming the state lets Postgres skip all waiting jobs.
@@ -107,7 +109,7 @@ ORDER BY attempt.id, allocation.rank
 """
 # A pool may have ten thousand waiting jobs.
 _WAITING = """
-SELECT {job_fields} FROM jobs_job job WHERE job.pool_id = %s AND job.state = %s AND job.desired = %s
+SELECT {job_fields} FROM jobs_job job WHERE job.pool_id = %s AND job.state = %s AND job.desired = %s AND NOT job.held
 AND (job.group_id IS NULL OR job.id = ANY(%s)) ORDER BY job.id
 """
 _SELECTED = ", ".join(f"job.{name}" for name in _JOB_FIELDS)

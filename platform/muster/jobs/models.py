@@ -7,7 +7,7 @@ from typing import Any
 
 from django.conf import settings
 from django.contrib.postgres.constraints import ExclusionConstraint
-from django.contrib.postgres.fields import BigIntegerRangeField
+from django.contrib.postgres.fields import ArrayField, BigIntegerRangeField
 from django.contrib.postgres.indexes import GinIndex, OpClass
 from django.db import models
 from django.db.models import Case, F, Q, Value, When
@@ -152,6 +152,13 @@ class Job(models.Model):
     deadline_at = models.DateTimeField(null=True, help_text="When it should have ended, for policies that know it.")
     grace_s = models.FloatField(default=30)
     priority = models.IntegerField(default=10)
+    held = models.BooleanField(
+        default=False, db_default=False, help_text="Whether it is held back until its owner or a manager releases it."
+    )
+    bumped = models.PositiveIntegerField(
+        default=0, db_default=0, help_text="In its virtual cluster the job with the largest number goes first; 0: none."
+    )
+    own_rank = models.FloatField(null=True, help_text="Its rank among its owner's jobs, if these were put in order.")
     klass = models.CharField(max_length=14, choices=choices(JobClass), default=JobClass.GUARANTEED)
 
     submitted_at = models.DateTimeField(db_default=DatabaseNow())
@@ -275,6 +282,17 @@ class Job(models.Model):
         """GPUs of the whole gang, by its first choice."""
         request: Request = self.request
         return request.nodes * request.first.gpus
+
+
+class QueueOrder(models.Model):
+    """The waiting jobs of a virtual cluster in the order of the policy, as the last cycle found it."""
+
+    vc = models.OneToOneField(VirtualCluster, on_delete=models.CASCADE, primary_key=True, related_name="queue_order")
+    job_ids = ArrayField(models.BigIntegerField())
+    at = models.DateTimeField(db_default=DatabaseNow())
+
+    def __str__(self) -> str:
+        return f"{len(self.job_ids)} jobs of {self.vc_id}"
 
 
 class Attempt(models.Model):

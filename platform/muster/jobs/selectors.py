@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db import connection
 from django.db.models import Case, Count, F, IntegerField, Max, Q, QuerySet, Sum, When
 
 from muster.accounts.models import User
@@ -20,29 +19,6 @@ from muster.tenants.selectors import tenants_of
 from scheduler.model.lifecycle import Desired, JobState
 
 _MAX_ID_DIGITS = 18
-
-# 1. The asked jobs in the order of their queues, each with the one asked for before it.
-# 2. How many jobs lie behind that one, up to and including this one: a range of the index `job_queue_order`.
-# 3. The sums of these. So each entry of the index is read once at most, however many jobs are asked for.
-_POSITIONS = """
-WITH asked AS (
-    SELECT id, vc_id, (priority * -1) AS rank, submitted_at FROM jobs_job WHERE id = ANY(%s) AND state = 'queued'
-), steps AS (
-    SELECT *,
-        COALESCE(lag(rank) OVER queue, -2147483648) AS last_rank,
-        COALESCE(lag(submitted_at) OVER queue, '-infinity') AS last_at,
-        COALESCE(lag(id) OVER queue, 0) AS last_id
-    FROM asked WINDOW queue AS (PARTITION BY vc_id ORDER BY rank, submitted_at, id)
-), counted AS (
-    SELECT steps.*, (
-        SELECT count(*) FROM jobs_job other
-        WHERE other.state = 'queued' AND other.vc_id = steps.vc_id
-            AND ((other.priority * -1), other.submitted_at, other.id) > (last_rank, last_at, last_id)
-            AND ((other.priority * -1), other.submitted_at, other.id) <= (rank, steps.submitted_at, steps.id)
-    ) AS passed FROM steps
-)
-SELECT id, (sum(passed) OVER (PARTITION BY vc_id ORDER BY rank, submitted_at, id))::int FROM counted
-"""
 
 
 def visible_jobs(user: User) -> QuerySet[Job]:
@@ -151,13 +127,3 @@ def run_times(jobs: Iterable[Job]) -> dict[int, RunTime]:
         job_id: RunTime(ended.total_seconds(), running_at)
         for job_id, ended, running_at in rows.annotate(ran=ran, since=since).values_list("job", "ran", "since")
     }
-
-
-def positions(jobs: Iterable[Job]) -> dict[int, int]:
-    """The place of each queued job in its virtual cluster's queue, from 1; one query for all of them."""
-    queued = [job.pk for job in jobs if job.state == JobState.QUEUED]
-    if not queued:
-        return {}
-    with connection.cursor() as cursor:
-        cursor.execute(_POSITIONS, [queued])
-        return dict(cursor.fetchall())

@@ -1,4 +1,4 @@
-"""What users do with sweeps: submit, cancel, clone."""
+"""What users do with sweeps: submit, cancel, hold, clone."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from muster.jobs.estimates import estimate_jobs
 from muster.jobs.feasibility import why_infeasible
 from muster.jobs.idempotency import check_key, known_key
 from muster.jobs.models import IdempotencyKey, Job, JobGroup
+from muster.jobs.queue import hold_jobs, release_jobs
 from muster.jobs.services import draft_job
 from muster.jobs.spec_values import checked_params
 from muster.sweeps.draws import params_of
@@ -23,7 +24,7 @@ from muster.sweeps.holds import waits_for_turn
 from muster.sweeps.models import Progress
 from muster.sweeps.spec import SweepSpec, parse_sweep
 from muster.tenants.selectors import is_manager
-from scheduler.model.lifecycle import Desired, GroupKind, GroupState, HoldReason, Reason
+from scheduler.model.lifecycle import Desired, GroupKind, GroupState, HoldReason, JobState, Reason
 from scheduler.predict.estimate import Source
 from scheduler.search.outlook import steps_left
 from scheduler.search.rungs import Member, Method, judge
@@ -123,6 +124,22 @@ def cancel_sweep(*, user: User, group: JobGroup) -> JobGroup:
     end_members(group, reason=Reason.CANCELLED_BY_USER, detail="", actor=user.username)
     end_if_over(group.pk)
     return JobGroup.objects.get(pk=group.pk)
+
+
+def hold_sweep(*, user: User, group: JobGroup) -> int:
+    """Hold the waiting members back and return their number; members that run go on."""
+    require_may_act(user, group)
+    return hold_jobs(_queued(group), user=user)
+
+
+def release_sweep(*, user: User, group: JobGroup) -> int:
+    """Release the held members and return their number."""
+    require_may_act(user, group)
+    return release_jobs(_queued(group), user=user)
+
+
+def _queued(group: JobGroup) -> list[int]:
+    return list(Job.objects.filter(group=group, state=JobState.QUEUED).values_list("pk", flat=True))
 
 
 def clone_sweep(*, user: User, group: JobGroup, changes: Mapping[str, Any] | None = None) -> JobGroup:

@@ -19,8 +19,9 @@ from muster.fleet.networks import host_network_reason
 from muster.jobs.estimates import current_estimate
 from muster.jobs.models import Allocation, Attempt, GpuClaim, Job
 from muster.jobs.outcome import blamed_for
+from muster.jobs.queue import positions
 from muster.jobs.resizes import failed_resize_from
-from muster.jobs.selectors import RunTime, positions, run_times
+from muster.jobs.selectors import RunTime, run_times
 from muster.jobs.spec import PRIORITIES
 from muster.logs.models import LogFile
 from muster.samples.rates import KnownRate, rates_of
@@ -134,6 +135,8 @@ def _job(job: Job, position: int | None, ran: RunTime, marks: Marks) -> Json:
         "stage": job.stage,
         "desired": job.desired,
         "hold": _hold(job),
+        "held": job.held,
+        "bumped": job.bumped > 0,
         "priority": _PRIORITY_NAMES.get(job.priority, "normal"),
         "tags": job.tags,
         "gpu_choices": gpu_choices(job),

@@ -139,6 +139,8 @@ class JobInList(Shape):
     stage = Choice(choices=values(Stage), help_text="Whether the job is in screening, or at its full run.")
     desired = Choice(choices=values(Desired), help_text="What its owner wants: `run`, or `stop` once it is cancelled.")
     hold = Hold(allow_null=True, help_text="Why the job waits; null if no scheduling cycle has held it.")
+    held = Flag(help_text="Whether it is held back until it is released.")
+    bumped = Flag(help_text="Whether a manager has put it at the top of its virtual cluster's queue.")
     priority = Choice(choices=PRIORITY_NAMES, help_text="Its priority among the jobs of its virtual cluster.")
     tags = serializers.DictField(child=Text(), help_text="Its tags as names and values.")
     gpu_choices = GpuChoice(
@@ -165,7 +167,9 @@ class JobInList(Shape):
         allow_null=True, help_text="More about the reason, as a sentence; null if there is nothing more."
     )
     attempts = Integer(help_text="Number of attempts so far.")
-    position = Integer(allow_null=True, help_text="The place in the virtual cluster's queue, from 1.")
+    position = Integer(
+        allow_null=True, help_text="The place in the virtual cluster's queue, from 1; null while the job is held."
+    )
     idle = Idle(allow_null=True, help_text="Null: its GPUs are at work, or no readings are known.")
     kept = Kept(allow_null=True, help_text="Null: it has not failed, or is not kept.")
     links = JobLinks(help_text="Paths of what belongs to the job.")
