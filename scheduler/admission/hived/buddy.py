@@ -8,7 +8,7 @@ parts of the same physical cell.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from scheduler.admission.hived.ground import Ground, swap_remove
@@ -113,8 +113,10 @@ class Buddy:
         for above in range(level + 1, len(self.free)):
             number = min(len(self.free[above]), splittable[above])
             parts: list[int] = []
-            for _ in range(number):
-                cell = self.free[above][0]
+            while len(parts) < number:
+                cell = next((cell for cell in self.free[above] if self.inside == NONE or self._meets(cell)), NONE)
+                if cell == NONE:
+                    break
                 swap_remove(self.free[above], cell)
                 parts.append(cell)
             if not parts:
@@ -148,7 +150,9 @@ class Buddy:
         def fits(number: int, cell: int) -> Bindings | None:
             if (number, cell) not in known:
                 branch = branches[number]
-                if self.physical.level[cell] == 0:
+                if self._is_idle(cell):
+                    known[number, cell] = dict(self._fill(branch, cell))
+                elif self.physical.level[cell] == 0:
                     known[number, cell] = {branch.cell: cell}
                 else:
                     matched = self._match(branch.parts, self.physical.children[cell])
@@ -167,6 +171,18 @@ class Buddy:
             return None
 
         return search(0, set()) if len(usable) >= len(branches) else None
+
+    def _is_idle(self, cell: int) -> bool:
+        """Whether nothing uses any part of the cell, so that all of its parts will do."""
+        ground = self.ground
+        used = ground.guaranteed[cell] or ground.opportunistic[cell] or not ground.healthy[cell]
+        return not used and self.suggested is None and self.inside == NONE
+
+    def _fill(self, branch: _Branch, cell: int) -> Iterator[tuple[int, int]]:
+        if not branch.parts:
+            yield branch.cell, cell
+        for part, child in zip(branch.parts, self.physical.children[cell], strict=False):
+            yield from self._fill(part, child)
 
     def _usable(self, cells: Sequence[int]) -> list[int]:
         """The cells that may be bound, those with the fewest opportunistic GPUs first; stable."""

@@ -95,17 +95,16 @@ class CellConfig:
         Raises:
             CellConfigError: it names none.
         """
-        names = path.split(".")
-        chain = self.chains.get(names[0])
-        if chain is None:
-            raise CellConfigError(
-                field, f"there is no physical cell of type {names[0]}; there is {', '.join(self.chains)}"
-            )
-        level = chain.top + 1 - len(names)
-        if level < 0 or chain.path(level) != path:
-            paths = ", ".join(chain.path(each) for each in range(chain.top, -1, -1))
-            raise CellConfigError(field, f"{path} is no type of this chain; name one of {paths}")
-        return chain, level
+        around = [chain for name, chain in self.chains.items() if f"{path}.".startswith(f"{name}.")]
+        for chain in around:
+            for level in range(chain.top + 1):
+                if chain.path(level) == path:
+                    return chain, level
+        paths = ", ".join(chain.path(level) for chain in around for level in range(chain.top, -1, -1))
+        raise CellConfigError(
+            field,
+            f"{path or 'an empty type'} is no type of a physical cell; name one of {paths or ', '.join(self.chains)}",
+        )
 
 
 def _chain(top: str, types: Mapping[str, CellType]) -> Chain:

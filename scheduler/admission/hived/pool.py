@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
@@ -194,6 +195,11 @@ class Cells:
     def _opportunistic(self, want: Want, chain: str) -> Placed | Wait:
         self._settle(self._views[chain], want.suggested)
         answer: Placed | Wait = Wait("there are not enough idle GPUs")
+        ground, size = self.ground, self.topology.physical.size
+        if sum(
+            size[top] - ground.guaranteed[top] - ground.opportunistic[top] for top in self.topology.tops[chain]
+        ) < sum(want.pods):
+            return answer
         for view, _ in self._scopes(self._views[chain], self.topology.config.chains[chain], want):
             planned = Inside(self.ground, view, want.suggested).place(sorted(want.pods), OPPORTUNISTIC)
             if isinstance(planned, str):
@@ -229,17 +235,27 @@ class Cells:
 
     def _loose(self, nodes: list[int], chain: Chain, level: int, needed: int) -> Iterator[tuple[View, int]]:
         """Virtual cells below the wanted level that are, or may come to be, in one physical cell of this level."""
-        ground, physical = self.ground, self.topology.physical
-        for cell in self.topology.by_level[chain.name][level]:
-            if physical.size[cell] - ground.guaranteed[cell] < needed and not ground.guaranteed[cell]:
-                continue
-            inside = [
-                node
-                for node in nodes
-                if ground.bound_to[node] == NONE or physical.above(ground.bound_to[node], level) == cell
-            ]
-            if inside:
-                yield View(chain, inside, virtual=True), cell
+        ground, physical, size = self.ground, self.topology.physical, self.topology.virtual.size
+        unbound = [node for node in nodes if ground.bound_to[node] == NONE]
+        own: dict[int, list[int]] = {}
+        room: Counter[int] = Counter()
+        for node in nodes:
+            if ground.bound_to[node] != NONE:
+                cell = physical.above(ground.bound_to[node], level)
+                own.setdefault(cell, []).append(node)
+                room[cell] += size[node]
+        fullest = sorted(own)
+        fullest.sort(key=room.__getitem__, reverse=True)
+        for cells in ground.free[chain.name][: level + 1]:
+            for cell in sorted(cells):
+                room[physical.above(cell, level)] += physical.size[cell]
+        for cells in ground.free[chain.name][level + 1 :]:
+            for part in (part for cell in sorted(cells) for part in physical.down(cell)):
+                if physical.level[part] == level:
+                    room[part] += physical.size[part]
+        for cell in [*fullest, *(cell for cell in room if cell not in own)]:
+            if room[cell] >= needed:
+                yield View(chain, sorted([*own.get(cell, ()), *unbound]), virtual=True), cell
 
     def _leaf(self, leaf: int, cell: str) -> Leaf:
         return Leaf(self.topology.nodes[leaf][0], self.topology.index[leaf], cell)
@@ -417,12 +433,11 @@ class Cells:
             return root if topology.territory[root].vc == vc else NONE
         if not path:  # a pinned cell
             return topology.root_named.get((vc, name), NONE)
-        kind = path.rpartition(".")[2]
         chain = topology.physical.chain[leaf]
         territory = topology.plain.get((vc, chain.name))
-        if territory is None or kind not in chain.types:
+        level = next((at for at, kind in enumerate(chain.types) if f".{path}".endswith(f".{kind}")), NONE)
+        if territory is None or level == NONE:
             return NONE
-        level = chain.types.index(kind)
         above = ground.bound[topology.physical.above(leaf, level)]
         if above != NONE:
             return above if topology.territory[above].vc == vc and topology.root[above] == above else NONE
