@@ -81,6 +81,11 @@ TABLE: list[tuple[str, str, Any, tuple[int, ...]]] = [
     ("POST", "/offers/999999999:decline", {}, (401, 404, 404, 404, 404, 404)),
     ("GET", "/vcs", None, (401, 200, 200, 200, 200, 200)),
     ("GET", "/vcs/{vc}/delays", None, (401, 200, 200, 200, 200, 404)),
+    # The pool has another admission, so it has no cells.
+    ("GET", "/vcs/{vc}/cells", None, (401, 409, 409, 409, 409, 404)),
+    ("PUT", "/vcs/{vc}/cells", {"version": 1, "cells": {}}, (401, 403, 403, 403, 409, 404)),
+    ("POST", "/vcs/{vc}/cells:preview", {"cells": {}}, (401, 403, 403, 403, 409, 404)),
+    ("GET", "/pools/{pool}/cells", None, (401, 409, 409, 409, 409, 409)),
     ("GET", "/vcs/{vc}/queue", None, (401, 200, 200, 200, 200, 404)),
     # There is no second job: whoever may see the virtual cluster is told so.
     ("POST", "/vcs/{vc}/queue:reorder", {"jobs": [1, 2]}, (401, 422, 422, 422, 422, 404)),

@@ -303,7 +303,10 @@ _NEVER = {
         JOIN tenants_virtualcluster vc ON vc.id = job.vc_id
         JOIN fleet_gpu gpu ON gpu.id = claim.gpu_id
         LEFT JOIN tenants_quota quota ON quota.vc_id = vc.id AND quota.gpu_type = gpu.type
-        WHERE claim.released_at IS NULL AND attempt.stage = 'full' GROUP BY vc.id, vc.name, gpu.type
+        JOIN fleet_pool pool ON pool.id = vc.pool_id
+        WHERE claim.released_at IS NULL AND attempt.stage = 'full' AND (pool.admission <> 'hived'
+        OR EXISTS (SELECT FROM cells_binding binding WHERE binding.allocation_id = held.id))
+        GROUP BY vc.id, vc.name, gpu.type
         HAVING count(DISTINCT gpu.id) > coalesce(max(quota.gpus), 0)""",
     "a job waits or runs in another pool than its own, and is not screened, or is screened in its own": """
         SELECT job.id, job.pool_id, job.stage FROM jobs_job job JOIN tenants_virtualcluster vc ON vc.id = job.vc_id

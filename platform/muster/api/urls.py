@@ -11,6 +11,7 @@ from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitVie
 from muster.accounts.scopes import Scope
 from muster.api.views import (
     accounts,
+    cells,
     delays,
     fairness,
     fleet,
@@ -120,6 +121,8 @@ v1 = [
     _to("offers/<id:offer_id>:accept", offers.AcceptOffer, Scope.SUBMIT),
     _to("offers/<id:offer_id>:decline", offers.DeclineOffer, Scope.SUBMIT),
     _to("vcs", fleet.VirtualClusters),
+    _to("vcs/<id:vc_id>/cells", cells.CellsOfVirtualCluster, Scope.ADMIN),
+    _to("vcs/<id:vc_id>/cells:preview", cells.PreviewOfCells, Scope.ADMIN),
     _to("vcs/<id:vc_id>/delays", delays.DelaysOfVirtualCluster),
     _to("vcs/<id:vc_id>/queue", queue.QueueOfCluster),
     _to("vcs/<id:vc_id>/queue:reorder", queue.ReorderQueue, Scope.SUBMIT),
@@ -127,6 +130,7 @@ v1 = [
     _to("pools", fleet.Pools),
     _to("pools/<name:name>/policy", policies.OnePoolPolicy, Scope.ADMIN),
     _to("pools/<name:name>/decisions", policies.PoolDecisions, Scope.ADMIN),
+    _to("pools/<name:name>/cells", cells.CellsOfPool),
     _to("pools/<name:name>/fairness", fairness.FairnessOfPool, Scope.ADMIN),
     _to("policies", policies.Policies),
     _to("nodes", fleet.Nodes),

@@ -153,7 +153,7 @@ class Buddy:
                 if self._is_idle(cell):
                     known[number, cell] = dict(self._fill(branch, cell))
                 elif self.physical.level[cell] == 0:
-                    known[number, cell] = {branch.cell: cell}
+                    known[number, cell] = None if cell in self.ground.blocked else {branch.cell: cell}
                 else:
                     matched = self._match(branch.parts, self.physical.children[cell])
                     known[number, cell] = None if matched is None else matched[0]
@@ -176,7 +176,9 @@ class Buddy:
         """Whether nothing uses any part of the cell, so that all of its parts will do."""
         ground = self.ground
         used = ground.guaranteed[cell] or ground.opportunistic[cell] or not ground.healthy[cell]
-        return not used and self.suggested is None and self.inside == NONE
+        if used or self.suggested is not None or self.inside != NONE:
+            return False
+        return not ground.blocked or ground.blocked.isdisjoint(self.physical.leaves(cell))
 
     def _fill(self, branch: _Branch, cell: int) -> Iterator[tuple[int, int]]:
         if not branch.parts:

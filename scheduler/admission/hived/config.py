@@ -89,6 +89,48 @@ class CellConfig:
         """
         return CellConfig(self.types, self.physical, clusters)
 
+    def fitted(self, clusters: Mapping[str, Assignment]) -> CellConfig:
+        """As `assign`, without the cells that do not fit: of each type those with the highest numbers are left out."""
+        try:
+            return self.assign(clusters)
+        except CellConfigError:
+            pinned = {vc: tuple(pin for pin in one.pinned if self._has(pin)) for vc, one in clusters.items()}
+            bare = self.assign({vc: Assignment({}, pins) for vc, pins in pinned.items()})
+        check, needs = _Check(bare), {name: Counter[int]() for name in self.chains}
+        check.run()
+        kept: dict[str, dict[str, int]] = {vc: {} for vc in clusters}
+        wanted = [(path, vc, number) for vc, one in clusters.items() for path, number in one.cells.items()]
+        for path, vc, number in sorted(wanted, key=lambda each: each[0].count(".")):  # the larger cells first
+            try:
+                chain, level = self.level(path, field="")
+            except CellConfigError:
+                continue
+            for _ in range(number):
+                needs[chain.name][level] += 1
+                try:
+                    check.fits(chain, needs[chain.name], check.whole[chain.name])
+                except CellConfigError:
+                    needs[chain.name][level] -= 1
+                    break
+                kept[vc][path] = kept[vc].get(path, 0) + 1
+        return self.assign({vc: Assignment(kept[vc], pinned[vc]) for vc in clusters})
+
+    def _has(self, pin: str) -> bool:
+        return any(_depth_of(cell, pin) is not None for _, cell in self.physical)
+
+    def size_of(self, path: str) -> tuple[str, int]:
+        """The GPU type of a fully qualified cell type, and the GPUs of one cell."""
+        chain, level = self.level(path, field=f"cells.{path}")
+        return chain.leaf_type, chain.sizes[level]
+
+    def size_of_pin(self, pin: str) -> tuple[str, int]:
+        """The GPU type of a pinned cell and its GPUs."""
+        for name, cell in self.physical:
+            chain, level = self.chains[name], self.chains[name].top
+            if (depth := _depth_of(cell, pin)) is not None:
+                return chain.leaf_type, chain.sizes[level - depth]
+        raise CellConfigError("pinned", f"there is no cell {pin}")
+
     def level(self, path: str, *, field: str) -> tuple[Chain, int]:
         """The chain and the level that a fully qualified type names.
 
@@ -105,6 +147,14 @@ class CellConfig:
             field,
             f"{path or 'an empty type'} is no type of a physical cell; name one of {paths or ', '.join(self.chains)}",
         )
+
+
+def _depth_of(cell: PhysicalCell, pin: str) -> int | None:
+    """How many levels below the cell the pinned cell lies; None: it is not there."""
+    if cell.pinned == pin:
+        return 0
+    depths = (_depth_of(child, pin) for child in cell.children)
+    return next((depth + 1 for depth in depths if depth is not None), None)
 
 
 def _chain(top: str, types: Mapping[str, CellType]) -> Chain:
@@ -161,7 +211,7 @@ class _Check:
                         f"virtualClusters.{vc}.pinnedCells", f"no physical cell has the pinnedCellId {pin}"
                     )
         for name, need in needs.items():
-            self._fits(self.config.chains[name], need, self.whole[name])
+            self.fits(self.config.chains[name], need, self.whole[name])
 
     def _referred(self) -> set[str]:
         owners: dict[str, str] = {}
@@ -213,7 +263,7 @@ class _Check:
         return False
 
     @staticmethod
-    def _fits(chain: Chain, need: Counter[int], whole: Counter[int]) -> None:
+    def fits(chain: Chain, need: Counter[int], whole: Counter[int]) -> None:
         available = 0
         for level in range(chain.top, -1, -1):
             available += whole[level]

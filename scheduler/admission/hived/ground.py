@@ -41,6 +41,7 @@ class Ground:
         self.wanted = [FREE] * len(virtual.level)  # the priority of a virtual leaf
         self.at: list[Counter[int]] = [Counter() for _ in topology.territories]  # GPUs in use by priority
         self.bad_nodes: set[str] = set()
+        self.blocked: set[int] = set()  # physical leaves that no gang may get now
         chains = topology.config.chains.items()
         self.free: dict[str, list[list[int]]] = {name: [[] for _ in chain.types] for name, chain in chains}
         # Free physical cells of each level (in the free lists or parts of such), free preassigned virtual cells of all
@@ -86,7 +87,7 @@ class Ground:
             setattr(new, name, getattr(self, name).copy())
         new.wanted = self.wanted.copy()
         new.at = [counter.copy() for counter in self.at]
-        new.bad_nodes = set(self.bad_nodes)
+        new.bad_nodes, new.blocked = set(self.bad_nodes), set(self.blocked)
         new.left = {name: numbers.copy() for name, numbers in self.left.items()}
         new.promised = {name: numbers.copy() for name, numbers in self.promised.items()}
         new.owed = {key: numbers.copy() for key, numbers in self.owed.items()}

@@ -27,8 +27,10 @@ class View:
 class Inside:
     """Places gangs in one view as the state of the cells is now."""
 
-    def __init__(self, ground: Ground, view: View, suggested: frozenset[str] | None) -> None:
-        self.ground, self.view, self.suggested = ground, view, suggested
+    def __init__(
+        self, ground: Ground, view: View, suggested: frozenset[str] | None, *, distinct_nodes: bool = False
+    ) -> None:
+        self.ground, self.view, self.suggested, self.distinct_nodes = ground, view, suggested, distinct_nodes
         self.forest: Forest = ground.topology.virtual if view.virtual else ground.topology.physical
         self._priority = ground.wanted if view.virtual else ground.priority
 
@@ -78,6 +80,23 @@ class Inside:
 
     def _free(self, node: int, limit: int) -> int:
         """The GPUs of a node that no group of this priority or a higher one uses."""
+        if self.ground.blocked:
+            return min(self._with_blocked(node, limit), len(self._available(node, limit)))
+        return self._unblocked(node, limit)
+
+    def _with_blocked(self, node: int, limit: int) -> int:
+        """As if the blocked GPUs of the physical cell that it is bound to were in use."""
+        ground = self.ground
+        cell = ground.bound_to[node] if self.view.virtual else node
+        if cell == NONE:
+            return self._unblocked(node, limit)
+        blocked = sum(
+            leaf in ground.blocked and (not self.view.virtual or ground.bound[leaf] == NONE)
+            for leaf in ground.topology.physical.leaves(cell)
+        )
+        return self._unblocked(node, limit) - blocked
+
+    def _unblocked(self, node: int, limit: int) -> int:
         ground, size = self.ground, self.forest.size[node]
         if not self.view.virtual:
             return size - ground.opportunistic[node] - ground.guaranteed[node]
@@ -98,12 +117,17 @@ class Inside:
                 chosen.append(node)
                 if len(chosen) == len(sizes):
                     return chosen
+                if self.distinct_nodes:
+                    break
         return "there are not enough free GPUs"
 
     def _available(self, node: int, limit: int) -> list[int]:
         """The leaf cells of a node that are free, then those that a group of a lower priority uses."""
         free, preemptible = [], []
+        ground = self.ground
         for leaf in self.forest.leaves(node):
+            if (ground.bound_to[leaf] if self.view.virtual else leaf) in ground.blocked:
+                continue
             priority = self._priority[leaf]
             if priority == FREE:
                 free.append(leaf)

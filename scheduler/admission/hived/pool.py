@@ -175,7 +175,7 @@ class Cells:
     def _inside(self, want: Want, territory: Territory, view: View, inside: int) -> Placed | Wait:
         limit = want.priority if want.preempt else OPPORTUNISTIC
         sizes = sorted(want.pods)
-        planned = Inside(self.ground, view, want.suggested).place(sizes, limit)
+        planned = self._inside_of(view, want).place(sizes, limit)
         if isinstance(planned, str):
             return Wait(f"in virtual cluster {want.vc}, {planned}")
         virtual = [leaf for pod in planned for leaf in pod]
@@ -201,7 +201,7 @@ class Cells:
         ) < sum(want.pods):
             return answer
         for view, _ in self._scopes(self._views[chain], self.topology.config.chains[chain], want):
-            planned = Inside(self.ground, view, want.suggested).place(sorted(want.pods), OPPORTUNISTIC)
+            planned = self._inside_of(view, want).place(sorted(want.pods), OPPORTUNISTIC)
             if isinstance(planned, str):
                 answer = Wait(f"among all nodes, {planned}")
                 continue
@@ -209,16 +209,20 @@ class Cells:
             return self._placed(want, pods, [leaf for pod in planned for leaf in pod], [])
         return answer
 
+    def _inside_of(self, view: View, want: Want) -> Inside:
+        return Inside(self.ground, view, want.suggested, distinct_nodes=want.distinct_nodes)
+
     def _settle(self, view: View, suggested: frozenset[str] | None) -> None:
         if self.ground.dooms:
             view.nodes[:] = Inside(self.ground, view, suggested).ordered()
 
     def _scopes(self, view: View, chain: Chain, want: Want) -> Iterator[tuple[View, int]]:
         """The view, or its parts that lie in one cell of the wanted level each; and that physical cell, if known."""
-        if not want.level or want.level not in chain.types or chain.types.index(want.level) <= chain.node:
+        wanted = chain.types[chain.top] if want.together else want.level
+        if wanted not in chain.types or chain.types.index(wanted) <= chain.node:
             yield view, NONE
             return
-        level, ground = chain.types.index(want.level), self.ground
+        level, ground = chain.types.index(wanted), self.ground
         forest = self.topology.virtual if view.virtual else self.topology.physical
         used = ground.used if view.virtual else ground.opportunistic
         parts: dict[int, list[int]] = {}
@@ -326,6 +330,11 @@ class Cells:
         """Say whether a node works. The cells of one that does not are bad: no gang is placed there."""
         self._changed()
         (self.ground.set_good if healthy else self.ground.set_bad)(node)
+
+    def block(self, leaves: Iterable[tuple[str, int]]) -> None:
+        """Give these GPUs, by node and index, to no gang; bindings and promises do not change."""
+        known = self.topology.leaf_at
+        self.ground.blocked |= {known[leaf] for leaf in leaves if leaf in known}
 
     def _changed(self) -> None:
         self._shown = None
@@ -443,7 +452,55 @@ class Cells:
             return above if topology.territory[above].vc == vc and topology.root[above] == above else NONE
         return ground.unbound_child(territory.roots.get(level, []))
 
+    def adopt(self, vc: str, priority: int, leaves: Iterable[Leaf]) -> tuple[Leaf, ...] | None:
+        """Virtual cells for GPUs that a guaranteed group uses without any, to `take` them; None: they do not fit.
+
+        Each GPU goes to the preassigned cell around it if that is of this virtual cluster, else to the smallest free
+        virtual cell that a free physical cell around it can be bound to without breaking a promise.
+        """
+        adopted: list[Leaf] = []
+        fits = True
+        for leaf in leaves:
+            cell = self.topology.leaf_at.get((leaf.node, leaf.index), NONE)
+            if cell == NONE:
+                continue
+            names = (self.topology.name[root] for root in self._roots_around(vc, cell))
+            tries = (Leaf(leaf.node, leaf.index, name) for name in names)
+            taken = next((one for one in tries if self.take(("adopt", len(adopted)), vc, priority, [one])), None)
+            if taken is None:
+                fits = False
+                break
+            adopted.append(taken)
+        for number in range(len(adopted)):
+            self.give(("adopt", number))
+        return tuple(adopted) if fits and adopted else None
+
+    def _roots_around(self, vc: str, leaf: int) -> Iterator[int]:
+        topology, ground = self.topology, self.ground
+        territory = topology.plain.get((vc, topology.physical.chain[leaf].name))
+        for cell in topology.physical.up(leaf):
+            if ground.bound[cell] != NONE:
+                root = topology.root[ground.bound[cell]]
+                if topology.territory[root].vc == vc:
+                    yield root
+                return
+            if territory is not None and ground.is_free(cell):
+                root = ground.unbound_child(territory.roots.get(topology.physical.level[cell], []))
+                if root != NONE:
+                    yield root
+
     # Look
+
+    def owned(self, vc: str, leaf_type: str) -> int:
+        """The GPUs of this type in the cells of a virtual cluster."""
+        return sum(one.size for one in self._territories(vc, leaf_type))
+
+    def unused(self, vc: str, leaf_type: str) -> int:
+        """Those that no guaranteed group uses."""
+        return sum(one.size - sum(self.ground.at[one.number].values()) for one in self._territories(vc, leaf_type))
+
+    def _territories(self, vc: str, leaf_type: str) -> list[Territory]:
+        return [one for one in self.topology.territories if one.vc == vc and one.chain.leaf_type == leaf_type]
 
     def levels(self, chain: str) -> tuple[LevelCounts, ...]:
         """The counts of each level of a chain, from the top down."""

@@ -17,6 +17,8 @@ class Want:
     - `pinned` is the id of the pinned cell that the gang must use.
     - `suggested` are the only nodes that it may use; None: all.
     - `level` names a cell type, such as a rack: all GPUs must lie in one cell of this type.
+    - `together` asks for one cell of the highest type, such as a rack, where its chain has one above nodes.
+    - `distinct_nodes` gives each pod a node cell of its own.
     - `preempt` lets it have GPUs that groups of a lower priority in its virtual cluster hold.
     """
 
@@ -28,6 +30,8 @@ class Want:
     pinned: str = ""
     suggested: frozenset[str] | None = None
     level: str = ""
+    together: bool = False
+    distinct_nodes: bool = False
     preempt: bool = True
 
 

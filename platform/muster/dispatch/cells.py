@@ -1,0 +1,194 @@
+"""Cells of pools with the admission `hived`: what virtual clusters have, what is in use, what does not fit."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import cast
+
+from django.db import transaction
+from django.db.models import F
+
+from muster.cells.models import Binding, CellShare, Chain, PinnedCell
+from muster.common.errors import Conflict, FieldError, Invalid
+from muster.common.models import DatabaseNow
+from muster.dispatch.snapshot import pool_snapshot
+from muster.events.services import audit, wake_pool
+from muster.fleet.models import Pool
+from muster.tenants.models import Quota, VirtualCluster
+from scheduler.admission import ADMISSIONS
+from scheduler.admission.hived import CellConfig, CellConfigError, CellLedger, Hived
+from scheduler.model import Snapshot
+from scheduler.model import VirtualCluster as VcView
+
+
+@dataclass(frozen=True, slots=True)
+class Demoted:
+    """A guaranteed job that runs and has no cells: it counts as an opportunistic one."""
+
+    job_id: int
+    vc: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What would become of a change of cells; `problem` and its `field` are empty where it fits."""
+
+    problem: str
+    field: str
+    demoted: Sequence[Demoted]
+
+
+@dataclass(frozen=True, slots=True)
+class CellsNow:
+    """The cells of a pool at one moment, with the snapshot that they were read from."""
+
+    snapshot: Snapshot
+    ledger: CellLedger
+    config: CellConfig
+
+
+def admission_of(pool: Pool) -> Hived:
+    """The pool's admission by cells.
+
+    Raises:
+        Conflict: the pool has another admission.
+    """
+    if pool.admission != "hived":
+        raise Conflict(f"pool {pool.name} has no cells: its admission is {pool.admission}, not hived")
+    return cast(Hived, ADMISSIONS.make(pool.admission, pool.admission_params))
+
+
+def cells_now(pool: Pool) -> CellsNow:
+    """The cells of the pool and what is in them."""
+    admission, snapshot = admission_of(pool), pool_snapshot(pool, seed=pool.pk)
+    ledger = admission.ledger(snapshot)
+    for kept in snapshot.reservations:
+        job = snapshot.waiting_by_id.get(kept.job_id)
+        if job is not None:
+            ledger.take(job, kept.allocations)
+    return CellsNow(snapshot, ledger, ledger.config)
+
+
+def set_cells(
+    *, vc: VirtualCluster, version: int, cells: Mapping[str, int], pinned: Collection[str], actor: str
+) -> VirtualCluster:
+    """Give the virtual cluster these cells instead of its own; its quotas follow from them.
+
+    What runs keeps its GPUs. A guaranteed job whose cells are gone becomes an opportunistic one.
+
+    Raises:
+        Invalid: a cell does not exist, or the cells of all virtual clusters do not fit the pool together.
+        Conflict: the pool has no cells, or the virtual cluster was changed meanwhile.
+    """
+    with transaction.atomic():
+        pool = Pool.objects.select_for_update(no_key=True).get(pk=vc.pool_id)
+        admission = admission_of(pool)
+        vc = _take_version(vc, version, actor=actor)
+        before = _stored(vc)
+        changed = _vcs_with(pool_snapshot(pool, seed=0), vc, cells, pinned)
+        config = _config_with(admission, changed, vc)
+        CellShare.objects.filter(vc=vc).delete()
+        PinnedCell.objects.filter(vc=vc).delete()
+        sizes = {name: config.size_of(name) for name in cells}
+        CellShare.objects.bulk_create(
+            [
+                CellShare(vc=vc, cell=name, number=number, gpu_type=sizes[name][0], gpus=sizes[name][1])
+                for name, number in sorted(cells.items())
+                if number
+            ]
+        )
+        pins = {address: config.size_of_pin(address) for address in sorted(set(pinned))}
+        PinnedCell.objects.bulk_create(
+            [PinnedCell(vc=vc, pool=pool, address=one, gpu_type=kind, gpus=gpus) for one, (kind, gpus) in pins.items()]
+        )
+        quotas = Counter[str]()
+        for name, number in cells.items():
+            quotas[sizes[name][0]] += number * sizes[name][1]
+        for kind, gpus in pins.values():
+            quotas[kind] += gpus
+        _set_quotas(vc, quotas)
+        lost = admission.ledger(changed).demoted
+        Binding.objects.filter(allocation__attempt__job__in=lost, allocation__released_at=None).delete()
+        Chain.objects.filter(pool=pool).update(bindings=F("bindings") + 1)
+        audit(
+            "set_cells",
+            actor=actor,
+            object_type="virtual_cluster",
+            object_id=vc.name,
+            before=before,
+            after=_stored(vc),
+        )
+        wake_pool(pool.pk)
+    return vc
+
+
+def preview(*, vc: VirtualCluster, cells: Mapping[str, int], pinned: Collection[str]) -> Preview:
+    """What would become of `set_cells`."""
+    pool = vc.pool
+    admission, snapshot = admission_of(pool), pool_snapshot(pool, seed=pool.pk)
+    try:
+        changed = _vcs_with(snapshot, vc, cells, pinned)
+        _config_with(admission, changed, vc)
+    except Invalid as error:
+        first = error.errors[0]
+        return Preview(first.message, first.field, ())
+    before, after = admission.ledger(snapshot).demoted, admission.ledger(changed).demoted
+    names = dict(VirtualCluster.objects.filter(pool=pool).values_list("pk", "name"))
+    running = {run.job.id: run.job for run in snapshot.running}
+    return Preview(
+        "",
+        "",
+        [
+            Demoted(one, names.get(running[one].vc_id, ""), "its GPUs are in no cell of its virtual cluster any more")
+            for one in sorted(after - before)
+        ],
+    )
+
+
+def _take_version(vc: VirtualCluster, version: int, *, actor: str) -> VirtualCluster:
+    row = VirtualCluster.objects.select_for_update(no_key=True).select_related("pool").get(pk=vc.pk)
+    if row.version != version:
+        by = row.changed_by or "an operator"
+        raise Conflict(f"{by} has changed {row.name} meanwhile, to version {row.version}; read it again")
+    row.version, row.changed_by = version + 1, actor
+    row.save(update_fields=["version", "changed_by"])
+    VirtualCluster.objects.filter(pk=row.pk).update(changed_at=DatabaseNow())
+    return row
+
+
+def _vcs_with(snapshot: Snapshot, vc: VirtualCluster, cells: Mapping[str, int], pinned: Collection[str]) -> Snapshot:
+    wrong = [FieldError(f"cells.{name}", "write 0 or more") for name, number in cells.items() if number < 0]
+    if wrong:
+        raise Invalid("; ".join(f"{one.field}: {one.message}" for one in wrong), errors=tuple(wrong))
+    numbers = {name: number for name, number in cells.items() if number}
+
+    def changed(one: VcView) -> VcView:
+        return replace(one, cells=numbers, pinned=tuple(sorted(set(pinned)))) if one.id == vc.pk else one
+
+    return replace(snapshot, vcs=tuple(map(changed, snapshot.vcs)))
+
+
+def _config_with(admission: Hived, snapshot: Snapshot, vc: VirtualCluster) -> CellConfig:
+    try:
+        return admission.checked_config(snapshot)
+    except CellConfigError as error:
+        field = error.field.removeprefix(f"virtualClusters.{vc.name}.")
+        field = field.replace("virtualCells", "cells").replace("pinnedCells", "pinned")
+        raise Invalid.field("cells" if field == "virtualClusters" else field, error.message) from error
+
+
+def _set_quotas(vc: VirtualCluster, quotas: Mapping[str, int]) -> None:
+    """The quotas that the cells amount to. The admission that the pool falls back to, and all figures, go by them."""
+    Quota.objects.filter(vc=vc).exclude(gpu_type__in=list(quotas)).update(gpus=0)
+    for gpu_type, gpus in quotas.items():
+        Quota.objects.update_or_create(vc=vc, gpu_type=gpu_type, defaults={"gpus": gpus})
+
+
+def _stored(vc: VirtualCluster) -> dict[str, object]:
+    return {
+        "cells": dict(CellShare.objects.filter(vc=vc).order_by("cell").values_list("cell", "number")),
+        "pinned": list(PinnedCell.objects.filter(vc=vc).order_by("address").values_list("address", flat=True)),
+    }
