@@ -17,3 +17,10 @@ def data_folder() -> Path:
     if not folder.is_dir():
         raise NoData(f"{folder} is no folder; MUSTER_DATA names the one that has the traces")
     return folder
+
+
+def with_part(text: str, name: str, part: str) -> str:
+    """The page with another text between `<!-- name -->` and `<!-- /name -->`."""
+    begin, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
+    start, stop = text.index(begin) + len(begin), text.index(end)
+    return text[:start] + part + text[stop:]

@@ -14,6 +14,7 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 
 from bench.published import lies
+from bench.published.data import with_part
 from scheduler.sim.application_metrics import applications_of
 from scheduler.sim.cluster import parse_cluster
 from scheduler.sim.engine import simulate
@@ -187,7 +188,7 @@ def page(folder: Path, text: str) -> str:
     draw(tried, PLOT)
     parts = {"lies": f"{lies.table()}\n", "policies": policies(found), "trade": trades(tried), "split": splits()}
     for name, part in parts.items():
-        text = _with_part(text, name, part)
+        text = with_part(text, name, part)
     return text
 
 
@@ -254,9 +255,3 @@ def draw(found: Mapping[Traded, Outcome], path: Path) -> None:
 
 
 _STYLES: Sequence[tuple[str, str]] = (("#0072B2", "o"), ("#D55E00", "s"), ("#009E73", "^"), ("#CC79A7", "D"))
-
-
-def _with_part(text: str, name: str, part: str) -> str:
-    begin, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
-    start, stop = text.index(begin) + len(begin), text.index(end)
-    return text[:start] + part + text[stop:]

@@ -32,6 +32,7 @@ class NodeGroup:
     memory_mib: int = 0  # likewise
     gpu_memory_mib: int = 16_384
     per_rack: int = 0  # 0 = all in one rack
+    bad: int = 0  # of the nodes, the first ones; nothing runs there
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +166,7 @@ def _cluster(data: object) -> ClusterSpec:
 
 
 def _group(data: object, where: str) -> NodeGroup:
-    group = _mapping(data, where, {"type", "nodes", "gpus", "cpus", "memory", "gpu_memory", "per_rack"})
+    group = _mapping(data, where, {"type", "nodes", "gpus", "cpus", "memory", "gpu_memory", "per_rack", "bad"})
     gpu_type = group.get("type")
     if not isinstance(gpu_type, str) or not gpu_type:
         raise ClusterError(f"{where}.type must be the name of a GPU type, not {gpu_type!r}")
@@ -178,6 +179,7 @@ def _group(data: object, where: str) -> NodeGroup:
         memory_mib=_mib(group.get("memory", 0), f"{where}.memory"),
         gpu_memory_mib=_mib(group.get("gpu_memory", defaults["gpu_memory_mib"]), f"{where}.gpu_memory"),
         per_rack=_whole(group.get("per_rack", 0), f"{where}.per_rack"),
+        bad=_whole(group.get("bad", 0), f"{where}.bad"),
     )
 
 

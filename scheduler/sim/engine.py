@@ -19,16 +19,18 @@ from dataclasses import dataclass, replace
 from functools import partial
 from time import perf_counter
 
+from scheduler.admission import Admission
+from scheduler.admission.open import Open
 from scheduler.engine.cycle import compose, decide_on
 from scheduler.engine.policy import PeriodicPolicy
 from scheduler.engine.state import SchedulerState
 from scheduler.engine.wake import job_wake
-from scheduler.model import SLOTS, AllocationView, Job, Reservation, Running
+from scheduler.model import AllocationView, Job, Reservation, Running
 from scheduler.model.invariants import awaits_preemption, check
 from scheduler.model.lifecycle import AttemptState
 from scheduler.model.plan import RESERVATION_S, Plan
 from scheduler.placement.demand import Demand, demand_of
-from scheduler.placement.free import Free
+from scheduler.sim.audit import mistakes
 from scheduler.sim.classes import JobClasses
 from scheduler.sim.clocks import Clocks
 from scheduler.sim.cluster import ClusterSpec, on_one_node
@@ -51,6 +53,9 @@ _END, _RELEASE, _ARRIVE, _RETRY, _WAKE = range(5)
 
 # In the place of a job's id: the event is of the pool.
 _POOL = -1
+
+# Decisions between two checks by an admission that chooses GPUs.
+_CHECKED_EVERY = 50
 
 # The time over which a speed is measured: so short that hardly any job ends within it.
 _MEASUREMENT_S = 1e-3
@@ -90,7 +95,7 @@ class _Simulation:
         self.profile = compose(options.config)
         self.periodic = isinstance(self.profile.policy, PeriodicPolicy)
         quotas = quotas_of(trace, cluster, options)
-        self.world = World(cluster, quotas, options.seed)
+        self.world = World(cluster, quotas, options.seed, by_cells=options.admission == "hived")
         self.state = SchedulerState(self.world)
         self.state.use(self.profile.admission)
         self.state.due = set()
@@ -294,7 +299,7 @@ class _Simulation:
             self.clocks.enter(job)
         plan = decide_on(self.state, self.profile, max_places=self.options.config.max_places, explain=False)
         self.result.decisions += 1
-        violations = check(self.world, plan, self.profile.admission)
+        violations = check(self.world, plan, self._checked())
         if violations:
             raise SimulationError(f"at {self.world.now:g}s the plan breaks an invariant: {violations[0].message}")
         self._apply(plan)
@@ -561,32 +566,16 @@ class _Simulation:
 
     # Consistency
 
+    def _checked(self) -> Admission:
+        """The admission that checks a plan; one that chooses GPUs counts the whole pool for it, and is asked seldom."""
+        admission, number = self.profile.admission, self.result.decisions
+        return Open() if admission.chooses_gpus and number % _CHECKED_EVERY else admission
+
     def _audit(self) -> None:
         """Raise a `SimulationError` unless the state follows from the world."""
-        world, state = self.world, self.state
-        slots, holders = Counter[int](), Counter[int]()
-        for run in world.running:
-            for share in run.allocations:
-                slots.update(dict.fromkeys(share.gpu_ids, share.slots))
-                holders.update(share.gpu_ids)
-        if any(taken > SLOTS for taken in slots.values()):
-            raise SimulationError(f"at {world.now:g}s a GPU has more sharers than it can hold")
-        if {gpu_id: len(those) for gpu_id, those in world.holders_of_gpu.items()} != holders:
-            raise SimulationError(f"at {world.now:g}s the record of a GPU's holders is wrong")
-        if world.waiting_by_id.keys() & world.running_by_job.keys():
-            raise SimulationError(f"at {world.now:g}s a job both waits and runs")
-        fresh = Free(world)
-        for gpu_type in state.capacity.types:
-            if fresh.gpus(gpu_type) != state.free.gpus(gpu_type):
-                raise SimulationError(f"at {world.now:g}s the index of free {gpu_type} is wrong")
-        if state.is_stale:
-            raise SimulationError(f"at {world.now:g}s the scheduler state's usage is wrong")
-        vc_of_gpu = {
-            gpu_id: world.running_by_job[holder].vc_id for gpu_id, (holder, *_) in world.holders_of_gpu.items()
-        }
-        counted = Counter((vc_id, world.gpu_by_id[gpu_id].type) for gpu_id, vc_id in vc_of_gpu.items())
-        if counted != Counter({key: gpus for key, gpus in world.held_by_vc.items() if gpus}):
-            raise SimulationError(f"at {world.now:g}s a virtual cluster's use is miscounted")
+        mistake = next(mistakes(self.world, self.state), None)
+        if mistake is not None:
+            raise SimulationError(f"at {self.world.now:g}s {mistake}")
 
     def _demands(self, job: Job) -> list[Demand]:
         choices = job.request.choices_among(self.state.capacity.types)

@@ -20,6 +20,7 @@ from scheduler.model import (
     VirtualCluster,
 )
 from scheduler.model.lifecycle import AttemptState
+from scheduler.sim.cells import cells_of
 from scheduler.sim.cluster import ClusterSpec
 from scheduler.sim.options import Options
 from scheduler.sim.trace import Trace
@@ -31,7 +32,9 @@ PLENTY_OF_CPUS, PLENTY_OF_MEMORY_MIB = 1_000_000, 1 << 40
 class World:
     """A mutable `scheduler.model.View`. Code that changes it must update the scheduler state too."""
 
-    def __init__(self, cluster: ClusterSpec, quotas: Mapping[str, Mapping[str, int]], seed: int) -> None:
+    def __init__(
+        self, cluster: ClusterSpec, quotas: Mapping[str, Mapping[str, int]], seed: int, *, by_cells: bool = False
+    ) -> None:
         self.now, self.seed = 0.0, seed
         self.nodes = tuple(_nodes(cluster))
         self.node_by_id = {node.id: node for node in self.nodes}
@@ -39,7 +42,11 @@ class World:
         # Each virtual cluster of a trace has a tenant of its own with the same id.
         self.vc_ids = {name: number for number, name in enumerate(quotas, start=1)}
         self.tenants = tuple(Tenant(number, name, 1.0) for name, number in self.vc_ids.items())
-        self.vcs = tuple(VirtualCluster(number, number, name, quotas[name]) for name, number in self.vc_ids.items())
+        cells = cells_of(self.nodes, quotas) if by_cells else {}
+        self.vcs = tuple(
+            VirtualCluster(number, number, name, quotas[name], cells=cells.get(name, {}))
+            for name, number in self.vc_ids.items()
+        )
         self.organisations: tuple[Organisation, ...] = ()
         self.vc_by_id = {vc.id: vc for vc in self.vcs}
         self.quota_gpus = {  # of all types, as far as the cluster has them
@@ -136,7 +143,7 @@ def quotas_of(trace: Trace, cluster: ClusterSpec, options: Options) -> Mapping[s
 def _nodes(cluster: ClusterSpec) -> Iterable[Node]:
     ids, gpu_ids, in_rack = count(1), count(1), count()
     for group in cluster.groups:
-        for _ in range(group.nodes):
+        for number in range(group.nodes):
             node_id, position = next(ids), next(in_rack)
             yield Node(
                 id=node_id,
@@ -145,8 +152,8 @@ def _nodes(cluster: ClusterSpec) -> Iterable[Node]:
                 cpus=group.cpus or PLENTY_OF_CPUS,
                 memory_mib=group.memory_mib or PLENTY_OF_MEMORY_MIB,
                 version=1,
-                schedulable=True,
-                unschedulable_reason="",
+                schedulable=number >= group.bad,
+                unschedulable_reason="" if number >= group.bad else "bad",
                 gpus=tuple(
                     Gpu(
                         id=next(gpu_ids),

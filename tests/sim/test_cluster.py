@@ -18,7 +18,8 @@ from scheduler.sim.cluster import (
     read_cluster,
 )
 from scheduler.sim.trace import Trace
-from tests.sim.stories import job
+from scheduler.sim.world import World
+from tests.sim.stories import ends, job, play
 
 YAML = """
 groups:
@@ -115,3 +116,17 @@ def test_shares_deal_out_every_gpu_and_miss_none_by_more_than_one(
     assert sum(types["V100"] for types in quotas.values()) == nodes * gpus
     for name, share in shares.items():
         assert abs(quotas[name]["V100"] - nodes * gpus * share / sum(shares.values())) < 1 + 1e-9
+
+
+def test_a_quota_is_cut_into_whole_nodes_and_single_gpus_for_the_rest() -> None:
+    world = World(parse_cluster("V100:3x4"), {"a": {"V100": 6}, "b": {"V100": 4}}, seed=0, by_cells=True)
+    node, gpu = "3-V100x4-NODE.V100x4-NODE", "3-V100x4-NODE.V100x4-NODE.V100"
+    assert {vc.name: dict(vc.cells) for vc in world.vcs} == {"a": {node: 1, gpu: 2}, "b": {node: 1}}
+    with pytest.raises(ClusterError, match="no cells for 1 V100 of b"):
+        World(parse_cluster("V100:3x4"), {"a": {"V100": 8}, "b": {"V100": 5}}, seed=0, by_cells=True)
+
+
+def test_nothing_runs_on_a_bad_node() -> None:
+    cluster = ClusterSpec((NodeGroup("V100", nodes=2, gpus=4, bad=1),))
+    assert [node.schedulable for node in World(cluster, {}, seed=0).nodes] == [False, True]
+    assert ends(play([job(1, gpus=3), job(2, gpus=3)], cluster)) == {1: 100, 2: 200}

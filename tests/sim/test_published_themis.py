@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bench.published import themis
-from bench.published.data import NoData, data_folder
+from bench.published.data import NoData, data_folder, with_part
 from bench.published.themis import POLICIES, WORKLOADS, Compared, Outcome, Policy, Traded, compared, split
 from scheduler.engine.policy import POLICIES as KNOWN
 
@@ -74,7 +74,7 @@ def test_the_parts_of_the_page_are_made_anew_and_nothing_else_is(
         themis.draw(tried, path)
     assert first.read_bytes() == second.read_bytes()
     text = "before\n<!-- trade -->\nold\n<!-- /trade -->\nafter\n"
-    assert themis._with_part(text, "trade", "new\n") == text.replace("old", "new")
+    assert with_part(text, "trade", "new\n") == text.replace("old", "new")
 
 
 @pytest.mark.parametrize("name", POLICIES)
