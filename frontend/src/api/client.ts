@@ -10,6 +10,7 @@ import type {
   DryRun,
   Job,
   JobCount,
+  JobEdit,
   JobEvent,
   JobFairness,
   JobMetrics,
@@ -31,6 +32,7 @@ import type {
   Pool,
   PoolDecisions,
   PoolFairness,
+  Queue,
   ServerSpec,
   Session,
   Spec,
@@ -153,6 +155,27 @@ export const cancelJob = (id: number): Promise<Job> =>
 
 export const requeueJob = (id: number): Promise<Job> =>
   read(http.POST("/api/v1/jobs/{job_id}:requeue", ofJob(id)));
+
+export type WaitingAct = "hold" | "release" | "bump" | "unbump";
+
+/** Does something to a waiting job. */
+export const actOnWaiting = (id: number, act: WaitingAct): Promise<Job> =>
+  read(http.POST(`/api/v1/jobs/{job_id}:${act}`, ofJob(id)));
+
+export const editJob = (id: number, changes: JobEdit): Promise<JobWithSpec> =>
+  read(http.PATCH("/api/v1/jobs/{job_id}", { ...ofJob(id), body: changes }));
+
+/** A page of what waits in a virtual cluster. */
+export function getQueue(vc: number, mine: boolean, cursor?: string): Promise<Queue> {
+  const query = { ...(mine && { mine }), ...(cursor !== undefined && { cursor }) };
+  return read(http.GET("/api/v1/vcs/{vc_id}/queue", { params: { path: { vc_id: String(vc) }, query } }));
+}
+
+/** Lets waiting jobs of one owner share out the places that they hold, in this order. */
+export async function reorderQueue(vc: number, jobs: readonly number[]): Promise<void> {
+  const params = { path: { vc_id: String(vc) } };
+  await read(http.POST("/api/v1/vcs/{vc_id}/queue:reorder", { params, body: { jobs: [...jobs] } }));
+}
 
 /** Submits one job; the same `key` with the same spec gives the same job, so a retry is harmless. */
 export function submitJob(spec: Spec, key: string): Promise<JobWithSpec> {

@@ -64,6 +64,15 @@ export const jobCountQuery = (filter: api.JobFilter) =>
     queryFn: ({ signal }) => api.countJobs(filter, signal),
   });
 
+/** Among the lists of jobs, because what changes a job may change its place. */
+export const queueQuery = (vc: number, mine: boolean) =>
+  infiniteQueryOptions({
+    queryKey: ["jobs", "queue", vc, mine],
+    queryFn: ({ pageParam }) => api.getQueue(vc, mine, pageParam),
+    initialPageParam: undefined as string | undefined,
+    getNextPageParam: (page) => page.next ?? undefined,
+  });
+
 export const jobQuery = (id: number) =>
   queryOptions({ queryKey: ["job", id, "self"], queryFn: () => api.getJob(id) });
 

@@ -94,6 +94,13 @@ const sweep = createRoute({
   component: lazyRouteComponent(() => loadPart(() => import("../pages/sweep/SweepPage")), "SweepPage"),
 });
 
+const queue = createRoute({
+  getParentRoute: () => app,
+  path: "/vcs/$name/queue",
+  validateSearch: (search) => pick(search, "mine"),
+  component: lazyRouteComponent(() => loadPart(() => import("../pages/queue/QueuePage")), "QueuePage"),
+});
+
 const submit = createRoute({
   getParentRoute: () => app,
   path: "/submit",
@@ -139,7 +146,7 @@ const settings = createRoute({
 
 const tree = root.addChildren([
   signIn,
-  app.addChildren([overview, jobs, job, sweeps, sweep, submit, cluster, insights, fairness, settings]),
+  app.addChildren([overview, jobs, job, sweeps, sweep, queue, submit, cluster, insights, fairness, settings]),
 ]);
 
 export function makeRouter(client: QueryClient) {

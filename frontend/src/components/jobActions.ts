@@ -1,11 +1,25 @@
 import { useQueryClient } from "@tanstack/react-query";
 
-import { cancelJob, cancelJobs, requeueJob, type JobFilter } from "../api/client";
+import {
+  actOnWaiting,
+  cancelJob,
+  cancelJobs,
+  requeueJob,
+  type JobFilter,
+  type WaitingAct,
+} from "../api/client";
 import { messageOf } from "../api/problem";
 import { jobQuery } from "../api/queries";
 import type { CancelAnswer } from "../api/types";
 import { plural } from "../format/amount";
 import { toast } from "./toast";
+
+const DONE: Record<WaitingAct, string> = {
+  hold: "is held until it is released",
+  release: "waits for its turn again",
+  bump: "is at the top of its virtual cluster",
+  unbump: "is back at its own place",
+};
 
 /** What a person can do to jobs from any page; each says how it went. */
 export function useJobActions() {
@@ -64,5 +78,16 @@ export function useJobActions() {
     await settle([id]);
   };
 
-  return { cancel, cancelAll, requeue };
+  /** Holds, releases, bumps or unbumps a waiting job. */
+  const act = async (id: number, what: WaitingAct) => {
+    try {
+      await actOnWaiting(id, what);
+      toast("done", `Job #${id} ${DONE[what]}`);
+    } catch (error) {
+      toast("failed", messageOf(error));
+    }
+    await settle([id]);
+  };
+
+  return { act, cancel, cancelAll, requeue };
 }

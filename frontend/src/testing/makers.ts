@@ -1,5 +1,5 @@
 /** Valid objects of the API for tests; a test states only what it is about. */
-import type { Attempt, Gpu, Job, Node, NodeDetail, Sweep, SweepMember } from "../api/types";
+import type { Attempt, Gpu, Job, Node, NodeDetail, Sweep, SweepMember, QueueEntry } from "../api/types";
 
 export const AT = (seconds: number): string => new Date(Date.UTC(2026, 0, 1, 12, 0, seconds)).toISOString();
 
@@ -191,6 +191,19 @@ export function makeMember(changes: Partial<SweepMember> = {}): SweepMember {
     why: "",
     started_at: null,
     ended_at: null,
+    ...changes,
+  };
+}
+
+/** A waiting job in the queue of its virtual cluster. */
+export function makeQueueEntry(changes: Partial<QueueEntry> = {}): QueueEntry {
+  return {
+    ...makeJob({ position: 1 }),
+    class: "guaranteed",
+    evidence: {},
+    waited_s: 60,
+    starts_at: null,
+    movable: false,
     ...changes,
   };
 }

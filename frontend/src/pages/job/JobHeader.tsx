@@ -17,6 +17,7 @@ import { paramWords } from "../sweep/words";
 import { estimateWords, rateWords } from "./estimate";
 import classes from "./JobPage.module.css";
 import { NodeFacts } from "./NodeFacts";
+import { WaitingActions } from "./WaitingActions";
 
 const TONE_OF_CAUSE: Record<string, Tone> = { failed: "failed", active: "queued" };
 
@@ -36,6 +37,7 @@ export function JobHeader({ job }: { job: JobWithSpec }) {
           {cause === null ? null : <Chip tone={TONE_OF_CAUSE[job.state] ?? "cancelled"}>{cause}</Chip>}
         </div>
         <div className={classes.actions}>
+          {job.state === "queued" && !stopping ? <WaitingActions job={job} /> : null}
           {job.state === "active" && !stopping ? (
             <Button
               variant="default"

@@ -41,6 +41,7 @@ it("says how many jobs are ahead and who has the GPUs, with links to their jobs"
   const links = screen.getAllByRole("link").map((link) => [link.textContent, link.getAttribute("href")]);
   const theirs = JSON.stringify({ owner: "pete", tenant: "acme", vc: "vision", state: "active" });
   expect(links).toEqual([
+    ["in vision", JSON.stringify({ name: "vision" })],
     ["pete", theirs],
     ["large", JSON.stringify({ jobId: "12" })],
     ["2 more jobs", theirs],

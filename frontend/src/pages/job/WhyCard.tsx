@@ -85,7 +85,9 @@ export function WhyCard({ job }: { job: Job }) {
         {position === null ? null : (
           <div className={classes.place}>
             <strong>{ordinal(position)}</strong>
-            <span>in {job.vc}</span>
+            <Link to="/vcs/$name/queue" params={{ name: job.vc }} className="link">
+              in {job.vc}
+            </Link>
           </div>
         )}
       </div>

@@ -326,6 +326,7 @@ def virtual_cluster_list(clusters: QuerySet[VirtualCluster]) -> list[Json]:
         jobs[vc_id, state] = count
     return [
         {
+            "id": vc.pk,
             "name": vc.name,
             "tenant": vc.tenant.name,
             "pool": vc.pool.name,

@@ -62,6 +62,7 @@ def _waiting(job: Job, now: datetime) -> dict[str, Any]:
     evidence = (job.hold or {}).get("evidence", {})
     since = max(job.submitted_at, job.requeued_at or job.submitted_at)
     return {
+        "class": job.klass,
         "evidence": evidence,
         "waited_s": round(max(0.0, (now - since).total_seconds()), 1),
         "starts_at": evidence.get("starts_by"),

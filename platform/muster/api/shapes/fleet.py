@@ -321,6 +321,7 @@ class Quota(Shape):
 class VirtualCluster(Shape):
     """A tenant's share of a pool."""
 
+    id = Integer(help_text="The number of the virtual cluster.")
     name = Text(help_text="The name of the virtual cluster.")
     tenant = Text(help_text="The name of the tenant.")
     pool = Text(help_text="The name of the pool.")

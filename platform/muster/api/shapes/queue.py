@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from rest_framework import serializers
 
-from muster.api.shapes.common import Flag, Integer, Moment, Number, Shape, Text
+from muster.api.shapes.common import Choice, Flag, Integer, Moment, Number, Shape, Text, values
 from muster.api.shapes.jobs import JobInList, Values
+from scheduler.model.lifecycle import JobClass
 
 
 class QueueEntry(JobInList):
@@ -15,6 +16,11 @@ class QueueEntry(JobInList):
     waited_s = Number(help_text="Seconds since it was submitted, or came back to the queue.")
     starts_at = Moment(allow_null=True, help_text="By when the policy expects to start it; null if it does not say.")
     movable = Flag(help_text="Whether the caller may change its place among its owner's jobs.")
+
+    def get_fields(self) -> dict[str, serializers.Field]:  # type: ignore[type-arg]
+        """The fields of the shape, and `class`."""
+        told = "Jobs exchange places within their class only."
+        return {"class": Choice(choices=values(JobClass), help_text=told), **super().get_fields()}
 
 
 class Queue(Shape):
