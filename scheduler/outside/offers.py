@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from scheduler.admission import Admission, Grant, Ledger
 from scheduler.engine.state import SchedulerState
@@ -236,13 +236,15 @@ class _QuotaLedger:
 
     def _admitted(self, role: Role, node: FreeNode, gpu_type: str) -> Sequence[int]:
         """The ids of the most free GPUs of the type that the admission gives a job of the role on this node."""
-        free = node.gpus[gpu_type]
+        free, name = node.gpus[gpu_type], self._view.node_by_id[node.id].name
         allowed = self._ledger.nodes(_probe(self._view, role, gpu_type, 1))
         if allowed is not None and node.id not in allowed:
             return ()
 
         def granted(wanted: int) -> Grant | Denial:
-            return self._ledger.offer(_probe(self._view, role, gpu_type, wanted), Config(gpu_type, wanted))
+            probe = _probe(self._view, role, gpu_type, wanted)
+            here = replace(probe, request=replace(probe.request, nodes_in=(name,)))
+            return self._ledger.offer(here, Config(gpu_type, wanted))
 
         def admits(wanted: int) -> bool:
             grant = granted(wanted)

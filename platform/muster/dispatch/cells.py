@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
@@ -14,13 +14,14 @@ from muster.cells.models import Binding, CellShare, Chain, PinnedCell
 from muster.common.errors import Conflict, FieldError, Invalid
 from muster.common.models import DatabaseNow
 from muster.dispatch.snapshot import pool_snapshot
-from muster.events.services import audit, wake_pool
+from muster.events.services import audit, record, wake_pool
 from muster.fleet.models import Pool
 from muster.tenants.models import Quota, VirtualCluster
 from scheduler.admission import ADMISSIONS
 from scheduler.admission.hived import CellConfig, CellConfigError, CellLedger, Hived
 from scheduler.model import Snapshot
 from scheduler.model import VirtualCluster as VcView
+from scheduler.model.plan import Place
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +73,18 @@ def cells_now(pool: Pool) -> CellsNow:
     return CellsNow(snapshot, ledger, ledger.config)
 
 
+def with_cells(pool: Pool, places: Sequence[Place]) -> list[Place]:
+    """The places of guaranteed jobs on given GPUs with the cells around these, if the pool has cells."""
+    if pool.admission != "hived":
+        return list(places)
+    now, bound = cells_now(pool), []
+    for place in places:
+        job = now.snapshot.waiting_by_id[place.job_id]
+        bound.append(Place(place.job_id, now.ledger.adopted(job, place.allocations)))
+        now.ledger.take(job, bound[-1].allocations)
+    return bound
+
+
 def set_cells(
     *, vc: VirtualCluster, version: int, cells: Mapping[str, int], pinned: Collection[str], actor: str
 ) -> VirtualCluster:
@@ -86,10 +99,11 @@ def set_cells(
     with transaction.atomic():
         pool = Pool.objects.select_for_update(no_key=True).get(pk=vc.pool_id)
         admission = admission_of(pool)
-        vc = _take_version(vc, version, actor=actor)
-        before = _stored(vc)
         changed = _vcs_with(pool_snapshot(pool, seed=0), vc, cells, pinned)
         config = _config_with(admission, changed, vc)
+        _count_change(pool, {chain.leaf_type for chain in config.chains.values()})
+        vc = _take_version(vc, version, actor=actor)
+        before = _stored(vc)
         CellShare.objects.filter(vc=vc).delete()
         PinnedCell.objects.filter(vc=vc).delete()
         sizes = {name: config.size_of(name) for name in cells}
@@ -111,8 +125,7 @@ def set_cells(
             quotas[kind] += gpus
         _set_quotas(vc, quotas)
         lost = admission.ledger(changed).demoted
-        Binding.objects.filter(allocation__attempt__job__in=lost, allocation__released_at=None).delete()
-        Chain.objects.filter(pool=pool).update(bindings=F("bindings") + 1)
+        _demote(changed, lost)
         audit(
             "set_cells",
             actor=actor,
@@ -178,6 +191,24 @@ def _config_with(admission: Hived, snapshot: Snapshot, vc: VirtualCluster) -> Ce
         field = error.field.removeprefix(f"virtualClusters.{vc.name}.")
         field = field.replace("virtualCells", "cells").replace("pinnedCells", "pinned")
         raise Invalid.field("cells" if field == "virtualClusters" else field, error.message) from error
+
+
+def _count_change(pool: Pool, gpu_types: Iterable[str]) -> None:
+    """Let plans that were made before be checked anew; what is applied at this moment goes first, or waits."""
+    kinds = sorted(gpu_types)
+    Chain.objects.bulk_create([Chain(pool=pool, gpu_type=one) for one in kinds], ignore_conflicts=True)
+    Chain.objects.filter(pool=pool, gpu_type__in=kinds).update(bindings=F("bindings") + 1)
+
+
+def _demote(snapshot: Snapshot, job_ids: Collection[int]) -> None:
+    """Let these running jobs hold no cells any more, and tell their owners."""
+    held = Binding.objects.filter(allocation__attempt__job__in=job_ids, allocation__released_at=None)
+    had = set(held.values_list("allocation__attempt__job_id", flat=True))
+    held.delete()
+    for job_id in sorted(had):
+        tenant_id = snapshot.running_by_job[job_id].job.tenant_id
+        data = {"detail": "its virtual cluster has no cell for it any more: it runs on as an opportunistic job"}
+        record("job.cells_lost", actor="scheduler", tenant_id=tenant_id, job_id=job_id, data=data)
 
 
 def _set_quotas(vc: VirtualCluster, quotas: Mapping[str, int]) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 
 from django.db.models import Count, Max, Sum
 
+from muster.cells.models import CellShare, PinnedCell
 from muster.common.clock import utc_now
 from muster.common.errors import FieldError, Invalid
 from muster.dispatch.settings import config_of
@@ -130,12 +131,24 @@ def _version(pool: Pool) -> tuple[Any, ...]:
     quotas = Quota.objects.filter(vc__pool=pool).order_by("pk").values_list("vc_id", *limits)
     common = CommonQuota.objects.filter(pool=pool).order_by("pk").values_list("tenant_id", "organisation_id", *limits)
     places = VirtualCluster.objects.filter(pool=pool).order_by("pk").values_list("pk", "tenant__organisation_id")
+    cells = CellShare.objects.filter(vc__pool=pool).order_by("pk").values_list("vc_id", "cell", "number")
+    pinned = PinnedCell.objects.filter(pool=pool).order_by("pk").values_list("vc_id", "address")
     above = Organisation.objects.order_by("pk").values_list("pk", "parent_id")
     planners = [
         (*planner.clusters.order_by("pk").values_list("pk", flat=True), str(config_to_dict(config_of(pool, planner))))
         for planner in pool.planners.order_by("pk")
     ]
-    return (*nodes.values(), *quotas, *common, *places, *above, *planners, str(config_to_dict(config_of(pool))))
+    return (
+        *nodes.values(),
+        *quotas,
+        *common,
+        *cells,
+        *pinned,
+        *places,
+        *above,
+        *planners,
+        str(config_to_dict(config_of(pool))),
+    )
 
 
 def _view(job: Job) -> model.Job:

@@ -13,6 +13,7 @@ from muster.common.errors import Conflict, FieldError, Invalid, MusterError, Not
 from muster.common.models import DatabaseNow
 from muster.common.rows import first_of
 from muster.dispatch.apply import apply_unit
+from muster.dispatch.cells import with_cells
 from muster.dispatch.plan_units import Unit
 from muster.dispatch.settings import config_of
 from muster.events.services import audit, record, recorded_together, wake_pool
@@ -124,7 +125,8 @@ def accept_offer(
         _require_startable(offer, jobs)
         shares = _shares(offer, jobs, wanted)
         Launch.objects.bulk_create([Launch(job=job, framework=offer.framework, offer=offer) for job in jobs])
-        unit = Unit(tuple(Place(job.pk, (share,)) for job, share in zip(jobs, shares, strict=True)))
+        places = [Place(job.pk, (share,)) for job, share in zip(jobs, shares, strict=True)]
+        unit = Unit(tuple(with_cells(pool, places)))
         refusals = apply_unit(pool, unit, config_of(pool)).refusals
         if refusals:
             raise Conflict(f"offer {offer.pk}: {refusals[0].reason}")

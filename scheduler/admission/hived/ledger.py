@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 from scheduler.admission.hived.config import CellConfig
@@ -240,6 +240,15 @@ class CellLedger(Ledger):
         """See `Ledger`: each virtual cluster has GPUs of its own."""
         return job.vc_id, job.job_class
 
+    def adopted(self, job: Job, allocations: Iterable[AllocationView]) -> tuple[AllocationView, ...]:
+        """The allocations with the cells around them; as they are if the job has none there."""
+        shares = tuple(allocations)
+        leaves = self.cells.adopt(self._names.get(job.vc_id, ""), GUARANTEED, self._bound_leaves(shares))
+        if not self.is_guaranteed(job) or leaves is None:
+            return shares
+        cells = {self._gpu_ids[leaf.node, leaf.index]: leaf.cell for leaf in leaves}
+        return tuple(replace(share, cells=tuple(cells[gpu_id] for gpu_id in share.gpu_ids)) for share in shares)
+
     def bind(self, job: Job, allocations: Iterable[AllocationView]) -> bool:
         """Hold exactly the cells of the allocations; False, and nothing is held, if they are not free for the job."""
         leaves = self._bound_leaves(allocations)
@@ -257,17 +266,19 @@ class CellLedger(Ledger):
 
     def _hold(self, job: Job, allocations: tuple[AllocationView, ...]) -> None:
         leaves = self._bound_leaves(allocations)
-        if job.id in self.cells.holds or not leaves:
+        # All offers of a round are for jobs that do not exist yet.
+        group: Hashable = job.id or ("offer", len(self.cells.holds))
+        if group in self.cells.holds or not leaves:
             return
         vc = self._names.get(job.vc_id, "")
         if self.is_guaranteed(job):
-            if all(leaf.cell for leaf in leaves) and self.cells.take(job.id, vc, GUARANTEED, leaves):
+            if all(leaf.cell for leaf in leaves) and self.cells.take(group, vc, GUARANTEED, leaves):
                 return
             adopted = self.cells.adopt(vc, GUARANTEED, leaves)
-            if adopted is not None and self.cells.take(job.id, vc, GUARANTEED, adopted):
+            if adopted is not None and self.cells.take(group, vc, GUARANTEED, adopted):
                 return
             self.demoted.add(job.id)
-        self.cells.take(job.id, vc, OPPORTUNISTIC, [Leaf(leaf.node, leaf.index) for leaf in leaves])
+        self.cells.take(group, vc, OPPORTUNISTIC, [Leaf(leaf.node, leaf.index) for leaf in leaves])
 
     def _leaves_of(self, allocations: Iterable[AllocationView]) -> Iterator[tuple[str, int]]:
         return (self._leaves[gpu_id] for share in allocations for gpu_id in share.gpu_ids if gpu_id in self._leaves)

@@ -15,6 +15,9 @@ from muster.dispatch.settings import config_of
 from muster.dispatch.snapshot import pool_snapshot
 from muster.fleet.models import Pool
 from muster.jobs.models import Job
+from muster.offers.models import Role
+from muster.offers.selectors import standing_offers
+from muster.offers.services import Wanted, accept_offer, register_framework
 from muster.tenants.models import Quota, VirtualCluster
 from scheduler.engine.cycle import decide
 from tests.db.stories import World, cycle, end, make_world, place, ranks, start, states, submit
@@ -146,6 +149,17 @@ def test_a_plan_is_checked_anew_when_another_one_has_used_the_cells(world: World
     assert [one.reason for one in applied.refusals] == [
         "its place is in no free cell of its virtual cluster, or in one that another is promised"
     ]
+
+
+def test_an_offer_keeps_to_cells_and_its_jobs_are_bound(world: World) -> None:
+    Role.objects.create(vc=world.vc, name="outside")
+    register_framework(user=world.user, role_name="outside")
+    cycle(world)
+    offers = standing_offers(world.user)
+    assert [len(one.gpu_ids) for one in offers] == [4, 4]  # of four free nodes, two are of its cells
+    offer = offers[0]
+    jobs = accept_offer(user=world.user, offer_id=offer.pk, wanted=[Wanted({"command": "true", "gpus": 4})])
+    assert bound(jobs[0]) == {f"{NODE}/0"}
 
 
 def test_a_fallback_to_fifo_keeps_to_the_cells(world: World) -> None:

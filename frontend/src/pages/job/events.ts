@@ -12,6 +12,7 @@ const WORDS: Record<string, string> = {
   "job.requeue_asked": "Requeue asked for",
   "job.edited": "Edited",
   "job.held": "Held back",
+  "job.cells_lost": "Lost its cells",
   "job.released": "Released",
   "job.reordered": "Put in order among its owner's jobs",
   "job.bumped": "Put at the top of its virtual cluster",
