@@ -5,7 +5,7 @@ A policy that imports it follows the engine from one release to the next; one th
 """
 
 from scheduler.admission import Ledger
-from scheduler.engine.context import CycleContext, backoff_reason
+from scheduler.engine.context import CycleContext, GivenDemands, backoff_reason
 from scheduler.engine.queue import Queues, QueueWalk, equivalence_class
 from scheduler.engine.usage import CPUS, MEMORY_MIB, ResourceUsage, Vector, gpus_by_type
 from scheduler.model import SLOTS, AllocationView, Node
@@ -35,6 +35,7 @@ __all__ = [
     "Denial",
     "Free",
     "FreeNode",
+    "GivenDemands",
     "HoldReason",
     "Ledger",
     "Node",

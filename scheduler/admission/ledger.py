@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass, field
-from typing import Self
+from typing import ClassVar, Self
 
 from scheduler.model import SLOTS, AllocationView, Job, Running, View
 from scheduler.model.lifecycle import JobClass
@@ -46,6 +46,13 @@ class Ledger:
     A GPU that jobs share counts once. GPUs that have left the pool do not count.
     """
 
+    reclaims_fewest: ClassVar[bool] = False
+    """Whether a job reclaims from as few jobs as possible, or else from the newest ones."""
+    levels: int = 0
+    """The levels of a tree below its root whose shares are lent. Jobs within a share of their own are served first."""
+    level: int | None = None
+    """The level beyond whose shares nothing is offered now; None: it offers all that it may."""
+
     def __init__(self, view: View) -> None:
         self.view = view
         self.usage = QuotaUsage(view.held_by_vc)
@@ -73,6 +80,9 @@ class Ledger:
         """Equal for jobs of which the ledger gives equal grants for equal configurations, and allows equal nodes."""
         return None
 
+    def begin(self) -> None:
+        """Begin a decision: the waiting and running jobs of the view may have changed since the last one."""
+
     def reclaims(self, waiting: Job, running: Job, gpu_type: str | None) -> bool:
         """Whether the waiting job, once admitted, may now reclaim GPUs of the type from the running job.
 
@@ -85,15 +95,15 @@ class Ledger:
         """The moment from which jobs may reclaim the GPUs of the run."""
         return 0.0
 
-    def reclaim_order(self, run: Running, wanted: int) -> tuple[float, ...]:
-        """The sort key of a run that loses GPUs to a job that lacks `wanted` of them; by default the newest first."""
-        return (-run.placed_at, -run.job.id)
-
     def on_loan(self, waiting: Job, running: Job, gpu_type: str | None) -> bool:
         """Whether the running job could reclaim the GPUs that the waiting job would get from it.
 
         A policy then does not preempt the running job for the other.
         """
+        return False
+
+    def yields(self, job: Job, config: Config) -> bool:
+        """Whether a job gives up its reservation to a waiting job that needs what it would have on loan."""
         return False
 
     def share_quota(self, one: Job, other: Job) -> bool:

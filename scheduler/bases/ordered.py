@@ -128,6 +128,8 @@ class OrderedPolicy:
         placed = context.place_instead(job, victims, "its GPUs go to a job ahead of it")
         if placed and self.preemptive:
             reprieve.add_latest()
+        if not placed and admitted:
+            context.keep_free(job, admitted[0])
         return placed
 
     def _all_victims(self, context: CycleContext, job: Job, key: Key, *, of_quota: bool = False) -> Iterator[Running]:

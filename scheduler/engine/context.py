@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -16,6 +16,8 @@ from functools import cached_property
 from typing import Protocol
 
 from scheduler.admission import ANY_GPUS, Admission, AdmissionError, Grant
+from scheduler.engine.failed import FailedDemands
+from scheduler.engine.kept import KeptFree
 from scheduler.engine.state import SchedulerState
 from scheduler.engine.victims import Candidates, Loans
 from scheduler.model import AllocationView, Job, Locality, PoolState, Running
@@ -27,39 +29,6 @@ from scheduler.placement.demand import Demand, demand_of
 from scheduler.placement.exact import on_gpus
 
 MIN_WAKE_S, MAX_WAKE_S = 1e-3, 366 * 86_400.0
-
-
-class _Failures:
-    """The demands that did not fit in this cycle. They are not tried again until something is released."""
-
-    def __init__(self) -> None:
-        self._smallest: dict[tuple[Hashable, ...], list[Demand]] = {}
-
-    def imply(self, demand: Demand, key: Hashable) -> bool:
-        """Whether a failed demand implies that this one fails: it is no smaller in any resource.
-
-        `key` is that of the ledger: demands with different ones may get different GPUs.
-        """
-        return any(
-            demand.gpus >= failed.gpus
-            and demand.nodes >= failed.nodes
-            and demand.cpus >= failed.cpus
-            and demand.memory_mib >= failed.memory_mib
-            for failed in self._smallest.get(_alike(demand, key), ())
-        )
-
-    def add(self, demand: Demand, key: Hashable) -> None:
-        """Record a failed demand that no earlier failure implies."""
-        self._smallest.setdefault(_alike(demand, key), []).append(demand)
-
-    def forget(self) -> None:
-        """Forget all failures, because resources were released."""
-        self._smallest.clear()
-
-
-def _alike(demand: Demand, key: Hashable) -> tuple[Hashable, ...]:
-    """The parts of a demand other than its size."""
-    return demand.gpu_type, demand.divisible, demand.within, demand.closed, key
 
 
 class Claim(Protocol):
@@ -113,6 +82,7 @@ class CycleContext:
     ) -> None:
         self.state, self.view, self.admission, self.placement = state, state.view, admission, placement
         self.ledger = state.use(admission)
+        self.ledger.begin()
         self.now = state.view.now
         self.max_places, self.explain, self.policy_name = max_places, explain, policy_name
         self.places: dict[int, Place] = {}
@@ -127,7 +97,8 @@ class CycleContext:
         self.wakes_at: float | None = None  # the earliest moment at which the policy wants to decide again
         self._kept_together = kept_together or (lambda _: frozenset())
         self._undo: list[Callable[[], None]] | None = None  # the steps that undo the present attempt, in order
-        self._failures = _Failures()
+        self._kept_free = KeptFree(state.view, state.free)
+        self._failures = FailedDemands()
         self._defers = placement.fills and not admission.chooses_gpus
         self._shared_out: set[int] = set()  # ids of the GPUs that this cycle gave to sharing jobs
         # Divisible lots without placement rules get their GPUs last, after all releases: (job, demand) in their order.
@@ -280,32 +251,53 @@ class CycleContext:
                 return True
         return False
 
-    def service_classes(self) -> Sequence[JobClass | None]:
-        """The job classes to serve one after the other; `(None,)` serves all jobs together.
+    def service_classes(self) -> Iterator[JobClass | None]:
+        """The job classes to serve one after the other; None: all jobs together.
 
-        Guaranteed jobs that may reclaim GPUs go first, so that no opportunistic job starts only to be preempted.
+        Guaranteed jobs that may reclaim GPUs go first, so that no opportunistic job starts only to be preempted; and
+        if the ledger lends, jobs within a share of their own go before those that borrow.
         """
-        return (JobClass.GUARANTEED, JobClass.OPPORTUNISTIC) if self.admission.reclaims else (None,)
+        if not self.admission.reclaims:
+            yield None
+            return
+        for level in range(self.ledger.levels):
+            self.ledger.level = level
+            yield JobClass.GUARANTEED
+            self.waits_behind.clear()
+            self.pending_reasons.clear()
+        self.ledger.level = None
+        yield JobClass.GUARANTEED
+        yield JobClass.OPPORTUNISTIC
 
     def reclaimable(self, job: Job) -> Sequence[Running]:
-        """The running jobs whose GPUs the job may reclaim, in the order of the ledger.
+        """The running jobs whose GPUs the job may reclaim, in the order in which they go.
 
         If more of them may go later, it asks for another decision then.
         """
         if not self.admission.reclaims:
             return ()
-        lacks = min((one.gpus_total - self.state.free.gpus(one.gpu_type) for one in self.demands(job)), default=0)
         soon, lent = self.now + MIN_WAKE_S, list[Running]()
-        for run in self._loans.of(job, max(lacks, 1)):
+        for run in self._loans.of(job):
             if (moment := self.ledger.reclaimable_at(run)) >= soon:
-                self.wake_at(moment)
+                self.wake_at(min(moment, self.now + MAX_WAKE_S))
             elif self.stays(run):
                 lent.append(run)
-        return lent
+        if not self.ledger.reclaims_fewest or len(lent) < 2:
+            return lent
+        demand = self.demands(job)[0]
+        denial = self.quota_denial(job, demand)
+        lacking = demand.gpus_total - self.state.free.gpus(demand.gpu_type)
+        lacking = max(lacking, 1 if denial is None else denial.wanted)
+        by_class = ([run for run in lent if run.job.job_class is each] for each in reversed(JobClass))
+        return [run for runs in by_class for run in self._loans.fewest_first(runs, demand, lacking)]
 
     def on_loan(self, job: Job, run: Running) -> bool:
         """Whether the running job could reclaim the GPUs that the job would get from it."""
         return self.admission.reclaims and self.ledger.on_loan(job, run.job, self._loans.type_of(run))
+
+    def may_reclaim(self, job: Job, run: Running) -> bool:
+        """Whether the job may still reclaim from a run of `reclaimable`; True for other runs."""
+        return not self.admission.reclaims or self._loans.may_still_go(run, job)
 
     @cached_property
     def _loans(self) -> Loans:
@@ -329,6 +321,11 @@ class CycleContext:
         self.ledger.give(job, allocations)
         del self.places[job.id]
         self._shared_out -= shared
+
+    def keep_free(self, job: Job, demand: Demand) -> None:
+        """Keep free GPUs for a job within its share that found no room, until jobs have stopped that stop already."""
+        if self.ledger.level is not None:
+            self._kept_free.keep(job, demand)
 
     def release(self, run: Running) -> None:
         """Count the resources of a running job as free from now on."""
@@ -414,6 +411,8 @@ class CycleContext:
         return anywhere and self._defers and not demand.closed and self._undo is None
 
     def _place_as(self, job: Job, demand: Demand) -> bool:
+        if not self._kept_free.leave(job, demand):
+            return False
         if self._may_defer(demand):
             if self.state.free.gpus(demand.gpu_type) - self._deferred_gpus[demand.gpu_type] < demand.gpus:
                 return False
@@ -490,7 +489,7 @@ class CycleContext:
 
         later = []
         for run in candidates:
-            if not self._may_go(run, job):
+            if not self.may_reclaim(job, run):
                 continue
             if self.quota_denial(job, demand) is not None and not self.ledger.share_quota(run.job, job):
                 later.append(run)
@@ -502,16 +501,13 @@ class CycleContext:
         if self.quota_denial(job, demand) is not None:
             return False
         for run in later:
-            if not self._may_go(run, job):
+            if not self.may_reclaim(job, run):
                 continue
             self.release(run)
             gone.append(run)
             if fits():
                 return True
         return False
-
-    def _may_go(self, run: Running, job: Job) -> bool:
-        return not self.admission.reclaims or self._loans.may_still_go(run, job)
 
     def can_stay(self, run: Running) -> bool:
         """Whether a released job can keep its resources: they are free, not promised to a lot, and within quota."""

@@ -16,23 +16,41 @@ def bind_reservations(context: CycleContext) -> None:
         job = context.view.waiting_by_id.get(reservation.job_id)
         if reservation.until <= context.now or job is None:
             continue
-        if _is_usable(context, reservation, job) and _is_held(context, reservation):
-            context.reserved.add(job.id)
+        yields = context.ledger.yields(job, _config(context, reservation))
+        if not yields and _is_usable(context, reservation, job) and _is_held(context, reservation):
+            if not (context.ledger.levels and _starts_elsewhere(context, reservation, job)):
+                context.reserved.add(job.id)
             continue
         context.ledger.give(job, reservation.allocations)
-        awaits_quota = _lacks_quota(context, job, reservation) and any(
-            run.stopping and context.ledger.share_quota(run.job, job) for run in context.view.running
+        awaits_quota = (
+            not yields
+            and _lacks_quota(context, job, reservation)
+            and any(run.stopping and context.ledger.share_quota(run.job, job) for run in context.view.running)
         )
         if awaits_quota and _is_usable(context, reservation, job):
             context.ledger.take(job, reservation.allocations)
             context.reserved.add(job.id)
             continue
         _release_reservation(context, reservation)
-        allowed = job.eligible_at <= context.now and not _lacks_quota(context, job, reservation)
+        allowed = not yields and job.eligible_at <= context.now and not _lacks_quota(context, job, reservation)
         if allowed and _is_usable(context, reservation, job) and context.state.free.can_take(reservation.allocations):
             context.take(job, reservation.allocations)
         else:
             context.drops.add(job.id)
+
+
+def _starts_elsewhere(context: CycleContext, reservation: Reservation, job: Job) -> bool:
+    """Whether the job starts on other GPUs that are free by now: what was lent of its share comes back sooner."""
+    context.ledger.give(job, reservation.allocations)
+    demands = [demand for demand in context.admissible(job)[0] if context.find(job, demand) is not None]
+    if not demands:
+        context.ledger.take(job, reservation.allocations)
+        return False
+    _release_reservation(context, reservation)
+    context.drops.add(job.id)
+    context.place(job, demands, limited=False)
+    context.bind_deferred_lots()
+    return True
 
 
 def _release_reservation(context: CycleContext, reservation: Reservation) -> None:
@@ -85,7 +103,10 @@ def _is_held(context: CycleContext, reservation: Reservation) -> bool:
 
 
 def _lacks_quota(context: CycleContext, job: Job, reservation: Reservation) -> bool:
+    return isinstance(context.ledger.offer(job, _config(context, reservation)), Denial)
+
+
+def _config(context: CycleContext, reservation: Reservation) -> Config:
     gpu_ids = [gpu_id for share in reservation.allocations for gpu_id in share.gpu_ids]
     gpu = context.view.gpu_by_id.get(gpu_ids[0]) if gpu_ids else None
-    kind = gpu.type if gpu is not None else None
-    return isinstance(context.ledger.offer(job, Config(kind, len(gpu_ids))), Denial)
+    return Config(gpu.type if gpu is not None else None, len(gpu_ids))

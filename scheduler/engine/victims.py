@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 
 from scheduler.admission import Ledger
 from scheduler.model import Job, Running, View
 from scheduler.model.lifecycle import JobClass
+from scheduler.placement.demand import Demand
 from scheduler.placement.free import Free
 
 # What the ledger asks of a run, and so what runs of one group share: virtual cluster, class and GPU type.
@@ -43,26 +45,55 @@ class Candidates:
 
 
 class Loans:
-    """The running jobs that may be preempted, by what the ledger asks of those from which a job reclaims."""
+    """The running jobs from which waiting jobs may reclaim GPUs, during one decision."""
 
     def __init__(self, view: View, free: Free, ledger: Ledger) -> None:
-        self._view, self._ledger = view, ledger
-        self._groups: dict[_Group, list[Running]] = {}
-        self._sorted: dict[tuple[tuple[_Group, ...], int], Sequence[Running]] = {}
+        self._view, self._free, self._ledger = view, free, ledger
+        self._groups: dict[_Group, list[Running]] = {}  # newest first
+        self._newest: dict[tuple[_Group, ...], Sequence[Running]] = {}
         self._last: tuple[int, frozenset[int]] = (0, frozenset())  # the last answer of `of`, and for which job
-        for run in view.running:
+        for run in sorted(view.running, key=_newest_first):
             if run.evictable and not run.stopping and any(free.node(share.node_id) for share in run.allocations):
                 self._groups.setdefault((run.job.vc_id, run.job.job_class, self.type_of(run)), []).append(run)
 
-    def of(self, job: Job, wanted: int) -> Sequence[Running]:
-        """The runs from which a job that lacks `wanted` GPUs may reclaim now or later, in the order of the ledger."""
+    def of(self, job: Job) -> Sequence[Running]:
+        """The runs whose GPUs the job may reclaim now or once they have run for long enough, newest first."""
         groups = tuple(key for key, runs in self._groups.items() if self._ledger.reclaims(job, runs[0].job, key[-1]))
-        if (groups, wanted) not in self._sorted:
-            runs = (run for key in groups for run in self._groups[key])
-            self._sorted[groups, wanted] = sorted(runs, key=lambda run: self._ledger.reclaim_order(run, wanted))
-        found = self._sorted[groups, wanted]
+        if groups not in self._newest:
+            self._newest[groups] = sorted((run for key in groups for run in self._groups[key]), key=_newest_first)
+        found = self._newest[groups]
         self._last = (job.id, frozenset(run.job.id for run in found))
         return found
+
+    def fewest_first(self, runs: Sequence[Running], demand: Demand, lacking: int) -> Sequence[Running]:
+        """The runs such that the first ones make room for the demand; these are the fewest, if counts alone decide.
+
+        Of as many, the smaller and then the newer go first. `lacking` GPUs are missing in the quota or in the pool.
+        For a demand by nodes, all victims on one node come before those on the next.
+        """
+        counts = [(self._gpus_of(run, demand.gpu_type), run) for run in runs]
+        if demand.divisible or not demand.gpus:
+            chosen = _fewest(counts, lacking)
+        else:
+            here: dict[int, list[tuple[int, Running]]] = {}
+            for run in runs:
+                for share in run.allocations:
+                    here.setdefault(share.node_id, []).append((len(share.gpu_ids), run))
+            plans = []
+            for node_id, there in here.items():
+                node = self._free.node(node_id)
+                lacks = demand.gpus - (node.count(demand.gpu_type) if node is not None else 0)
+                victims = _fewest(there, lacks) if node is not None else []
+                ids = {run.job.id for run in victims}
+                if victims and sum(gpus for gpus, run in there if run.job.id in ids) >= lacks:
+                    newest = [_newest_first(run) for run in victims]
+                    plans.append((len(victims), sum(run.gpus for run in victims), newest, victims))
+            chosen = [run for *_, victims in sorted(plans, key=lambda plan: plan[:3]) for run in victims]
+        known: dict[int, Running] = {run.job.id: run for run in chosen}
+        rest = [(gpus, run) for gpus, run in counts if run.job.id not in known]
+        for run in (*_fewest(rest, lacking), *runs):
+            known.setdefault(run.job.id, run)
+        return list(known.values())
 
     def may_still_go(self, run: Running, job: Job) -> bool:
         """Whether what was released so far leaves the job the right to reclaim from the run, if it needs that right."""
@@ -74,3 +105,27 @@ class Loans:
         known = self._view.gpu_by_id
         gpu_ids = (gpu_id for share in run.allocations for gpu_id in share.gpu_ids)
         return next((known[gpu_id].type for gpu_id in gpu_ids if gpu_id in known), None)
+
+    def _gpus_of(self, run: Running, gpu_type: str | None) -> int:
+        return run.gpus if self.type_of(run) == gpu_type else 0
+
+
+def _newest_first(run: Running) -> tuple[float, int]:
+    return (-run.placed_at, -run.job.id)
+
+
+def _fewest(runs: Iterable[tuple[int, Running]], wanted: int) -> list[Running]:
+    """The fewest runs that hold as many GPUs as wanted, or all that hold any; of as many, smaller and newer ones.
+
+    The largest ones go until one suffices; of those that suffice, the smallest.
+    """
+    left = sorted(((gpus, run) for gpus, run in runs if gpus), key=lambda one: (one[0], _newest_first(one[1])))
+    chosen = []
+    while wanted > 0 and left:
+        position = bisect_left(left, wanted, key=lambda one: one[0])
+        if position == len(left):
+            position = bisect_left(left, left[-1][0], key=lambda one: one[0])
+        gpus, run = left.pop(position)
+        chosen.append(run)
+        wanted -= gpus
+    return chosen

@@ -16,6 +16,7 @@ from scheduler.workshop import (
     CycleContext,
     Demand,
     Denial,
+    GivenDemands,
     QueueWalk,
     ResourceUsage,
     Vector,
@@ -272,12 +273,17 @@ class Shared:
                 if self.try_place(context, ledger, job, demand):
                     ledger.charge(job, requested(demand), 1)
                     return True
-            if allowed and self._reclaim(context, ledger, job, allowed[0]):
+            lacks_quota = context.admission.reclaims and not admitted
+            demands = context.demands(job) if lacks_quota else ()
+            lacking = [demand for demand in demands if ledger.limit(job, demand) is None]
+            if (allowed or lacking) and self._reclaim(context, ledger, job, allowed, lacking):
                 return True
             if job.id in context.deferred:
                 if not context.explain:
                     return False
                 continue
+            if allowed:
+                context.keep_free(job, allowed[0])
             if allowed and self.class_varies(context, job):
                 unplaced[job.id] = (job, allowed)
             elif allowed:
@@ -299,15 +305,23 @@ class Shared:
             unplaced.setdefault((self.group_of(job), equivalence_class(job), context.ledger.key(job)), (job, full))
         return len(full) == len(admitted)  # else a limit of its user denies it, and others of the class may still fit
 
-    def _reclaim(self, context: CycleContext, ledger: ShareLedger, job: Job, demand: Demand) -> bool:
-        """Whether the job reclaimed resources on loan from it."""
+    def _reclaim(
+        self,
+        context: CycleContext,
+        ledger: ShareLedger,
+        job: Job,
+        allowed: Sequence[Demand],
+        lacking: Sequence[Demand],
+    ) -> bool:
+        """Whether the job reclaimed what is on loan from it, for a demand that shares allow, or that lacks quota."""
         lent = context.reclaimable(job)
-        if not lent or not context.place_instead(job, lent, "its GPUs were on loan from the job that starts"):
+        claim = None if allowed else GivenDemands(lacking)
+        if not lent or not context.place_instead(job, lent, "its GPUs were on loan from the job that starts", claim):
             return False
         for run in lent:
             if run.job.id in context.preempts:
                 ledger.charge(run.job, ledger.held(run), -1)
-        ledger.charge(job, requested(demand), 1)
+        ledger.charge(job, requested((allowed or lacking)[0]), 1)
         return True
 
     def _preempt(self, context: CycleContext, ledger: ShareLedger, unplaced: _Unplaced) -> None:

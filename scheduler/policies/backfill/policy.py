@@ -182,7 +182,7 @@ class _Cycle:
         before = horizon.promises.get(job.id)
         horizon.remove_promise(job.id)
         fitting = [demand for demand in admitted if self._fits(job, demand)]
-        started = self._starts(job, fitting) or self._reclaims(job, admitted)
+        started = self._starts(job, fitting) or self._reclaims(job, admitted or context.demands(job))
         if not started and self._protects(job, admitted):
             self._promise(job, admitted, before)
         elif not started and fitting and context.explain and job.id not in context.deferred:
@@ -236,6 +236,8 @@ class _Cycle:
         # The released jobs take their grace period, which delays the start and the end of the job.
         end, gone, allocations = context.now + RESERVATION_S + length_s, list[Running](), None
         for run in lent if hopeful else ():
+            if not context.may_reclaim(job, run):
+                continue
             self._releases(run)
             gone.append(run)
             allocations = horizon.place_now(job, hopeful, end)

@@ -182,6 +182,7 @@ class _Packing:
                 head = _ClassHead(walk, job, admitted[0])
                 if self._fit(head):
                     return head
+            if admitted or context.admission.reclaims:
                 left.append(job)
             if not context.placement.relaxes:
                 return None

@@ -23,8 +23,10 @@ from scheduler.model import (
     AllocationView,
     Job,
     Node,
+    Organisation,
     Running,
     Snapshot,
+    Tenant,
     VirtualCluster,
     snapshot_from_dict,
     snapshot_to_dict,
@@ -141,9 +143,32 @@ def with_pairs(draw: st.DrawFn, world: Snapshot) -> Snapshot:
     return replace(world, running=(*world.running, *pairs))
 
 
+SHARES = st.dictionaries(st.sampled_from(TYPES), st.integers(0, 12))
+LIMITS = st.just({}) | st.dictionaries(st.sampled_from(TYPES), st.integers(0, 4))
+
+
 def vc_of(vc_id: int) -> st.SearchStrategy[VirtualCluster]:
-    quotas = st.dictionaries(st.sampled_from(TYPES), st.integers(0, 12))
-    return quotas.map(lambda drawn: make_vc(vc_id, f"vc{vc_id}", drawn))
+    return st.builds(
+        lambda quotas, borrowing, lending: replace(
+            make_vc(vc_id, f"vc{vc_id}", quotas), tenant_id=vc_id, borrowing=borrowing, lending=lending
+        ),
+        SHARES,
+        LIMITS,
+        LIMITS,
+    )
+
+
+def tenant_of(tenant_id: int) -> st.SearchStrategy[Tenant]:
+    return st.builds(
+        Tenant,
+        st.just(tenant_id),
+        st.just(f"tenant{tenant_id}"),
+        st.just(1.0),
+        st.sampled_from([None, 1, 1, 2]),
+        st.just({}) | SHARES,
+        LIMITS,
+        LIMITS,
+    )
 
 
 @st.composite
@@ -153,8 +178,12 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
     vcs = [draw(vc_of(vc_id)) for vc_id in (1, 2)]  # jobs of virtual cluster 3 have none
     early = [draw(job_of(job_id)) for job_id in range(1, draw(st.integers(0, 4)) + 1)]
     late = [draw(job_of(job_id)) for job_id in range(11, 11 + draw(st.integers(0, 8)))]
-    world = make_snapshot(nodes=nodes, waiting=early, vcs=vcs)
-    world = apply(world, decide(world, CycleConfig()))
+    world = replace(
+        make_snapshot(nodes=nodes, waiting=early, vcs=vcs),
+        tenants=tuple(draw(tenant_of(tenant_id)) for tenant_id in (1, 2)),
+        organisations=(Organisation(1, "institute"), Organisation(2, "group", 1.0, 1, {}, draw(LIMITS), draw(LIMITS))),
+    )
+    world = apply(world, decide(world, CycleConfig(admission=draw(st.sampled_from(["quota", "tree"])))))
     since = NOW - draw(st.sampled_from([0, 30, 300, 3000]))
     running = tuple(replace(run, placed_at=since) for run in world.running)
     return draw(with_pairs(replace(world, waiting=(*world.waiting, *late), running=running)))
@@ -184,6 +213,11 @@ PARAMS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
 }
 
 
+ADMISSIONS = st.just({"admission": "quota"}) | st.sampled_from([0, 60]).map(
+    lambda min_run_s: {"admission": "tree", "admission_params": {"min_run_s": min_run_s}}
+)
+
+
 @st.composite
 def configs_of(draw: st.DrawFn, policy: str) -> CycleConfig:
     return CycleConfig(
@@ -191,6 +225,7 @@ def configs_of(draw: st.DrawFn, policy: str) -> CycleConfig:
         policy_params=draw(st.just({}) | st.fixed_dictionaries(PARAMS.get(policy, {}))),
         placement=draw(st.sampled_from(PLACEMENTS.names)),
         max_places=draw(st.sampled_from([1, 3, 256])),
+        **draw(ADMISSIONS),
     )
 
 
@@ -230,7 +265,8 @@ def test_a_plan_keeps_every_promise(world: Snapshot, config: CycleConfig) -> Non
     held = [(run.vc_id, share) for run in world.running if run.job.id not in preempted for share in run.allocations]
     held += [(job_of_place(world, place.job_id).vc_id, share) for place in plan.places for share in place.allocations]
     no_gpu_is_held_twice_and_no_node_gives_more_than_it_has(world, [share for _, share in held])
-    no_virtual_cluster_holds_more_than_its_quota(world, held)
+    if config.admission == "quota":
+        no_virtual_cluster_holds_more_than_its_quota(world, held)
     a_gang_starts_whole_on_allowed_nodes_of_its_own_in_one_choice(world, plan)
     in_rounds = config.policy == "themis" or isinstance(POLICIES.make(config.policy, config.policy_params), RoundPolicy)
     only_preemptible_jobs_stop_and_for_a_job_that_starts(world, plan, leases=in_rounds)
