@@ -1,7 +1,8 @@
 """How long one decision takes on a pool whose virtual clusters own cells, beside the same one under plain quotas.
 
 1,000 nodes with 8 GPUs in racks of 20 nodes of one type; 50 virtual clusters own 20 nodes each, of three types. All but
-64 GPUs are taken, one job in five is opportunistic, and 10,000 jobs wait.
+64 GPUs are taken and 10,000 jobs wait. Every other virtual cluster uses all of its cells and has guaranteed jobs that
+wait. The others have opportunistic jobs, which hold the rest of the pool, and a few guaranteed ones that reclaim GPUs.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ RACKS = {"A100": 20, "H100": 15, "V100": 15}
 NODES_OF_VC = {"A100": 8, "H100": 6, "V100": 6}
 _CPUS, _MEMORY_MIB, _GPU_MEMORY_MIB = 128, 1 << 20, 80 * 1024
 _NOW = 1_800_000_000.0
-_OPPORTUNISTIC = 0.2
+_RECLAIMING = 16  # guaranteed jobs of virtual clusters that lend
 
 
 def measure(*, samples: int) -> Series:
@@ -49,14 +50,17 @@ def make_snapshot(config: CycleConfig, *, scale: int = 1, seed: int = 1) -> Snap
         running=(),
     )
     closed = frozenset(node.id for node in chance.sample(nodes, max(1, FREE_NODES // scale)))
-    waiting = tuple(_job(number, vcs, chance) for number in range(1, WAITING // scale + 1))
+    waiting = [_job(number, vcs, chance) for number in range(1, WAITING // scale + 1)]
+    lenders = [number for number, job in enumerate(waiting) if job.job_class is JobClass.OPPORTUNISTIC]
+    for number in lenders[:_RECLAIMING]:
+        waiting[number] = replace(waiting[number], job_class=JobClass.GUARANTEED)
     filling = replace(
         empty,
         nodes=tuple(replace(node, schedulable=node.id not in closed) for node in nodes),
         waiting=tuple(_job(WAITING + number, vcs, chance) for number in range(1, WAITING // scale + 1)),
     )
     full = apply(filling, decide(filling, replace(config, max_places=WAITING)))
-    return replace(full, nodes=nodes, waiting=waiting)
+    return replace(full, nodes=nodes, waiting=tuple(waiting))
 
 
 def _vc(number: int) -> VirtualCluster:
@@ -65,7 +69,10 @@ def _vc(number: int) -> VirtualCluster:
         number,
         f"vc{number}",
         {kind: nodes * GPUS_PER_NODE for kind, nodes in NODES_OF_VC.items()},
-        cells={f"{NODES_PER_RACK}-{kind}-NODE.{kind}-NODE": nodes for kind, nodes in NODES_OF_VC.items()},
+        cells={
+            f"{NODES_PER_RACK}-{kind}x{GPUS_PER_NODE}-NODE.{kind}x{GPUS_PER_NODE}-NODE": nodes
+            for kind, nodes in NODES_OF_VC.items()
+        },
     )
 
 
@@ -103,7 +110,7 @@ def _job(number: int, vcs: int, chance: random.Random) -> Job:
         vc_id=vc,
         owner_id=chance.randint(1, 200),
         priority=chance.choices((0, 10, 20), weights=(2, 7, 1))[0],
-        job_class=JobClass.OPPORTUNISTIC if chance.random() < _OPPORTUNISTIC else JobClass.GUARANTEED,
+        job_class=JobClass.GUARANTEED if vc % 2 else JobClass.OPPORTUNISTIC,
         gpu_type=chance.choice((*RACKS, None)),
         gpus=gpus,
         nodes=chance.choice((1, 2, 4)) if gpus == GPUS_PER_NODE else 1,

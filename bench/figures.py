@@ -57,7 +57,7 @@ POLICIES = (
 )
 
 # The admissions under which a decision with many virtual clusters is measured.
-ADMISSIONS = ("quota", "borrow")
+ADMISSIONS = ("quota", "borrow", "hived")
 
 GAVEL_JOBS = (512, 2048, 10_000)
 # For two planners on one pool: the share of the pool that the jobs need, and how long a decision takes, s.

@@ -274,7 +274,7 @@ class CycleContext:
 
         If more of them may go later, it asks for another decision then.
         """
-        if not self.admission.reclaims:
+        if not self.admission.reclaims or self.admission.chooses_gpus:  # whose grants name the jobs to evict
             return ()
         soon, lent = self.now + MIN_WAKE_S, list[Running]()
         for run in self._loans.of(job):

@@ -46,7 +46,9 @@ class CellLedger(Ledger):
         self._leaves = {gpu_id: leaf for leaf, gpu_id in self._gpu_ids.items()}
         self._eligibility = NodeEligibility(view.nodes)
         self._open: dict[frozenset[int], frozenset[str] | None] = {}
-        self._known: dict[Hashable, Grant | Denial] = {}
+        self._answers: dict[Hashable, Grant | Denial] = {}
+        self._denials: dict[tuple[int, JobClass], dict[Hashable, Denial]] = {}
+        self._never: dict[Hashable, bool] = {}
         self._read_nodes()
         for run in sorted(view.running, key=lambda run: (run.placed_at, run.job.id)):
             self._hold(run.job, run.allocations)
@@ -69,10 +71,16 @@ class CellLedger(Ledger):
         if config.gpu_type is None or not config.gpus:
             return ANY_GPUS
         closed = self._eligibility.to(job, self.view.now)
-        key = (job.vc_id, job.job_class, job.request, config, closed, job.preemptible)
-        if key not in self._known:
-            self._known[key] = self._offer(job, config, self._nodes_without(closed))
-        return self._known[key]
+        key, owner = (job.request, config, closed, job.preemptible), (job.vc_id, job.job_class)
+        denied = self._denials.setdefault(owner, {})
+        known = denied.get(key) or self._answers.get((owner, key))
+        if known is None:
+            known = self._offer(job, config, self._nodes_without(closed))
+            if isinstance(known, Denial) and not closed:
+                denied[key] = known
+            else:
+                self._answers[owner, key] = known
+        return known
 
     def _offer(self, job: Job, config: Config, suggested: frozenset[str] | None) -> Grant | Denial:
         guaranteed = self.is_guaranteed(job)
@@ -182,9 +190,7 @@ class CellLedger(Ledger):
             "needed": needed,
         }
         ask = f"ask an operator for larger cells for {name}"
-        if needed > total or not any(
-            isinstance(self.cells.could_ever(want), Placed) for want in self._wants(job, config, None)
-        ):
+        if needed > total or self._is_never(job, config):
             what = f"the cells of {name} have {total or 'no'} {gpu_type}"
             shape = "" if needed > total else ", but never as this job needs them"
             return Denial(
@@ -208,19 +214,41 @@ class CellLedger(Ledger):
             once_free=become_free(needed, f"{gpu_type} of {name}"),
         )
 
+    def _is_never(self, job: Job, config: Config) -> bool:
+        """Whether not even an idle pool of healthy nodes has a place for the guaranteed job."""
+        key = (job.vc_id, job.request, config)
+        if key not in self._never:
+            wants = self._wants(job, config, None)
+            self._never[key] = not any(isinstance(self.cells.could_ever(want), Placed) for want in wants)
+        return self._never[key]
+
+    def _forget(self, job: Job, *, given: bool) -> None:
+        """Forget the answers that a change of the job's GPUs changes.
+
+        Grants name GPUs that another job may have now. What a virtual cluster is denied only changes with its own cells
+        as long as all nodes are healthy and open; and what is denied to opportunistic jobs when GPUs come free.
+        """
+        self._answers.clear()
+        if self.cells.ground.bad_nodes or self.cells.ground.blocked:
+            self._denials.clear()
+            return
+        for owner in list(self._denials):
+            if owner[0] == job.vc_id or (given and owner[1] is JobClass.OPPORTUNISTIC):
+                del self._denials[owner]
+
     # Holdings
 
     def take(self, job: Job, allocations: Iterable[AllocationView]) -> None:
         """See `Ledger`."""
         allocations = tuple(allocations)
         super().take(job, allocations)
-        self._known.clear()
+        self._forget(job, given=False)
         self._hold(job, allocations)
 
     def give(self, job: Job, allocations: Iterable[AllocationView]) -> None:
         """See `Ledger`."""
         super().give(job, allocations)
-        self._known.clear()
+        self._forget(job, given=True)
         self.demoted.discard(job.id)
         if job.id in self.cells.holds:
             self.cells.give(job.id)
@@ -228,12 +256,14 @@ class CellLedger(Ledger):
     def charge(self, vc_id: int, job_class: JobClass, gpu_type: str, gpus: int) -> None:
         """See `Ledger`; cells are not charged by numbers."""
         super().charge(vc_id, job_class, gpu_type, gpus)
-        self._known.clear()
+        self._answers.clear()
+        self._denials.pop((vc_id, job_class), None)
 
     def copy(self) -> Self:
         """See `Ledger`."""
         other = super().copy()
-        other.cells, other.demoted, other._known = self.cells.copy(), set(self.demoted), {}
+        other.cells, other.demoted = self.cells.copy(), set(self.demoted)
+        other._answers, other._denials = {}, {}
         return other
 
     def key(self, job: Job) -> Hashable:
@@ -252,7 +282,7 @@ class CellLedger(Ledger):
     def bind(self, job: Job, allocations: Iterable[AllocationView]) -> bool:
         """Hold exactly the cells of the allocations; False, and nothing is held, if they are not free for the job."""
         leaves = self._bound_leaves(allocations)
-        self._known.clear()
+        self._forget(job, given=False)
         vc = self._names.get(job.vc_id, "")
         return all(leaf.cell for leaf in leaves) and self.cells.take(job.id, vc, GUARANTEED, leaves)
 
