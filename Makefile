@@ -72,7 +72,8 @@ figures: setup ## simulate what others have published, and write the figures in 
 
 faults: setup ## kill everything, let messages go wrong and draw worlds, several times longer than `make check` does
 	@MUSTER_HYPOTHESIS_PROFILE=long $(PY) -m pytest tests/faults tests/protocol \
-	  tests/unit/scheduler/engine/test_scheduler_properties.py $(ARGS)
+	  tests/unit/scheduler/engine/test_scheduler_properties.py \
+	  tests/unit/scheduler/admission/hived/test_sharing_safety.py $(ARGS)
 
 mutants: setup ## try the tests against seeded faults: each must be noticed (ARGS="--only NAME", "--jobs N", "--list")
 	@$(PY) -m tests.mutants $(ARGS)
