@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from scheduler.admission.hived.config import CellConfig
 from scheduler.admission.hived.inside import Inside, View
 from scheduler.admission.hived.pool import Cells
-from scheduler.admission.hived.want import OPPORTUNISTIC, Placed, Want
+from scheduler.admission.hived.want import OPPORTUNISTIC, Leaf, Placed, Want
 from tests.profiles import IS_LONG, examples
 from tests.unit.scheduler.admission.hived.worlds import Trial, pools, trace, trial
 
@@ -40,6 +40,7 @@ class Pool:
         self.waiting: list[Trial] = []
         self.ends: dict[Trial, int] = {}
         self.started: dict[Trial, int] = {}
+        self.places: dict[Trial, list[Leaf]] = {}
 
     def run(self, jobs: list[Trial]) -> dict[Trial, int]:
         """When each guaranteed job starts for good; those that never do are missing."""
@@ -61,19 +62,33 @@ class Pool:
             self.start(job, now)
 
     def start(self, job: Trial, now: int) -> bool:
-        """Whether the job has a place now; those that it evicts wait again."""
+        """Whether the job has a place now, if need be that of jobs of its virtual cluster with a lower priority."""
+        stopped: list[Trial] = []
         placed = self.cells.place(self.want(job))
+        victims = [] if job.priority < 0 else [each for each in self.ends if each.vc == job.vc and each.priority >= 0]
+        for victim in sorted(victims, key=lambda each: (each.priority, -self.started[each], -each.number)):
+            if isinstance(placed, Placed) or victim.priority >= job.priority:
+                break
+            self.cells.give(victim)
+            stopped.append(victim)
+            placed = self.cells.place(self.want(job))
         if not isinstance(placed, Placed):
+            for victim in stopped:
+                assert self.cells.take(victim, victim.vc, victim.priority, self.places[victim])
             return False
-        for victim in placed.evicts:
-            assert isinstance(victim, Trial)
-            self.stop(victim)
+        for evicted in placed.evicts:
+            assert isinstance(evicted, Trial)
+            assert evicted.priority < 0
+            self.cells.give(evicted)
+            stopped.append(evicted)
+        for victim in stopped:
+            del self.ends[victim]
             self.waiting.append(victim)
         self.waiting.remove(job)
         leaves = [leaf for pod in placed.pods for leaf in pod]
         assert self.cells.take(job, job.vc, job.priority, leaves)
-        assert len(leaves) == len(set(leaves)) == sum(job.pods)
-        self.started[job], self.ends[job] = now, now + job.runs
+        assert len(set(leaves)) == len(leaves) == sum(job.pods)
+        self.places[job], self.started[job], self.ends[job] = leaves, now, now + job.runs
         return True
 
     def stop(self, job: Trial) -> None:
@@ -81,9 +96,9 @@ class Pool:
         self.cells.give(job)
         del self.ends[job]
 
-    def want(self, job: Trial, *, preempt: bool = True) -> Want:
-        """What the job asks for."""
-        return Want(job, job.vc, job.priority, job.pods, job.leaf_type, preempt=preempt)
+    def want(self, job: Trial) -> Want:
+        """What the job asks for; the policy chooses the victims inside its virtual cluster."""
+        return Want(job, job.vc, job.priority, job.pods, job.leaf_type, preempt=False)
 
 
 def _private(config: CellConfig, vc: str) -> CellConfig:
