@@ -87,60 +87,61 @@ class Buddy:
     def _allocate(self, branch: _Branch) -> Bindings | None:
         level = self.topology.virtual.level[branch.cell]
         lowest = next((above for above in range(level, len(self.free)) if self.free[above]), None)
-        found = None
-        if lowest is not None:
-            found = self._split(branch, level, lowest) or self._relax(branch, level)
-        if found is not None:
-            self.promised[level] -= 1
-        return found
+        if lowest is None:
+            return None
+        found = self._split(branch, level, lowest, self.free[lowest]) or self._relax(branch, level)
+        if found is None:
+            return None
+        bindings, cells = found
+        self._take_out(cells[0])
+        self.promised[level] -= 1
+        return bindings
 
-    def _split(self, branch: _Branch, level: int, current: int) -> Bindings | None:
-        """A free cell of the level `current`, split down to `level`; the next one if no part of it will do."""
+    def _split(
+        self, branch: _Branch, level: int, current: int, candidates: Sequence[int]
+    ) -> tuple[Bindings, list[int]] | None:
+        """One of the candidates, of the level `current`, split down to `level`; the next one if no part will do."""
         if current == level:
-            return self._pick(branch, level)
-        for cell in self._usable(self.free[current]):
-            self.free[current - 1] += self.physical.children[cell]
-            found = self._split(branch, level, current - 1)
+            return self._match([branch], candidates)
+        for cell in self._usable(candidates):
+            found = self._split(branch, level, current - 1, self.physical.children[cell])
             if found is not None:
-                swap_remove(self.free[current], cell)
                 return found
-            self.free[current - 1] = []
         return None
 
-    def _relax(self, branch: _Branch, level: int) -> Bindings | None:
-        """Split the free cells of each higher level down to `level`, as many as no virtual cluster is promised."""
+    def _relax(self, branch: _Branch, level: int) -> tuple[Bindings, list[int]] | None:
+        """A part of a free cell of a higher level, of which as many may be split as no virtual cluster is promised."""
         splittable = splittable_cells([len(cells) for cells in self.free], self.promised, self._fanout())
+        candidates = self.free[level]
         for above in range(level + 1, len(self.free)):
-            number = min(len(self.free[above]), splittable[above])
             parts: list[int] = []
-            while len(parts) < number:
-                cell = next((cell for cell in self.free[above] if self.inside == NONE or self._meets(cell)), NONE)
-                if cell == NONE:
-                    break
-                swap_remove(self.free[above], cell)
-                parts.append(cell)
-            if not parts:
-                continue
+            left = [cell for cell in self.free[above] if self.inside == NONE or self._meets(cell)]
+            while left and len(parts) < splittable[above]:
+                parts.append(left[0])
+                swap_remove(left, left[0])
             for _ in range(above - level):
                 parts = [child for cell in parts for child in self.physical.children[cell]]
-            self.free[level] = parts + self.free[level]
-            found = self._pick(branch, level)
+            candidates = parts + candidates
+            found = self._match([branch], candidates) if parts else None
             if found is not None:
                 return found
         return None
+
+    def _take_out(self, cell: int) -> None:
+        """Take a cell out of the free ones, with the cells that contain it split."""
+        path = []
+        while cell not in self.free[self.physical.level[cell]]:
+            path.append(cell)
+            cell = self.physical.parent[cell]
+        swap_remove(self.free[self.physical.level[cell]], cell)
+        for part in reversed(path):
+            level = self.physical.level[part]
+            self.free[level] += self.physical.children[self.physical.parent[part]]
+            swap_remove(self.free[level], part)
 
     def _fanout(self) -> Sequence[int]:
         cell = next(cells[0] for cells in self.free if cells)
         return self.physical.chain[cell].fanout
-
-    def _pick(self, branch: _Branch, level: int) -> Bindings | None:
-        matched = self._match([branch], self.free[level])
-        if matched is None:
-            return None
-        found, cells = matched
-        for cell in cells:
-            swap_remove(self.free[level], cell)
-        return found
 
     def _match(self, branches: Sequence[_Branch], candidates: Sequence[int]) -> tuple[Bindings, list[int]] | None:
         """A different candidate for each branch, with bindings of the leaf cells; earlier candidates first."""

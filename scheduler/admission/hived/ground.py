@@ -114,7 +114,13 @@ class Ground:
         newly = self.bound_to[root] == NONE
         if self.bound[leaf] == NONE:
             self._bind(leaf, virtual)
-        return not newly or self.claim(self.bound_to[root], self.topology.territory[root].vc)
+        territory, cell = self.topology.territory[root], self.bound_to[root]
+        if newly:
+            return self.claim(cell, territory.vc)
+        doomed = self.doomed[territory.vc, territory.chain.name][physical.level[cell]]
+        if cell in doomed:  # it is in use now, and no longer bound because it is bad
+            swap_remove(doomed, cell)
+        return True
 
     def vacate(self, leaf: int) -> None:
         """Let a GPU be idle again, unbind what nothing uses, and free the physical cell of an unused virtual cell."""
