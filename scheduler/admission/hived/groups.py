@@ -215,9 +215,10 @@ class Groups:
     # A group that is bound already
 
     def _type_of(self, vc: str, cell: str) -> str:
-        root = self.cells.topology.root_named.get((vc, cell), NONE)
-        if root == NONE:
+        named = self.cells.topology.named.get((vc, cell), NONE)
+        if named == NONE:
             return ""
+        root = self.cells.topology.root[named]
         forest = self.cells.topology.virtual
         return forest.chain[root].types[forest.level[root]]
 
@@ -233,7 +234,7 @@ class Groups:
         }
 
     def _adopt(self, name: str, group: Group, types: Mapping[str, str]) -> None:
-        """Hold the GPUs of a group by virtual cells of the types (by the id of a former cell) that it was bound to.
+        """Hold the GPUs of a group by preassigned cells of the types (by the former cell) that it was bound to.
 
         It becomes opportunistic if no such cell is left for one of its GPUs. A cell that groups of a lower priority
         use is taken from them: they become opportunistic.

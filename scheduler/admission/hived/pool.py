@@ -187,8 +187,8 @@ class Cells:
         if bindings is None:
             what = "is bad" if want.suggested is None else "is bad or not suggested"
             return Wait(f"the cells of virtual cluster {want.vc} would need at least one node that {what}")
-        root, name = self.topology.root, self.topology.name
-        pods = [[self._leaf(bindings[leaf], name[root[leaf]]) for leaf in pod] for pod in planned]
+        topology = self.topology
+        pods = [[self._leaf(bindings[leaf], topology.name[topology.pod_cell(leaf)]) for leaf in pod] for pod in planned]
         placed = self._placed(want, pods, [bindings[leaf] for leaf in virtual], planned)
         return replace(placed, demotes=tuple(group for group, _ in demoted))
 
@@ -293,7 +293,7 @@ class Cells:
         self.holds[group] = Hold(vc, priority, cells, tuple(NONE for _ in cells), lazy)
         virtual: list[int] = []
         for leaf, name in known:
-            cell = self._virtual_for(vc, leaf, self.topology.root_named.get((vc, name), NONE))
+            cell = self._virtual_for(vc, leaf, self.topology.named.get((vc, name), NONE))
             safe = cell != NONE
             if safe:
                 virtual.append(cell)
@@ -339,27 +339,34 @@ class Cells:
     def _changed(self) -> None:
         self._shown = None
 
-    def _virtual_for(self, vc: str, leaf: int, root: int) -> int:
-        """The virtual leaf of a preassigned cell for a physical leaf; NONE if the two do not go together."""
+    def _virtual_for(self, vc: str, leaf: int, named: int) -> int:
+        """The virtual leaf in a virtual cell for a physical leaf; NONE if they cannot be bound."""
         ground, topology = self.ground, self.topology
-        if root == NONE:
+        if named == NONE or topology.territory[named].chain is not topology.physical.chain[leaf]:
             return NONE
         if ground.bound[leaf] != NONE:
-            return ground.bound[leaf] if topology.root[ground.bound[leaf]] == root else NONE
-        if topology.territory[root].chain is not topology.physical.chain[leaf]:
-            return NONE
-        cell = topology.physical.above(leaf, topology.virtual.level[root])
-        if ground.bound[cell] != root and (ground.bound_to[root] != NONE or not ground.is_free(cell)):
-            return NONE
-        return self._down(leaf, root)
+            around = topology.virtual.above(ground.bound[leaf], topology.virtual.level[named])
+            return ground.bound[leaf] if around == named else NONE
+        virtual, cell = named, topology.physical.above(leaf, topology.virtual.level[named])
+        while ground.bound[cell] == ground.bound_to[virtual] == NONE:
+            virtual = topology.virtual.parent[virtual]
+            if virtual == NONE:
+                return self._down(leaf, named) if ground.is_free(cell) else NONE
+            cell = topology.physical.parent[cell]
+        return self._down(leaf, named) if ground.bound[cell] == virtual else NONE
 
     def _down(self, leaf: int, virtual: int) -> int:
-        """The virtual leaf in this virtual cell at the place that the leaf has in the physical cell."""
-        physical, forest = self.topology.physical, self.topology.virtual
-        level = forest.level[virtual]
-        ranks = [physical.rank[cell] for cell in physical.up(leaf) if physical.level[cell] < level]
-        for rank in reversed(ranks):
-            virtual = forest.children[virtual][rank]
+        """The virtual leaf in a virtual cell for a leaf of its physical cell: the one at the same place in its node."""
+        ground, physical, forest = self.ground, self.topology.physical, self.topology.virtual
+        level, node = forest.level[virtual], physical.chain[leaf].node
+        for cell in reversed([cell for cell in physical.up(leaf) if physical.level[cell] < level]):
+            same = forest.children[virtual][physical.rank[cell]]
+            if ground.bound[cell] != NONE:
+                virtual = ground.bound[cell]
+            elif physical.level[cell] < node or ground.bound_to[same] == NONE:
+                virtual = same
+            else:
+                virtual = ground.unbound_child(forest.children[virtual])
         return virtual
 
     def _hold(self, group: Hashable, hold: Hold) -> None:
@@ -416,41 +423,6 @@ class Cells:
                 demoted.append((group, self.holds[group]))
                 self._demote(group)
         return demoted
-
-    def rebind(self, vc: str, priority: int, leaves: Iterable[Leaf]) -> tuple[Leaf, ...] | None:
-        """The present virtual cells for GPUs whose former ones are gone, to `take` them; None: they fit no more.
-
-        Each GPU goes to a free virtual cell of the type that it was bound to, or the same pinned cell.
-        """
-        rebound: list[Leaf] = []
-        trial = self.copy()
-        for leaf in leaves:
-            cell = self.topology.leaf_at.get((leaf.node, leaf.index), NONE)
-            if cell == NONE:
-                continue
-            root = trial._root_for(vc, cell, leaf.cell.rpartition("/")[0], leaf.cell)
-            new = Leaf(leaf.node, leaf.index, "" if root == NONE else self.topology.name[root])
-            if not new.cell or not trial.take(("rebind", len(rebound)), vc, priority, [new]):
-                return None
-            rebound.append(new)
-        return tuple(rebound)
-
-    def _root_for(self, vc: str, leaf: int, path: str, name: str) -> int:
-        topology, ground = self.topology, self.ground
-        if ground.bound[leaf] != NONE:
-            root = topology.root[ground.bound[leaf]]
-            return root if topology.territory[root].vc == vc else NONE
-        if not path:  # a pinned cell
-            return topology.root_named.get((vc, name), NONE)
-        chain = topology.physical.chain[leaf]
-        territory = topology.plain.get((vc, chain.name))
-        level = next((at for at, kind in enumerate(chain.types) if f".{path}".endswith(f".{kind}")), NONE)
-        if territory is None or level == NONE:
-            return NONE
-        above = ground.bound[topology.physical.above(leaf, level)]
-        if above != NONE:
-            return above if topology.territory[above].vc == vc and topology.root[above] == above else NONE
-        return ground.unbound_child(territory.roots.get(level, []))
 
     def adopt(self, vc: str, priority: int, leaves: Iterable[Leaf]) -> tuple[Leaf, ...] | None:
         """Virtual cells for GPUs that a guaranteed group uses without any, to `take` them; None: they do not fit.

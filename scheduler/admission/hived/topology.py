@@ -103,11 +103,11 @@ class Topology:
         self.views = {name: levels[config.chains[name].node] for name, levels in self.by_level.items()}
 
         self.virtual = Forest()
-        self.name: list[str] = []  # of each virtual cell; ids of preassigned cells are unique in their virtual cluster
+        self.name: list[str] = []  # of each virtual cell, unique in its virtual cluster
         self.root: list[int] = []  # of each virtual cell, its preassigned cell
         self.territory: list[Territory] = []  # of each virtual cell
         self.pinned_to: dict[int, int] = {}  # preassigned virtual cell -> its pinned physical cell
-        self.root_named: dict[tuple[str, str], int] = {}
+        self.named: dict[tuple[str, str], int] = {}  # preassigned cells, and their parts down to nodes
         self.territories: list[Territory] = []
         self.plain: dict[tuple[str, str], Territory] = {}  # by virtual cluster and chain
         self.pins: dict[tuple[str, str], Territory] = {}  # by virtual cluster and pinned cell
@@ -163,7 +163,6 @@ class Topology:
         root = self._virtual(territory, level, NONE, name)
         territory.roots.setdefault(level, []).append(root)
         territory.size += self.virtual.size[root]
-        self.root_named[territory.vc, name] = root
         return root
 
     def _virtual(self, territory: Territory, level: int, parent: int, name: str) -> int:
@@ -173,6 +172,8 @@ class Topology:
         self.root.append(cell if parent == NONE else self.root[parent])
         self.territory.append(territory)
         territory.cells.setdefault(level, []).append(cell)
+        if parent == NONE or level >= territory.chain.node:
+            self.named[territory.vc, name] = cell
         for number in range(territory.chain.fanout[level]):
             part = self._virtual(territory, level - 1, cell, f"{name}/{number}")
             self.virtual.children[cell] += (part,)
@@ -184,6 +185,11 @@ class Topology:
         territory.nodes = list(territory.cells.get(node, ()))
         for level in range(node - 1, -1, -1):
             territory.nodes += territory.roots.get(level, ())
+
+    def pod_cell(self, virtual: int) -> int:
+        """The cell of a virtual leaf that holds a whole pod: its node, or its preassigned cell if that is smaller."""
+        cell = self.virtual.above(virtual, self.territory[virtual].chain.node)
+        return self.root[virtual] if cell == NONE else cell
 
     def types_of(self, vc: str) -> Sequence[str]:
         """The leaf types of the cells that a virtual cluster owns, other than pinned ones."""

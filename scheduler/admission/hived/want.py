@@ -37,7 +37,7 @@ class Want:
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """One GPU, and the id of the preassigned virtual cell that it is bound to; empty: opportunistic."""
+    """One GPU, and the virtual cell that has it, a node or a part of one; empty: opportunistic."""
 
     node: str
     index: int

@@ -141,7 +141,7 @@ def test_a_gang_gets_a_node_for_each_rank_and_a_rack_if_it_asks() -> None:
     rack = cluster(1, "a", {"RACK": 1})
     plan = decided(pool(make_job(1, gpus=2, nodes=2, locality=Locality.RACK), vcs=(rack,)))
     assert nodes_of(plan.places[0]) in ({1, 2}, {3, 4})
-    assert cells_of(plan, 1) == {"RACK/0"}
+    assert cells_of(plan, 1) == {"RACK/0/0", "RACK/0/1"}
 
 
 def test_a_divisible_job_is_split_where_no_node_holds_it() -> None:

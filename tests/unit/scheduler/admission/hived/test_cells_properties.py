@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 from hypothesis import given, settings
@@ -127,11 +128,12 @@ def test_groups_keep_their_gpus_whatever_happens_to_cells(config: CellConfig, se
     random, groups = Random(seed), Groups(config)
     for number in range(25):
         job = trial(config, random, number)
-        pods = [
-            Pod(f"{number}-{at}", f"g{number}", members_of((1, size) for size in job.pods), size, job.vc, job.priority + 2
-                if job.priority >= 0 and random.random() < 0.3 else job.priority, "GPU", lazy=random.random() < 0.5)
-            for at, size in enumerate(job.pods)
-        ]  # fmt: skip
+        raised = 2 if job.priority >= 0 and random.random() < 0.3 else 0
+        first = Pod(
+            "", f"g{number}", members_of((1, size) for size in job.pods), 1, job.vc, job.priority + raised, "GPU"
+        )
+        first = replace(first, lazy=random.random() < 0.5)
+        pods = [replace(first, name=f"{number}-{at}", gpus=size) for at, size in enumerate(job.pods)]
         before = _held(groups)
         answers = [groups.schedule(pod, reserves=random.random() < 0.8) for pod in pods]
         assert {name: leaves for name, leaves in _held(groups).items() if name in before} == {
