@@ -240,7 +240,7 @@ class Ground:
         for below in range(level - 1, -1, -1):
             number *= chain.fanout[below + 1]
             left[below] += number
-            if self.dooms and not doom:
+            if self.dooms and (not doom or self.healthy[cell]):
                 self._undoom(chain.name, below)
 
     def _take_out(self, cell: int) -> int:

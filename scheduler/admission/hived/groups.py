@@ -86,8 +86,8 @@ class Group:
 class Groups:
     """The groups of one pool, and what happens to them."""
 
-    def __init__(self, config: CellConfig, bad_nodes: Iterable[str] = ()) -> None:
-        self.cells = _fresh(config, frozenset(bad_nodes))
+    def __init__(self, config: CellConfig) -> None:
+        self.cells = _fresh(config)
         self.groups: dict[str, Group] = {}
 
     def schedule(self, pod: Pod, suggested: Iterable[str] | None = None, *, reserves: bool = True) -> Answer:
@@ -120,10 +120,13 @@ class Groups:
         """Go on with other cells. Groups keep their GPUs; one that does not fit any more becomes opportunistic."""
         before = {name: group for name, group in self.groups.items() if group.state is not GroupState.PREEMPTING}
         types = self._preassigned_types(before)
-        self.cells, self.groups = _fresh(config, frozenset(self.cells.ground.bad_nodes)), {}
+        bad_nodes = sorted(self.cells.ground.bad_nodes)
+        self.cells, self.groups = _fresh(config), {}
         for name, group in before.items():
             group.state = GroupState.ALLOCATED
             self._adopt(name, group, types[name])
+        for node in bad_nodes:  # only now, so that no cell in use is taken for a doomed one
+            self.cells.set_healthy(node, healthy=False)
 
     def state_of(self, node: str, index: int) -> CellState:
         """The state of one GPU."""
@@ -317,14 +320,13 @@ class Groups:
         return found
 
 
-def _fresh(config: CellConfig, bad_nodes: frozenset[str]) -> Cells:
+def _fresh(config: CellConfig) -> Cells:
     """Idle cells. All nodes are bad until each is known to be healthy, as after a start of the scheduler."""
     cells = Cells(config, dooms=True)
     for node in cells.topology.all_nodes:
-        cells.set_healthy(node, False)
+        cells.set_healthy(node, healthy=False)
     for node in cells.topology.all_nodes:
-        if node not in bad_nodes:
-            cells.set_healthy(node, True)
+        cells.set_healthy(node, healthy=True)
     return cells
 
 
