@@ -18,6 +18,7 @@ from muster_client.errors import MusterError
 from muster_client.logs import LogEvent, follow
 from muster_client.machines import Gpu, Node
 from muster_client.pack import Archive
+from muster_client.queue import QueueCalls
 from muster_client.selection import selection
 from muster_client.shapes import (
     FINISHED,
@@ -80,7 +81,7 @@ class SignIn:
     token: Token
 
 
-class Client(SweepCalls):
+class Client(SweepCalls, QueueCalls):
     """A Muster server, as one user sees it.
 
     >>> with Client("https://muster.example.org", "mst_...") as client:

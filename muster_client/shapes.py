@@ -310,6 +310,7 @@ class Quota(TypedDict):
 class Vc(TypedDict):
     """A virtual cluster."""
 
+    id: int
     name: str
     tenant: str
     pool: str

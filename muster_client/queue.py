@@ -1,0 +1,76 @@
+"""The queue of a virtual cluster: what waits in it, and what is done with waiting jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypedDict, cast
+
+from muster_client.shapes import Job, JsonObject
+from muster_client.transport import Transport
+
+MAX_QUEUE_PAGE = 200
+
+
+class QueueEntry(Job):
+    """A waiting job, with the figures behind its reason."""
+
+    evidence: JsonObject
+    waited_s: float
+    starts_at: str | None
+    movable: bool
+
+
+class Queue(TypedDict):
+    """What waits in a virtual cluster, in the order of its policy."""
+
+    vc: str
+    pool: str
+    policy: str
+    planner: str
+    ordered_at: str | None
+    waiting: int
+    held: int
+    manages: bool
+    results: list[QueueEntry]
+    next: str | None
+
+
+class QueueCalls:
+    """The calls of a client that are about waiting jobs."""
+
+    _http: Transport
+
+    def queue(self, vc_id: int, *, mine: bool = False, limit: int = 50) -> Queue:
+        """Return up to `limit` jobs that wait in a virtual cluster, the first one first; held jobs come last."""
+        params: JsonObject = {"mine": True} if mine else {}
+        found: Queue | None = None
+        while True:
+            params["limit"] = min(limit - len(found["results"]) if found else limit, MAX_QUEUE_PAGE)
+            page = cast(Queue, self._http.document("GET", f"/vcs/{vc_id}/queue", params=params))
+            found = page if found is None else {**page, "results": [*found["results"], *page["results"]]}
+            if page["next"] is None or len(found["results"]) >= limit:
+                return found
+            params["cursor"] = page["next"]
+
+    def hold(self, job_id: int) -> Job:
+        """Return the waiting job, which is held until it is released."""
+        return self._act(job_id, "hold")
+
+    def release(self, job_id: int) -> Job:
+        """Return the job, which waits for its turn again."""
+        return self._act(job_id, "release")
+
+    def bump(self, job_id: int) -> Job:
+        """Return the waiting job, which is before all others of its virtual cluster; for managers."""
+        return self._act(job_id, "bump")
+
+    def unbump(self, job_id: int) -> Job:
+        """Return the job, which has the place back that it has without the bump."""
+        return self._act(job_id, "unbump")
+
+    def reorder(self, vc_id: int, job_ids: Sequence[int]) -> None:
+        """Let waiting jobs of one owner share out the places that they hold, in this order."""
+        self._http.request("POST", f"/vcs/{vc_id}/queue:reorder", json_body={"jobs": list(job_ids)})
+
+    def _act(self, job_id: int, act: str) -> Job:
+        return cast(Job, self._http.document("POST", f"/jobs/{job_id}:{act}", repeatable=act != "bump"))
