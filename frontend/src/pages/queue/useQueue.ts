@@ -2,16 +2,19 @@ import { useInfiniteQuery, useQueryClient } from "@tanstack/react-query";
 
 import { reorderQueue } from "../../api/client";
 import { messageOf } from "../../api/problem";
-import { queueQuery, useFallbackInterval } from "../../api/queries";
+import { queueQuery } from "../../api/queries";
 import type { QueueEntry } from "../../api/types";
 import { toast } from "../../components/toast";
 import { swapped } from "./order";
+
+const QUEUE_POLL_MS = 3000;
 
 /** The pages of a queue that are loaded, and the exchange of two jobs, which is shown before the server has answered. */
 export function useQueue(vcId: number, mine: boolean) {
   const client = useQueryClient();
   const options = queueQuery(vcId, mine);
-  const query = useInfiniteQuery({ ...options, refetchInterval: useFallbackInterval() });
+  // No event tells of an order that changes while the jobs stay.
+  const query = useInfiniteQuery({ ...options, refetchInterval: QUEUE_POLL_MS });
   const jobs = query.data?.pages.flatMap((page) => page.results) ?? [];
 
   const exchange = async (first: QueueEntry, second: QueueEntry) => {
