@@ -114,5 +114,4 @@ def _shares(view: View) -> Shares:
     return tuple(
         (vc.name, tuple(sorted(vc.cells.items())), tuple(sorted(vc.pinned)))
         for vc in sorted(view.vcs, key=lambda vc: vc.name)
-        if vc.cells or vc.pinned
     )

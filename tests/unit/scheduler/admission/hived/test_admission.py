@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 
 from scheduler.admission.hived import CELL_TAKEN, Hived
+from scheduler.admission.screening import FIRST_ID, with_screening_clusters
 from scheduler.engine.cycle import CycleConfig, compose, decide
-from scheduler.model import AllocationView, Job, Locality, Running, Snapshot, VirtualCluster
+from scheduler.model import AllocationView, Job, Locality, Running, Snapshot, Tenant, VirtualCluster
 from scheduler.model.invariants import check
 from scheduler.model.lifecycle import AttemptState, HoldReason, JobClass
 from scheduler.model.plan import Place, Plan, apply, release
+from scheduler.model.planners import Scope, seen_by
 from tests.unit.scheduler.factories import asking, make_job, make_node, make_running, make_share, make_snapshot
 
 OPPORTUNISTIC = {"job_class": JobClass.OPPORTUNISTIC}
@@ -222,3 +224,30 @@ def test_priorities_inside_a_virtual_cluster_are_those_of_its_policy() -> None:
 def test_a_policy_decides_inside(policy: str) -> None:
     plan = decided(pool(make_job(1, gpus=4), make_job(2, gpus=4), make_job(3, gpus=4)), policy)
     assert len(plan.places) == 2
+
+
+def test_each_virtual_cluster_may_have_a_planner_of_its_own() -> None:
+    lent = tuple(make_job(number, gpus=4, vc_id=2, **OPPORTUNISTIC) for number in range(1, 5))
+    busy = replace(started(pool(*lent)), waiting=(make_job(8, gpus=4), make_job(9, gpus=4, vc_id=2)))
+    admission = compose(config()).admission
+    for policy, scope, job_id in (("las", Scope(frozenset({1})), 8), ("srtf", Scope(frozenset({1}), rest=True), 9)):
+        seen = seen_by(busy, scope)
+        plan = decide(seen, config(policy))
+        assert check(seen, plan, admission) == ()
+        assert placed(plan) == [job_id]
+        assert [one.for_job_id for one in plan.preempts] == [job_id]
+
+
+def test_screening_runs_use_idle_gpus_up_to_their_cap() -> None:
+    run = {"vc_id": FIRST_ID + 1, "preemptible": False}
+    world = pool(make_job(1, gpus=2, **run), make_job(2, gpus=2, **run), make_job(3, gpus=4))
+    plan = decided(with_screening_clusters(world, [Tenant(1, "t", 1.0)], cap=2))
+    assert placed(plan) == [1, 3]
+    assert cells_of(plan, 1) == set()
+
+
+def test_a_virtual_cluster_without_cells_has_opportunistic_jobs_only() -> None:
+    bare = cluster(3, "c", {})
+    plan = decided(pool(make_job(1, vc_id=3, **OPPORTUNISTIC), make_job(2, vc_id=3), vcs=(A, B, bare)))
+    assert placed(plan) == [1]
+    assert reason(plan, 2)[1] == "the cells of c have no A100; this job needs 1 A100 on one node"
