@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -22,15 +21,11 @@ from scheduler.model.lifecycle import Desired, HoldReason, JobState
 MAX_REORDERED = 1000
 """Of jobs in one request."""
 
-# The waiting jobs of virtual clusters by priority and submission, with their places in the last cycle's order.
+# Of each virtual cluster its waiting jobs by priority and submission, and the last cycle's order.
 _WAITING = """
-SELECT job.vc_id, job.id, stored.place FROM jobs_job job
-LEFT JOIN (
-    SELECT listed.id, listed.place FROM jobs_queueorder, unnest(job_ids) WITH ORDINALITY AS listed(id, place)
-    WHERE vc_id = ANY(%s)
-) stored ON stored.id = job.id
-WHERE job.state = 'queued' AND NOT job.held AND job.vc_id = ANY(%s)
-ORDER BY job.vc_id, job.priority * -1, job.submitted_at, job.id
+SELECT job.vc_id, array_agg(job.id ORDER BY job.priority * -1, job.submitted_at, job.id),
+    (SELECT stored.job_ids FROM jobs_queueorder stored WHERE stored.vc_id = job.vc_id)
+FROM jobs_job job WHERE job.state = 'queued' AND NOT job.held AND job.vc_id = ANY(%s) GROUP BY job.vc_id
 """
 
 
@@ -41,19 +36,16 @@ def orders_of(vc_ids: Collection[int]) -> Mapping[int, Sequence[int]]:
     its priority or a higher one.
     """
     with connection.cursor() as cursor:
-        cursor.execute(_WAITING, [list(vc_ids), list(vc_ids)])
-        rows: list[tuple[int, int, int | None]] = cursor.fetchall()
-    by_vc: dict[int, list[tuple[int, int | None]]] = defaultdict(list)
-    for vc_id, job_id, place in rows:
-        by_vc[vc_id].append((job_id, place))
-    return {vc_id: _merged(jobs) for vc_id, jobs in by_vc.items()}
+        cursor.execute(_WAITING, [list(vc_ids)])
+        return {vc_id: _merged(waiting, stored or ()) for vc_id, waiting, stored in cursor.fetchall()}
 
 
-def _merged(jobs: Sequence[tuple[int, int | None]]) -> Sequence[int]:
-    """The jobs with a place in the order of their places, and each other job behind those before it in `jobs`."""
-    index_of = {job_id: index for index, (job_id, _) in enumerate(jobs)}
-    placed = [job_id for _, job_id in sorted((place, job_id) for job_id, place in jobs if place is not None)]
-    others = [job_id for job_id, place in jobs if place is None]
+def _merged(waiting: Sequence[int], stored: Sequence[int]) -> Sequence[int]:
+    """The stored jobs that still wait, in their order, and each other one behind those before it in `waiting`."""
+    index_of = {job_id: index for index, job_id in enumerate(waiting)}
+    placed = [job_id for job_id in stored if job_id in index_of]
+    known = set(placed)
+    others = [job_id for job_id in waiting if job_id not in known]
     found: list[int] = []  # from the last one
     while placed and others:
         found.append(others.pop() if index_of[placed[-1]] < index_of[others[-1]] else placed.pop())
@@ -178,15 +170,16 @@ def bump_job(*, user: User, job: Job) -> Job:
     """Put the waiting job before all others of its class in its virtual cluster; no other one's jobs move."""
     _require_manager(user, job)
     with transaction.atomic():
-        if not _waiting([job.pk]).exists():
+        if _waiting([job.pk]).first() is None:
             job.refresh_from_db()
             raise Conflict(f"job {job.pk} is {job.state}: only a waiting job can be bumped")
         largest = Job.objects.filter(vc=job.vc, state__in=[JobState.QUEUED, JobState.ACTIVE]).aggregate(Max("bumped"))
         Job.objects.filter(pk=job.pk).update(bumped=largest["bumped__max"] + 1)
         order = list(orders_of([job.vc_id]).get(job.vc_id, ()))
-        alike = set(Job.objects.filter(pk__in=order, klass=job.klass).values_list("pk", flat=True))
-        if job.pk in alike:
-            _deal(order, [job.pk, *(job_id for job_id in order if job_id in alike - {job.pk})])
+        same_class = Job.objects.filter(vc=job.vc, state=JobState.QUEUED, klass=job.klass)
+        ids = set(same_class.values_list("pk", flat=True)) - {job.pk}
+        if job.pk in order:
+            _deal(order, [job.pk, *(job_id for job_id in order if job_id in ids)])
             _show(job.vc, order)
         record("job.bumped", actor=user.username, tenant_id=job.tenant_id, job_id=job.pk)
         wake_pool(job.pool_id)
