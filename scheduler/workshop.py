@@ -5,6 +5,7 @@ A policy that imports it follows the engine from one release to the next; one th
 """
 
 from scheduler.admission import Ledger
+from scheduler.admission.tree.arithmetic import Level, NodeId, Tree
 from scheduler.engine.context import CycleContext, GivenDemands, backoff_reason
 from scheduler.engine.queue import Queues, QueueWalk, equivalence_class
 from scheduler.engine.usage import CPUS, MEMORY_MIB, ResourceUsage, Vector, gpus_by_type
@@ -38,12 +39,15 @@ __all__ = [
     "GivenDemands",
     "HoldReason",
     "Ledger",
+    "Level",
     "Node",
+    "NodeId",
     "QueueWalk",
     "Queues",
     "Request",
     "Resident",
     "ResourceUsage",
+    "Tree",
     "Vector",
     "backoff_reason",
     "become_free",

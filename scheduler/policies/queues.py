@@ -1,139 +1,98 @@
-"""A hierarchy of queues over virtual clusters, as in YARN's schedulers, and its ledger."""
+"""The tree of tenants as the queues of policies that divide a pool by it, as YARN's schedulers do, and its ledger."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
-from typing import Any
+from math import inf
 
-from scheduler.authoring import ConfigError, Job, Key, View
+from scheduler.authoring import Job, Key, View
 from scheduler.policies.shared import ShareLedger, requested
-from scheduler.workshop import Capacity, Demand, Denial, HoldReason, ResourceUsage, Vector
+from scheduler.workshop import Capacity, Demand, Denial, HoldReason, Level, NodeId, ResourceUsage, Tree, Vector
 
 # Fractions of whole GPUs add up to whole GPUs only up to this error.
 EPSILON = 1e-9
 
-Row = Mapping[str, Any]
 
+class QueueTree:
+    """Organisations, tenants and virtual clusters as queues; the leaves are the virtual clusters."""
 
-def rows_schema(fields: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
-    """The schema of a table of queues with these columns, the name and the parent."""
-    return {
-        "type": "array",
-        "default": [],
-        "description": "The queues, one row each; a row named like a virtual cluster is a leaf.",
-        "items": {
-            "type": "object",
-            "properties": {
-                "name": {"type": "string", "description": "A name of its own, or that of a virtual cluster."},
-                "parent": {"type": "string", "default": "", "description": "The queue above; empty: the root."},
-                **fields,
-            },
-            "required": ["name"],
-            "additionalProperties": False,
-        },
-    }
+    def __init__(self, view: View) -> None:
+        self._tree = Tree(view)
+        self._paths: dict[NodeId, tuple[NodeId, ...]] = {}
+        self._vcs_under: dict[NodeId, frozenset[int]] = {}
+        self._shares: dict[tuple[NodeId, str], int] = {}
+        self.name, self.weight = self._tree.name, self._tree.weight
 
-
-def check_rows(rows: Sequence[Row]) -> None:
-    """Check that the rows form a tree.
-
-    Raises:
-        ConfigError: it names the first row at fault.
-    """
-    parents = {row["name"]: row.get("parent", "") for row in rows}
-    if len(parents) < len(rows):
-        twice = next(name for name, count in Counter(row["name"] for row in rows).items() if count > 1)
-        raise ConfigError(f"queues: {twice!r} is given twice")
-    for name, parent in parents.items():
-        if not name:
-            raise ConfigError("queues: a queue must have a name")
-        if parent and parent not in parents:
-            raise ConfigError(f"queues: {name!r} has the unknown parent {parent!r}")
-    for name, parent in parents.items():
-        above, seen = parent, {name}
-        while above:
-            if above in seen:
-                raise ConfigError(f"queues: {name!r} is its own ancestor")
-            seen.add(above)
-            above = parents[above]
-
-
-def column(rows: Sequence[Row], parent: str, field: str, default: float) -> float:
-    """The sum of a column over the queues directly under a parent."""
-    return sum(float(row.get(field, default)) for row in rows if row.get("parent", "") == parent)
-
-
-class Tree:
-    """The queues of a pool: the rows, and a leaf under the root for each virtual cluster without a row."""
-
-    def __init__(self, rows: Sequence[Row], view: View) -> None:
-        self.rows: dict[str, Row] = {row["name"]: row for row in rows}
-        self.leaf_of: dict[int, str] = {vc.id: vc.name for vc in view.vcs}
-        self.vcs_of: dict[str, list[int]] = {}
-        for vc_id in sorted(self.leaf_of):
-            self.vcs_of.setdefault(self.leaf_of[vc_id], []).append(vc_id)
-        self._paths: dict[str, tuple[str, ...]] = {}
-        self._vcs_under: dict[str, frozenset[int]] = {}
-        self.children: dict[str, list[str]] = {}
-        for name in sorted({*self.rows, *self.leaf_of.values()}):
-            self.children.setdefault(self.parent(name), []).append(name)
-
-    def parent(self, name: str) -> str:
-        """The queue above; empty for the root."""
-        return str(self.rows.get(name, {}).get("parent", ""))
-
-    def path(self, name: str) -> tuple[str, ...]:
+    def path(self, node: NodeId) -> tuple[NodeId, ...]:
         """The queues from below the root down to this one."""
-        if name not in self._paths:
-            parent = self.parent(name)
-            self._paths[name] = (*(self.path(parent) if parent else ()), name)
-        return self._paths[name]
+        if node not in self._paths:
+            self._paths[node] = tuple(reversed(self._tree.path(node)))
+        return self._paths[node]
 
-    def leaf(self, vc_id: int) -> str:
+    def leaf(self, vc_id: int) -> NodeId:
         """The leaf of a virtual cluster; one that has left the pool has a leaf of its own."""
-        return self.leaf_of.get(vc_id, f"virtual cluster {vc_id}")
+        return (Level.VIRTUAL_CLUSTER, vc_id)
 
-    def vcs_under(self, name: str) -> frozenset[int]:
+    def children(self, node: NodeId | None) -> Sequence[NodeId]:
+        """The queues directly below one; None: below the root."""
+        return self._tree.roots if node is None else self._tree.children.get(node, ())
+
+    def vcs_under(self, node: NodeId) -> frozenset[int]:
         """The ids of the virtual clusters under a queue."""
-        if name not in self._vcs_under:
-            self._vcs_under[name] = frozenset(vc_id for vc_id, leaf in self.leaf_of.items() if name in self.path(leaf))
-        return self._vcs_under[name]
+        if node not in self._vcs_under:
+            below = self._tree.below(node)
+            self._vcs_under[node] = frozenset(number for level, number in below if level is Level.VIRTUAL_CLUSTER)
+        return self._vcs_under[node]
 
-    def downwards(self) -> Iterator[str]:
-        """All queues, each after its parent."""
-        pending = list(reversed(self.children.get("", [])))
-        while pending:
-            name = pending.pop()
-            yield name
-            pending += reversed(self.children.get(name, []))
+    def all(self) -> Iterator[NodeId]:
+        """All queues, each after the one above."""
+        for root in self._tree.roots:
+            yield from self._tree.below(root)
+
+    def share(self, node: NodeId, gpu_type: str) -> int:
+        """The nominal shares of a queue and all below it."""
+        if (node, gpu_type) not in self._shares:
+            self._shares[node, gpu_type] = sum(self._tree.nominal(each, gpu_type) for each in self._tree.below(node))
+        return self._shares[node, gpu_type]
+
+    def maximum(self, node: NodeId, total: Vector) -> Mapping[str, float]:
+        """What a queue may hold at most: its share and its borrowing limit; infinity without a limit."""
+        limits = {kind: self._tree.borrowing(node, kind) for kind in total}
+        return {
+            kind: inf if limit is None else min(total[kind], self.share(node, kind) + limit)
+            for kind, limit in limits.items()
+        }
 
 
 class TreeLedger(ShareLedger):
     """Shares by virtual cluster that add up along the tree; a policy's `rank` orders siblings."""
 
-    def __init__(self, view: View, capacity: Capacity, usage: ResourceUsage, rows: Sequence[Row]) -> None:
-        self.tree = capacity.derived(Tree, lambda: Tree(rows, view))
-        self.used_at: defaultdict[str, Counter[str]] = defaultdict(Counter)
-        self._standings: dict[str, Key] = {}  # ranks that have not changed since they were last asked
-        self._branches: dict[tuple[str, str], tuple[Sequence[str], Sequence[str]]] = {}
+    def __init__(self, view: View, capacity: Capacity, usage: ResourceUsage) -> None:
+        self.tree = capacity.derived(QueueTree, lambda: QueueTree(view))
+        self.used_at: defaultdict[NodeId, Counter[str]] = defaultdict(Counter)
+        self._standings: dict[NodeId, Key] = {}  # ranks that have not changed since they were last asked
+        self._branches: dict[tuple[int, int], tuple[Sequence[NodeId], Sequence[NodeId]]] = {}
+        self._maximum: dict[NodeId, Mapping[str, float]] = {}
         super().__init__(view, capacity, usage, lambda job: job.vc_id)
 
-    def rank(self, name: str) -> Key:
+    def rank(self, node: NodeId) -> Key:
         """The position of a queue among its siblings, smaller first; its holdings can only raise it."""
         raise NotImplementedError
 
-    def maximum(self, name: str) -> Mapping[str, float]:
+    def maximum(self, node: NodeId) -> Mapping[str, float]:
         """The maximum of each resource that a queue may hold."""
-        raise NotImplementedError
+        if node not in self._maximum:
+            self._maximum[node] = self.tree.maximum(node, self.total)
+        return self._maximum[node]
 
     def key(self, group: int) -> Key:
         """The ranks from the root down: siblings are compared where two paths part."""
         path = self.tree.path(self.tree.leaf(group))
-        for name in path:
-            if name not in self._standings:
-                self._standings[name] = (*self.rank(name), name)
-        return tuple([self._standings[name] for name in path])
+        for node in path:
+            if node not in self._standings:
+                self._standings[node] = (*self.rank(node), self.tree.name(node), node)
+        return tuple([self._standings[node] for node in path])
 
     def family(self, group: int) -> Hashable:
         """The queue below the root that contains the group: jobs of one family count towards one share."""
@@ -142,46 +101,46 @@ class TreeLedger(ShareLedger):
     def charge(self, job: Job, vector: Vector, times: int) -> None:
         """See `ShareLedger`; along the whole path."""
         super().charge(job, vector, times)
-        for name in self.tree.path(self.tree.leaf(job.vc_id)):
-            self._standings.pop(name, None)
-            used = self.used_at[name]
+        for node in self.tree.path(self.tree.leaf(job.vc_id)):
+            self._standings.pop(node, None)
+            used = self.used_at[node]
             for resource, amount in vector.items():
                 used[resource] += times * amount
 
-    def full_queue(self, job: Job, demand: Demand) -> str | None:
+    def full_queue(self, job: Job, demand: Demand) -> NodeId | None:
         """The lowest queue above the job whose maximum denies it the demand, or None."""
         asked = requested(demand)
-        for name in reversed(self.tree.path(self.tree.leaf(job.vc_id))):
-            used, maximum = self.used_at[name], self.maximum(name)
+        for node in reversed(self.tree.path(self.tree.leaf(job.vc_id))):
+            used, maximum = self.used_at[node], self.maximum(node)
             if any(amount and used[kind] + amount > _limit(maximum, kind) for kind, amount in asked.items()):
-                return name
+                return node
         return None
 
     def limit(self, job: Job, demand: Demand) -> Denial | None:
         """The maximums of the queues above the job."""
-        name = self.full_queue(job, demand)
-        if name is None:
+        node = self.full_queue(job, demand)
+        if node is None:
             return None
-        used, maximum, asked = self.used_at[name], self.maximum(name), requested(demand)
+        used, maximum, asked = self.used_at[node], self.maximum(node), requested(demand)
         kind = next(kind for kind, amount in asked.items() if amount and used[kind] + amount > _limit(maximum, kind))
+        name = self.tree.name(node)
         what = f"queue {name} may hold {maximum.get(kind, 0.0):g} {kind} at most and holds {used[kind]}"
         return queue_denial(what, kind, asked[kind], possible=asked[kind] <= _limit(maximum, kind))
 
     def groups_at_limit(self, job: Job, demand: Demand) -> Collection[int] | None:
         """See `ShareLedger`: the virtual clusters under the full queue."""
-        name = self.full_queue(job, demand)
-        return None if name is None else self.tree.vcs_under(name)
+        node = self.full_queue(job, demand)
+        return None if node is None else self.tree.vcs_under(node)
 
-    def branches(self, taker: int, other: int) -> tuple[Sequence[str], Sequence[str]]:
+    def branches(self, taker: int, other: int) -> tuple[Sequence[NodeId], Sequence[NodeId]]:
         """The two paths below the last common queue."""
-        pair = (self.tree.leaf(taker), self.tree.leaf(other))
-        if pair not in self._branches:
-            ours, theirs = self.tree.path(pair[0]), self.tree.path(pair[1])
+        if (taker, other) not in self._branches:
+            ours, theirs = self.tree.path(self.tree.leaf(taker)), self.tree.path(self.tree.leaf(other))
             depth = 0
             while depth < min(len(ours), len(theirs)) and ours[depth] == theirs[depth]:
                 depth += 1
-            self._branches[pair] = (ours[depth:], theirs[depth:])
-        return self._branches[pair]
+            self._branches[taker, other] = (ours[depth:], theirs[depth:])
+        return self._branches[taker, other]
 
 
 def queue_denial(what: str, kind: str, amount: int, *, possible: bool) -> Denial:

@@ -96,6 +96,7 @@ class _Simulation:
         self.periodic = isinstance(self.profile.policy, PeriodicPolicy)
         quotas = quotas_of(trace, cluster, options)
         self.world = World(cluster, quotas, options.seed, by_cells=options.admission == "hived")
+        self.world.half_life_s = getattr(self.profile.policy, "half_life_s", None)
         self.state = SchedulerState(self.world)
         self.state.use(self.profile.admission)
         self.state.due = set()
@@ -294,6 +295,7 @@ class _Simulation:
         self.changed = False
         due = self.state.due or set()
         self._measure()
+        self.world.age()
         for before, job in self.classes.update():
             self.clocks.leave(before, self.records[job.id])
             self.clocks.enter(job)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from itertools import count
+from math import log
 
 from scheduler.model import (
     AllocationView,
@@ -62,6 +64,8 @@ class World:
         self.reservations: tuple[Reservation, ...] = ()
         self.reserved_gpus: dict[int, int] = {}
         self.pool_state: PoolState | None = None
+        self.half_life_s: float | None = None  # of the past use of virtual clusters, for policies that ask for it
+        self._aged_at = 0.0
         self.told_speed: Callable[[int, int, str], float | None] = lambda *_: None
 
     @property
@@ -103,6 +107,18 @@ class World:
         """See `View`; as the trace tells."""
         return self.told_speed(job_id, other_id, gpu_type)
 
+    def age(self) -> None:
+        """Count what virtual clusters have used until now, if the policy asks for it."""
+        if self.half_life_s is None or self.now == self._aged_at:
+            return
+        left = 2.0 ** (-(self.now - self._aged_at) / self.half_life_s)
+        held: Counter[int] = Counter()
+        for (vc_id, _), gpus in self.held_by_vc.items():
+            held[vc_id] += gpus
+        weight_s = self.half_life_s / log(2) * (1.0 - left)
+        self.vcs = tuple(replace(vc, past_gpu_s=vc.past_gpu_s * left + held[vc.id] * weight_s) for vc in self.vcs)
+        self.vc_by_id, self._aged_at = {vc.id: vc for vc in self.vcs}, self.now
+
     def note(self, job_id: int, policy_state: Mapping[str, float]) -> None:
         """Set the job's policy state."""
         run = self.running_by_job.get(job_id)
@@ -119,6 +135,7 @@ class World:
         }
 
     def _count(self, run: Running, times: int) -> None:
+        self.age()
         for share in run.allocations:
             cpus, memory_mib = self.used_by_node.get(share.node_id, (0, 0))
             self.used_by_node[share.node_id] = (cpus + times * share.cpus, memory_mib + times * share.memory_mib)

@@ -230,3 +230,12 @@ def test_an_opportunistic_job_of_the_trace_borrows() -> None:
     jobs = [job(1, gpus=4, vc="a", job_class=JobClass.OPPORTUNISTIC), job(2, at=10, gpus=4, vc="a")]
     result = play(jobs, admission="borrow", quotas={"a": {"A100": 4}})
     assert ends(result) == {1: 200, 2: 110}
+
+
+@pytest.mark.parametrize(("half_life_h", "first"), [(None, "a"), (1, "b")])
+def test_fair_shares_over_time_serve_the_virtual_cluster_that_used_less(half_life_h: float | None, first: str) -> None:
+    # a had all GPUs before; when they are free again, only past use tells it from b.
+    before = job(1, vc="a", gpus=4, runs=1000)
+    after = [job(2, at=10, vc="a", gpus=4, runs=100), job(3, at=20, vc="b", gpus=4, runs=100)]
+    result = play([before, *after], policy="fair", policy_params={"half_life_h": half_life_h}, admission="open")
+    assert ends(result) == {1: 1000, 2: 1100 if first == "a" else 1200, 3: 1100 if first == "b" else 1200}

@@ -21,6 +21,7 @@ from muster.common.clock import database_now
 from muster.dispatch.groups import groups_of, members_whose_turn_it_is
 from muster.dispatch.hooks import reservations_of_other_apps
 from muster.dispatch.models import Planner
+from muster.dispatch.past_use import with_past_use
 from muster.dispatch.planners import scope_of
 from muster.dispatch.policy_state import pool_state_of
 from muster.dispatch.reservations import reservations_of
@@ -178,6 +179,8 @@ def _whole(
     now = moment.timestamp()
     nodes = list(_nodes_of(pool))
     queue, running = waiting(now), _running(_IN_POOL, [pool.pk], now=now)
+    tree = tree_of(pool, virtual_clusters_in(pool))
+    tree["vcs"] = with_past_use(tree["vcs"], pool, planner)
     snapshot = model.Snapshot(
         now=now,
         seed=seed,
@@ -186,7 +189,7 @@ def _whole(
         waiting=queue,
         running=running,
         reservations=(*reservations_of_other_apps(pool), *reservations_of(pool)),
-        **tree_of(pool, virtual_clusters_in(pool)),
+        **tree,
         pool_state=pool_state_of(pool, planner),
         groups=groups_of([*queue, *(run.job for run in running)]),
     )

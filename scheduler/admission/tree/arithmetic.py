@@ -60,6 +60,7 @@ class Tree:
             above[Level.VIRTUAL_CLUSTER, vc.id] = (Level.TENANT, vc.tenant_id)
         self._above = above
         self._paths: dict[NodeId, tuple[NodeId, ...]] = {}
+        self._roots: Sequence[NodeId] | None = None
         self.children: dict[NodeId, list[NodeId]] = {}
         for node in sorted(self._rows):
             if len(path := self.path(node)) > 1:
@@ -80,7 +81,9 @@ class Tree:
     @property
     def roots(self) -> Sequence[NodeId]:
         """The nodes without a node above, sorted."""
-        return [node for node in sorted(self._rows) if len(self.path(node)) == 1]
+        if self._roots is None:
+            self._roots = [node for node in sorted(self._rows) if len(self.path(node)) == 1]
+        return self._roots
 
     def name(self, node: NodeId) -> str:
         """The name of a node."""
@@ -91,6 +94,11 @@ class Tree:
         """The nominal share of a node itself; 0 if it has left the pool."""
         row = self._rows.get(node)
         return 0 if row is None else row.quotas.get(gpu_type, 0)
+
+    def weight(self, node: NodeId) -> float:
+        """The weight of a node among its siblings; 1 if it has left the pool."""
+        row = self._rows.get(node)
+        return 1.0 if row is None else row.weight
 
     def borrowing(self, node: NodeId, gpu_type: str) -> int | None:
         """The borrowing limit of a node; None: no limit."""

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
+from math import log
 from typing import Any, ClassVar
 
-from scheduler.authoring import ConfigError, Job, Key, Running, View
-from scheduler.policies.queues import EPSILON, Row, TreeLedger, check_rows, column, rows_schema
+from scheduler.authoring import Job, Key, Running, View
+from scheduler.policies.queues import EPSILON, TreeLedger
 from scheduler.policies.shared import Shared, dominant
-from scheduler.workshop import Capacity, Demand, ResourceUsage
+from scheduler.workshop import CPUS, MEMORY_MIB, Capacity, Demand, NodeId, ResourceUsage
 
 _FRACTION = {"type": "number", "minimum": 0, "maximum": 1}
 _TIMEOUT = {"type": ["number", "null"], "minimum": 0}
@@ -26,26 +27,17 @@ class Fair(Shared):
     params_schema: ClassVar[Mapping[str, Any]] = {
         "type": "object",
         "properties": {
-            "queues": rows_schema(
-                {
-                    "weight": {
-                        "type": "number",
-                        "minimum": 0,
-                        "default": 1,
-                        "description": "Its weight among its siblings; a queue without a row has its tenant's weight.",
-                    },
-                    "min_share": {
-                        **_FRACTION,
-                        "default": 0,
-                        "description": "The fraction of the pool below which it is served before others.",
-                    },
-                    "max_share": {
-                        **_FRACTION,
-                        "default": 1,
-                        "description": "The fraction of the pool beyond which it gets nothing.",
-                    },
-                }
-            ),
+            "nominal_minimum": {
+                "type": "boolean",
+                "default": False,
+                "description": "Whether nominal shares are minimum shares: queues below theirs are served first.",
+            },
+            "half_life_h": {
+                "type": ["number", "null"],
+                "minimum": 0.01,
+                "default": None,
+                "description": "Past use counts, half as much after so many hours. null: only what is held now.",
+            },
             "min_share_timeout_s": {
                 **_TIMEOUT,
                 "default": 300,
@@ -70,18 +62,17 @@ class Fair(Shared):
         "additionalProperties": False,
     }
 
-    queues: Sequence[Row] = ()
+    nominal_minimum: bool = False
+    half_life_h: float | None = None
     min_share_timeout_s: float | None = 300
     fair_share_timeout_s: float | None = 900
     fair_share_threshold: float = 0.5
     preemption_share: float = 0.1
 
-    def __post_init__(self) -> None:
-        """Raise a `ConfigError` if the queues form no tree, or their minimum shares exceed the pool."""
-        check_rows(self.queues)
-        if column(self.queues, "", "min_share", 0.0) > 1.0 + EPSILON:
-            raise ConfigError("queues: the minimum shares under the root add up to more than 1")
-        object.__setattr__(self, "queues", tuple(self.queues))
+    @property
+    def half_life_s(self) -> float | None:
+        """The half-life with which the past use of virtual clusters decays; None: it does not count."""
+        return None if self.half_life_h is None else self.half_life_h * 3600.0
 
     @property
     def max_stopping_share(self) -> float:
@@ -109,31 +100,35 @@ class _FairShares(TreeLedger):
     """Minimum and fair shares."""
 
     def __init__(self, view: View, capacity: Capacity, usage: ResourceUsage, policy: Fair) -> None:
-        super().__init__(view, capacity, usage, policy.queues)
+        super().__init__(view, capacity, usage)
         self._policy = policy
-        of_tenant = {tenant.id: tenant.weight for tenant in view.tenants}
-        self._weights: dict[str, float] = {}
-        for name in self.tree.downwards():
-            row, vcs = self.tree.rows.get(name), self.tree.vcs_of.get(name, ())
-            own = max((of_tenant.get(view.vc_by_id[vc_id].tenant_id, 1.0) for vc_id in vcs), default=1.0)
-            self._weights[name] = own if row is None else row.get("weight", 1.0)
-        self._fair: dict[str, Mapping[str, float]] = {}
-        self._maximum: dict[str, Mapping[str, float]] = {}
+        self._fair: dict[str, Mapping[NodeId, float]] = {}
+        self._past: dict[NodeId, float] = {}
 
-    def rank(self, name: str) -> Key:
+    def rank(self, node: NodeId) -> Key:
         """Queues below their minimum first, by the share of it that they hold; the others by use over weight."""
-        share, least = dominant(self.used_at.get(name, {}), self.total), self._column(name, "min_share", 0.0)
+        share = dominant(self.used_at.get(node, {}), self.total)
+        least = dominant({kind: self._minimum(node, kind) for kind in self.total}, self.total)
         if share < least:
             return (0, share / least)
-        weight = self._weights.get(name, 1.0)
-        return (1, share / weight if weight > 0.0 else float("inf"))
+        weight = self.tree.weight(node)
+        return (1, (share + self._past_share(node)) / weight if weight > 0.0 else float("inf"))
 
-    def maximum(self, name: str) -> Mapping[str, float]:
-        """The queue's maximum share of every resource."""
-        if name not in self._maximum:
-            share = self._column(name, "max_share", 1.0)
-            self._maximum[name] = {kind: share * amount for kind, amount in self.total.items()}
-        return self._maximum[name]
+    def _past_share(self, node: NodeId) -> float:
+        """The share of the pool that, held all the time, would have decayed to the past use of the queue."""
+        half_life_s = self._policy.half_life_s
+        if half_life_s is None:
+            return 0.0
+        if node not in self._past:
+            vcs = (self.view.vc_by_id.get(vc_id) for vc_id in self.tree.vcs_under(node))
+            past_gpu_s = sum(vc.past_gpu_s for vc in vcs if vc is not None)
+            gpus = sum(amount for kind, amount in self.total.items() if kind not in {CPUS, MEMORY_MIB})
+            self._past[node] = past_gpu_s * log(2) / half_life_s / gpus if gpus else 0.0
+        return self._past[node]
+
+    def _minimum(self, node: NodeId, kind: str) -> int:
+        """The minimum share of a queue."""
+        return self.tree.share(node, kind) if self._policy.nominal_minimum else 0
 
     def may_take(self, job: Job, demand: Demand, waited_s: float) -> bool:
         """Whether the queue has been below its minimum, or far below its fair share, for long enough."""
@@ -142,7 +137,7 @@ class _FairShares(TreeLedger):
             return False
         used = self.used_at.get(leaf, Counter())[kind]
         then = used + demand.gpus * demand.nodes
-        least = self._column(leaf, "min_share", 0.0) * self.total.get(kind, 0)
+        least = self._minimum(leaf, kind)
         if _over(waited_s, policy.min_share_timeout_s) and then <= least + EPSILON:
             return True
         fair = self._fair_share(leaf, kind)
@@ -155,17 +150,14 @@ class _FairShares(TreeLedger):
         if kind is None or leaf == self.tree.leaf(job.vc_id):
             return 0.0
         used = self.used_at.get(leaf, Counter())[kind]
-        least = self._column(leaf, "min_share", 0.0) * self.total.get(kind, 0)
+        least = self._minimum(leaf, kind)
         beyond = used - max(self._fair_share(leaf, kind), least)
-        return max(0.0, beyond) / max(self._weights.get(leaf, 1.0), EPSILON) if beyond > EPSILON else 0.0
+        return max(0.0, beyond) / max(self.tree.weight(leaf), EPSILON) if beyond > EPSILON else 0.0
 
-    def _column(self, name: str, field: str, default: float) -> float:
-        return float(self.tree.rows.get(name, {}).get(field, default))
-
-    def _fair_share(self, name: str, kind: str) -> float:
+    def _fair_share(self, node: NodeId, kind: str) -> float:
         """GPUs of a type that a queue would hold if all queues with demand were served by weight from the root down."""
         if kind not in self._fair:
-            asked: Counter[str] = Counter()
+            asked: Counter[NodeId] = Counter()
             for queue, used in self.used_at.items():
                 asked[queue] += used[kind]
             for job in self.view.waiting:
@@ -173,28 +165,29 @@ class _FairShares(TreeLedger):
                 if gpus:
                     for queue in self.tree.path(self.tree.leaf(job.vc_id)):
                         asked[queue] += gpus
-            shares: dict[str, float] = {}
-            self._water_fill("", float(self.total.get(kind, 0)), kind, asked, shares)
+            shares: dict[NodeId, float] = {}
+            self._water_fill(None, float(self.total.get(kind, 0)), kind, asked, shares)
             self._fair[kind] = shares
-        return self._fair[kind].get(name, 0.0)
+        return self._fair[kind].get(node, 0.0)
 
     def _water_fill(
-        self, parent: str, amount: float, kind: str, asked: Mapping[str, int], shares: dict[str, float]
+        self, above: NodeId | None, amount: float, kind: str, asked: Mapping[NodeId, int], shares: dict[NodeId, float]
     ) -> None:
         """Water-filling: equal amounts by weight, at least the minimum, at most the demand and the maximum."""
-        names = [name for name in self.tree.children.get(parent, ()) if asked.get(name, 0) > 0]
-        total = self.total.get(kind, 0)
-        most = {name: min(float(asked[name]), self._column(name, "max_share", 1.0) * total) for name in names}
-        least = {name: min(most[name], self._column(name, "min_share", 0.0) * total) for name in names}
-        level, step = 0.0, (amount + 1.0) / max(min((self._weights[n] for n in names), default=1.0), EPSILON)
+        nodes = [node for node in self.tree.children(above) if asked.get(node, 0) > 0]
+        weights = {node: self.tree.weight(node) for node in nodes}
+        all_gpus = float(self.total.get(kind, 0))
+        most = {node: min(float(asked[node]), all_gpus, self.maximum(node).get(kind, 0.0)) for node in nodes}
+        least = {node: min(most[node], float(self._minimum(node, kind))) for node in nodes}
+        level, step = 0.0, (amount + 1.0) / max(min(weights.values(), default=1.0), EPSILON)
         for _ in range(100):  # bisection from above for the largest level that does not exceed the amount
             step /= 2
-            given = sum(min(most[n], max(least[n], (level + step) * self._weights[n])) for n in names)
+            given = sum(min(most[n], max(least[n], (level + step) * weights[n])) for n in nodes)
             if given <= amount:
                 level += step
-        for name in names:
-            shares[name] = min(most[name], max(least[name], level * self._weights[name]))
-            self._water_fill(name, shares[name], kind, asked, shares)
+        for node in nodes:
+            shares[node] = min(most[node], max(least[node], level * weights[node]))
+            self._water_fill(node, shares[node], kind, asked, shares)
 
 
 def _over(waited_s: float, timeout_s: float | None) -> bool:

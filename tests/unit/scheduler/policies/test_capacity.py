@@ -1,6 +1,5 @@
 """The capacity policy keeps guarantees, lends idle GPUs, and reclaims them late and little at a time."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +9,7 @@ from hypothesis import strategies as st
 
 from scheduler.engine.cycle import CycleConfig, compose, decide
 from scheduler.engine.usage import ResourceUsage
-from scheduler.model import Job, Running, Snapshot
+from scheduler.model import Job, Running, Snapshot, Tenant, VirtualCluster
 from scheduler.model.invariants import check
 from scheduler.model.lifecycle import HoldReason
 from scheduler.model.plan import Plan, apply
@@ -19,7 +18,6 @@ from scheduler.placement.demand import demand_of
 from scheduler.policies.capacity.policy import CapacityQueues
 from scheduler.policies.drf.policy import Drf
 from scheduler.policies.fair.policy import Fair
-from scheduler.registry import ConfigError
 from tests.profiles import examples
 from tests.unit.scheduler.factories import NOW, make_job, make_node, make_running, make_share, make_snapshot, make_vc
 
@@ -50,41 +48,38 @@ def of_vcs(world: Snapshot, plan: Plan) -> dict[int, int]:
     return found
 
 
-# Eight GPUs.
-ROWS: list[Mapping[str, object]] = [
-    {"name": "research", "capacity": 0.5},
-    {"name": "a", "parent": "research", "capacity": 0.5},
-    {"name": "b", "parent": "research", "capacity": 0.5},
-    {"name": "c", "capacity": 0.5},
-]
-LIMITED: list[Mapping[str, object]] = [
-    {"name": "a", "capacity": 0.25, "maximum_capacity": 0.5},
-    {"name": "b", "capacity": 0.75},
-]
-SHARES: dict[str, tuple[list[Mapping[str, object]], list[Running], list[Job], dict[int, int]]] = {
-    "by default a guarantee is the part that the quota is of all": ([], [], jobs(1, 9) + jobs(2, 9), {1: 6, 2: 2}),
-    "what is idle is anybody's": ([], [], jobs(2, 9), {2: 8}),
-    "even of one without a guarantee": ([], [], jobs(3, 3) + jobs(1, 2), {1: 2, 3: 3}),
-    "who has no guarantee comes last": ([], [], jobs(3, 9) + jobs(1, 7), {1: 7, 3: 1}),
-    "what runs counts": ([], runs(1, range(6)), jobs(1, 2) + jobs(2, 2), {2: 2}),
+def leaf(vc_id: int, name: str, gpus: int, tenant_id: int = 1, borrow: int | None = None) -> VirtualCluster:
+    """A virtual cluster with a share; a tenant other than 1 is not in the snapshot, so it is below the root."""
+    return VirtualCluster(vc_id, tenant_id, name, {"A100": gpus}, borrowing={} if borrow is None else {"A100": borrow})
+
+
+# Eight GPUs: a and b share a tenant with half of them.
+TREE = [leaf(1, "a", 2), leaf(2, "b", 2), leaf(3, "c", 4, 2)]
+LIMITED = [leaf(1, "a", 2, borrow=2), leaf(2, "b", 6)]
+SHARES: dict[str, tuple[list[VirtualCluster], list[Running], list[Job], dict[int, int]]] = {
+    "by default a guarantee is the part that the quota is of all": (VCS, [], jobs(1, 9) + jobs(2, 9), {1: 6, 2: 2}),
+    "what is idle is anybody's": (VCS, [], jobs(2, 9), {2: 8}),
+    "even of one without a guarantee": (VCS, [], jobs(3, 3) + jobs(1, 2), {1: 2, 3: 3}),
+    "who has no guarantee comes last": (VCS, [], jobs(3, 9) + jobs(1, 7), {1: 7, 3: 1}),
+    "what runs counts": (VCS, runs(1, range(6)), jobs(1, 2) + jobs(2, 2), {2: 2}),
     "in a tree the inner queues are compared first": (
-        ROWS,
+        TREE,
         [],
         jobs(1, 9) + jobs(2, 9) + jobs(3, 9),
         {1: 2, 2: 2, 3: 4},
     ),
-    "a sibling has what its sibling leaves": (ROWS, [], jobs(1, 9) + jobs(3, 9), {1: 4, 3: 4}),
-    "a virtual cluster that no row names comes last": (ROWS[3:], [], jobs(1, 9) + jobs(3, 6), {1: 2, 3: 6}),
+    "a sibling has what its sibling leaves": (TREE, [], jobs(1, 9) + jobs(3, 9), {1: 4, 3: 4}),
+    "one without a share comes last": ([leaf(1, "a", 0), TREE[2]], [], jobs(1, 9) + jobs(3, 6), {1: 2, 3: 6}),
     "no queue gets more than its maximum": (LIMITED, [], jobs(1, 9) + jobs(2, 1), {1: 4, 2: 1}),
 }
 
 
-@pytest.mark.parametrize(("rows", "running", "waiting", "expected"), SHARES.values(), ids=SHARES)
+@pytest.mark.parametrize(("vcs", "running", "waiting", "expected"), SHARES.values(), ids=SHARES)
 def test_free_gpus_go_to_the_queue_that_uses_the_least_of_its_guarantee(
-    rows: list[Mapping[str, object]], running: list[Running], waiting: list[Job], expected: dict[int, int]
+    vcs: list[VirtualCluster], running: list[Running], waiting: list[Job], expected: dict[int, int]
 ) -> None:
-    world = make_snapshot(vcs=VCS, running=running, waiting=waiting)
-    assert of_vcs(world, decide(world, config(queues=rows))) == expected
+    world = make_snapshot(vcs=vcs, running=running, waiting=waiting)
+    assert of_vcs(world, decide(world, config())) == expected
 
 
 def test_in_a_leaf_the_first_is_served_first() -> None:
@@ -94,9 +89,9 @@ def test_in_a_leaf_the_first_is_served_first() -> None:
 
 def test_the_reason_of_a_job_beyond_the_maximum_says_so() -> None:
     world = make_snapshot(
-        vcs=VCS, waiting=[*jobs(1, 1, gpus=4), make_job(107, vc_id=1, gpus=5), make_job(108, vc_id=1)]
+        vcs=LIMITED, waiting=[*jobs(1, 1, gpus=4), make_job(107, vc_id=1, gpus=5), make_job(108, vc_id=1)]
     )
-    holds = {hold.job_id: hold for hold in decide(world, config(queues=LIMITED)).holds}
+    holds = {hold.job_id: hold for hold in decide(world, config()).holds}
     assert holds[107].reason is HoldReason.QUOTA_TOO_SMALL
     assert holds[108].reason is HoldReason.QUOTA
     assert "queue a may hold 4 A100 at most and holds" in holds[108].detail
@@ -122,8 +117,8 @@ USERS: dict[str, tuple[dict[str, object], list[Job], dict[int, int]]] = {
 def test_a_user_has_a_limit_inside_a_leaf(
     limits: dict[str, object], waiting: list[Job], expected: dict[int, int]
 ) -> None:
-    world = make_snapshot(vcs=VCS, waiting=waiting)
-    plan = decide(world, config(queues=[{"name": "a", "capacity": 1.0, **limits}]))
+    world = make_snapshot(vcs=[leaf(1, "a", 8)], waiting=waiting)
+    plan = decide(world, config(**limits))
     owners = [world.waiting_by_id[place.job_id].owner_id for place in plan.places]
     assert {owner: owners.count(owner) for owner in sorted(set(owners))} == expected
 
@@ -160,13 +155,13 @@ TAKEN: dict[str, tuple[dict[str, Any], list[Running], list[Job], list[int]]] = {
     ),
     "never, if the share is nothing": ({"preemption_share": 0}, runs(2, range(8)), jobs(1, 1, **LATE), []),
     "a branch within its guarantee gives nothing to another": (
-        {"queues": ROWS},
+        {"vcs": TREE},
         runs(1, range(4)) + runs(3, range(4, 8)),
         jobs(3, 1, **LATE),
         [],
     ),
     "but to a sibling it does": (
-        {"queues": ROWS},
+        {"vcs": TREE},
         runs(1, range(2), range(2, 4)) + runs(3, range(4, 8)),
         jobs(2, 1, **LATE),
         [1011],
@@ -178,43 +173,36 @@ TAKEN: dict[str, tuple[dict[str, Any], list[Running], list[Job], list[int]]] = {
 def test_a_guarantee_is_taken_back_late_and_a_bounded_share_at_a_time(
     params: dict[str, Any], running: list[Running], waiting: list[Job], expected: list[int]
 ) -> None:
-    world = make_snapshot(vcs=VCS, running=running, waiting=waiting)
-    plan = decide(world, config(**{"preemption_share": 1.0} | params))
+    params = {"vcs": VCS, "preemption_share": 1.0} | params
+    world = make_snapshot(vcs=params.pop("vcs"), running=running, waiting=waiting)
+    plan = decide(world, config(**params))
     assert [preempt.job_id for preempt in plan.preempts] == expected
 
 
-# Two leaves with half of one queue each, whose maximum is half of sixteen GPUs.
-HALVES: dict[str, list[Mapping[str, object]]] = {
-    "capacity": [
-        {"name": "team", "capacity": 0.5, "maximum_capacity": 0.5},
-        {"name": "a", "parent": "team", "capacity": 0.5},
-        {"name": "b", "parent": "team", "capacity": 0.5},
-    ],
-    "fair": [{"name": "team", "max_share": 0.5}, {"name": "a", "parent": "team"}, {"name": "b", "parent": "team"}],
-}
+def halves(**fields: Any) -> Snapshot:
+    """Sixteen GPUs: half are the maximum of a tenant with two leaves, half are the share of a third leaf."""
+    vcs = [leaf(1, "a", 4), leaf(2, "b", 4), leaf(3, "c", 8, 2)]
+    world = make_snapshot(nodes=[make_node(1), make_node(2)], vcs=vcs, **fields)
+    return replace(world, tenants=(Tenant(1, "team", 1.0, borrowing={"A100": 0}),))
 
 
-@pytest.mark.parametrize(("policy", "rows"), HALVES.items(), ids=HALVES)
-def test_a_leaf_takes_its_guarantee_back_inside_a_queue_at_its_maximum(
-    policy: str, rows: list[Mapping[str, object]]
-) -> None:
+@pytest.mark.parametrize("policy", ["capacity", "fair"])
+def test_a_leaf_takes_its_guarantee_back_inside_a_queue_at_its_maximum(policy: str) -> None:
     # The queue holds its eight GPUs by jobs of one leaf; eight more are free, or in use by a leaf of the root.
     of_sibling = [run_on(1, range(n, n + 1), n, 1) for n in range(8)]
     of_another = [run_on(2, range(n, n + 1), n, 3) for n in range(8)]
     waiting = jobs(2, 1, gpus=2, submitted_at=NOW - 2000)
     for others in ([], of_another):
-        world = make_snapshot(nodes=[make_node(1), make_node(2)], vcs=VCS, running=of_sibling + others, waiting=waiting)
-        chosen = CycleConfig(policy=policy, policy_params={"queues": rows, "preemption_share": 1.0}, admission="open")
+        world = halves(running=of_sibling + others, waiting=waiting)
+        chosen = CycleConfig(policy=policy, policy_params={"preemption_share": 1.0}, admission="open")
         plan = decide(world, chosen)
         assert [preempt.job_id for preempt in plan.preempts] == [1016, 1017]
         assert check(world, plan, compose(chosen).admission) == ()
 
 
 def test_a_leaf_beyond_its_guarantee_waits_inside_a_queue_at_its_maximum() -> None:
-    rows = HALVES["capacity"]
     running = [run_on(1, range(n, n + 1), n, 1 if n < 4 else 2) for n in range(8)]
-    world = make_snapshot(nodes=[make_node(1), make_node(2)], vcs=VCS, running=running, waiting=jobs(2, 2, **LATE))
-    plan = decide(world, config(queues=rows, preemption_share=1.0))
+    plan = decide(halves(running=running, waiting=jobs(2, 2, **LATE)), config(preemption_share=1.0))
     assert not plan.preempts
     assert {hold.reason for hold in plan.holds} == {HoldReason.QUOTA}
 
@@ -225,13 +213,13 @@ def run_on(node_id: int, indexes: range, number: int, vc_id: int, **fields: Any)
 
 def test_what_a_sibling_loses_may_let_its_branch_take_from_another() -> None:
     # The branch of 1 and 2 is within its half with the new job only once 2 has lost two; then 3 is beyond its quarter.
-    rows = [*ROWS[:3], {"name": "c", "capacity": 0.25}]
+    vcs = [*TREE[:2], leaf(3, "c", 2, 2), leaf(4, "d", 2, 3)]
     one = [range(n, n + 1) for n in range(4)]
     running = [run_on(1, one[0], 2, 2), *(run_on(1, one[n], n, 3) for n in (1, 2, 3)), run_on(2, one[0], 0, 3)]
     running += [run_on(2, one[1], 0, 2), run_on(2, one[2], 1, 2), run_on(2, one[3], 3, 2)]
     nodes = [make_node(1, gpus=4), make_node(2, gpus=4)]
-    world = make_snapshot(nodes=nodes, vcs=VCS, running=running, waiting=jobs(1, 1, gpus=2, **LATE))
-    plan = decide(world, config(queues=rows, preemption_share=1.0))
+    world = make_snapshot(nodes=nodes, vcs=vcs, running=running, waiting=jobs(1, 1, gpus=2, **LATE))
+    plan = decide(world, config(preemption_share=1.0))
     assert [preempt.job_id for preempt in plan.preempts] == [1022, 1033]
 
 
@@ -265,25 +253,6 @@ def test_a_waiting_job_is_looked_at_again(job: Job, params: Any, expected: float
     assert CapacityQueues(**params).next_change(job, None, NOW) == expected
 
 
-WRONG: dict[str, tuple[list[Mapping[str, object]], str]] = {
-    "a name twice": ([{"name": "a"}, {"name": "a"}], "queues: 'a' is given twice"),
-    "no name": ([{"name": ""}], "queues: a queue must have a name"),
-    "a parent that is not there": ([{"name": "a", "parent": "x"}], "queues: 'a' has the unknown parent 'x'"),
-    "a circle": ([{"name": "a", "parent": "b"}, {"name": "b", "parent": "a"}], "queues: 'a' is its own ancestor"),
-    "more than all": (
-        [{"name": "a", "capacity": 0.6}, {"name": "b", "capacity": 0.5}],
-        "queues: guarantees add up to more than 1 under the root",
-    ),
-}
-
-
-@pytest.mark.parametrize(("rows", "message"), WRONG.values(), ids=WRONG)
-def test_queues_that_make_no_sense_are_refused(rows: list[Mapping[str, object]], message: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        compose(config(queues=rows))
-    assert message in str(caught.value)
-
-
 @st.composite
 def shared_worlds(draw: st.DrawFn) -> Snapshot:
     """Two nodes and jobs of three virtual clusters; some run, put there by a policy without limits."""
@@ -311,13 +280,10 @@ def shared_worlds(draw: st.DrawFn) -> Snapshot:
     return replace(world, now=NOW + 100, waiting=(*world.waiting, *(job(n) for n in range(11, 17))))
 
 
-@given(shared_worlds(), st.sampled_from(["capacity", "fair"]), st.sampled_from([[], ROWS]), st.sampled_from([1, 256]))
-def test_a_plan_never_breaks_the_law(
-    world: Snapshot, policy: str, rows: list[Mapping[str, object]], max_places: int
-) -> None:
-    if policy == "fair":
-        rows = [{key: value for key, value in row.items() if key != "capacity"} for row in rows]
-    chosen = replace(config(queues=rows, preemption_share=0.5), policy=policy, max_places=max_places)
+@given(shared_worlds(), st.sampled_from(["capacity", "fair"]), st.sampled_from([VCS, TREE]), st.sampled_from([1, 256]))
+def test_a_plan_never_breaks_the_law(world: Snapshot, policy: str, vcs: list[VirtualCluster], max_places: int) -> None:
+    world = replace(world, vcs=tuple(vcs))
+    chosen = replace(config(preemption_share=0.5), policy=policy, max_places=max_places)
     plan = decide(world, chosen)
     assert check(world, plan, compose(chosen).admission) == ()
     answered = [place.job_id for place in plan.places] + [hold.job_id for hold in plan.holds]
@@ -337,18 +303,19 @@ def test_nothing_that_fits_is_left_idle(world: Snapshot, policy: str) -> None:
 
 POLICIES: dict[str, CapacityQueues | Fair | Drf] = {
     "capacity": CapacityQueues(),
-    "capacity in a tree": CapacityQueues(queues=ROWS),
-    "fair": Fair(queues=[{"name": row["name"], "parent": row.get("parent", "")} for row in ROWS]),
+    "fair": Fair(),
+    "fair with minimums": Fair(nominal_minimum=True),
     "drf by virtual cluster": Drf(over="vc"),
     "drf by user": Drf(over="user"),
 }
 
 
-@given(shared_worlds(), st.data())
+@given(shared_worlds(), st.sampled_from([VCS, TREE]), st.data())
 @pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
 def test_who_is_of_another_family_stands_as_it_stood_when_one_goes(
-    policy: CapacityQueues | Fair | Drf, world: Snapshot, data: st.DataObject
+    policy: CapacityQueues | Fair | Drf, world: Snapshot, vcs: list[VirtualCluster], data: st.DataObject
 ) -> None:
+    world = replace(world, vcs=tuple(vcs))
     ledger = policy.ledger(world, Capacity(world), ResourceUsage(world))
     job = data.draw(st.sampled_from(world.waiting))
     demand = demand_of(job.request, job.request.choices_among(("A100",))[0])
