@@ -35,11 +35,14 @@ class TreeLedger(Ledger):
         self._tree = Tree(view)
         self.levels = max((len(self._tree.path(_leaf(vc.id))) for vc in view.vcs), default=1) - 1
         self._held = _guaranteed_use(self, self._tree)
+        # What was available to jobs that were denied; they are denied again until something is given back.
+        self._denied: dict[tuple[int, str, int, int | None], int] = {}
         self._staying: Use | None = None  # the same without stopping jobs
-        self._called: Mapping[tuple[int, str], int] | None = None  # what waiting jobs call back, by virtual cluster
+        self._called: Mapping[tuple[NodeId, str], int] | None = None  # what waiting jobs call back, by virtual cluster
 
     def begin(self) -> None:
         """See `Ledger`."""
+        self._denied.clear()
         self._staying = self._called = None
 
     def offer(self, job: Job, config: Config) -> Grant | Denial:
@@ -47,7 +50,9 @@ class TreeLedger(Ledger):
         gpu_type, gpus = config.gpu_type, config.gpus
         if gpu_type is None or job.job_class is JobClass.OPPORTUNISTIC:
             return ANY_GPUS
-        leaf = _leaf(job.vc_id)
+        leaf, key = _leaf(job.vc_id), (job.vc_id, gpu_type, gpus, self.level)
+        if key in self._denied:
+            return self._denial(job, gpu_type, gpus, self._denied[key])
         available = self._use.available(leaf, gpu_type)
         if available >= gpus > self._tree.subtree(leaf, gpu_type) - self._use.of(leaf, gpu_type):
             path = self._tree.path(leaf)
@@ -55,7 +60,10 @@ class TreeLedger(Ledger):
                 available = 0
             else:
                 available = self._available_beside_calls(self._use, leaf, gpu_type, gpus)
-        return ANY_GPUS if gpus <= available else self._denial(job, gpu_type, gpus, max(0, available))
+        if gpus <= available:
+            return ANY_GPUS
+        self._denied[key] = max(0, available)
+        return self._denial(job, gpu_type, gpus, self._denied[key])
 
     def yields(self, job: Job, config: Config) -> bool:
         """Whether those from whose share it borrows call it back; an opportunistic job yields to a guaranteed one."""
@@ -78,16 +86,23 @@ class TreeLedger(Ledger):
         """What is available to a virtual cluster if those from whose share it would borrow get what they call back."""
         if self._called is None:
             self._called = self._calls()
+        called = {
+            other: wanted - use.of(other, gpu_type)
+            for (other, kind), wanted in self._called.items()
+            if kind == gpu_type and other != leaf and wanted > use.of(other, gpu_type)
+        }
+        available = use.available(leaf, gpu_type)
+        if available - sum(called.values()) >= gpus:
+            return available
         then = use
-        for (vc_id, kind), wanted in self._called.items():
-            more = wanted - use.of(_leaf(vc_id), kind)
-            below = common(self._tree, leaf, _leaf(vc_id)) if kind == gpu_type and more > 0 else None
+        for other, more in called.items():
+            below = common(self._tree, leaf, other)
             if below is not None and use.beyond(leaf, below, gpu_type, gpus):
                 then = use.copy() if then is use else then
-                then.add(_leaf(vc_id), kind, more)
+                then.add(other, gpu_type, more)
         return then.available(leaf, gpu_type)
 
-    def _calls(self) -> Mapping[tuple[int, str], int]:
+    def _calls(self) -> Mapping[tuple[NodeId, str], int]:
         """What virtual clusters would hold with the waiting jobs whose share borrowers keep that may not go yet.
 
         These have not run for their minimum time, or still wait for the GPUs that are reserved for them.
@@ -116,7 +131,7 @@ class TreeLedger(Ledger):
         for (vc_id, gpu_type), gpus in sorted(wanted.items()):
             path = self._tree.path(_leaf(vc_id))[:-1]
             unused = max(self._tree.subtree(one, gpu_type) - self._use.of(one, gpu_type) for one in path)
-            found[vc_id, gpu_type] = self._use.of(_leaf(vc_id), gpu_type) + min(gpus, unused)
+            found[_leaf(vc_id), gpu_type] = self._use.of(_leaf(vc_id), gpu_type) + min(gpus, unused)
         return found
 
     def _startable(self) -> Iterator[Job]:
@@ -220,6 +235,8 @@ class TreeLedger(Ledger):
     def charge(self, vc_id: int, job_class: JobClass, gpu_type: str, gpus: int) -> None:
         """See `Ledger`."""
         super().charge(vc_id, job_class, gpu_type, gpus)
+        if gpus < 0:
+            self._denied.clear()
         if job_class is JobClass.GUARANTEED:
             self._held.add(_leaf(vc_id), gpu_type, gpus)
             if self._staying is not None:
@@ -228,7 +245,7 @@ class TreeLedger(Ledger):
     def copy(self) -> Self:
         """See `Ledger`."""
         other = super().copy()
-        other._held, other._staying = self._held.copy(), self._use.copy()
+        other._held, other._staying, other._denied = self._held.copy(), self._use.copy(), {}
         return other
 
 

@@ -66,6 +66,7 @@ class Tree:
             if len(path := self.path(node)) > 1:
                 self.children.setdefault(path[1], []).append(node)
         self._subtrees: dict[tuple[NodeId, str], int] = {}
+        self._locals: dict[tuple[NodeId, str], int] = {}
         self._potential: dict[tuple[NodeId, str], int] = {}
 
     def path(self, node: NodeId) -> tuple[NodeId, ...]:
@@ -126,8 +127,11 @@ class Tree:
 
     def local(self, node: NodeId, gpu_type: str) -> int:
         """The part of a node's subtree that it does not lend."""
-        limit = self.lending(node, gpu_type)
-        return 0 if limit is None else max(0, self.subtree(node, gpu_type) - limit)
+        key = (node, gpu_type)
+        if key not in self._locals:
+            limit = self.lending(node, gpu_type)
+            self._locals[key] = 0 if limit is None else max(0, self.subtree(node, gpu_type) - limit)
+        return self._locals[key]
 
     def potential(self, node: NodeId, gpu_type: str) -> int:
         """What is available to a node while nothing is used."""
