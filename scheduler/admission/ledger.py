@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass, field
-from typing import ClassVar, Self
+from typing import Self
 
 from scheduler.model import SLOTS, AllocationView, Job, Running, View
 from scheduler.model.lifecycle import JobClass
@@ -46,13 +46,6 @@ class Ledger:
     A GPU that jobs share counts once. GPUs that have left the pool do not count.
     """
 
-    reclaims_fewest: ClassVar[bool] = False
-    """Whether a job reclaims from as few jobs as possible, or else from the newest ones."""
-    levels: int = 0
-    """The levels of a tree below its root whose shares are lent. Jobs within a share of their own are served first."""
-    level: int | None = None
-    """The level beyond whose shares nothing is offered now; None: it offers all that it may."""
-
     def __init__(self, view: View) -> None:
         self.view = view
         self.usage = QuotaUsage(view.held_by_vc)
@@ -82,6 +75,17 @@ class Ledger:
 
     def begin(self) -> None:
         """Begin a decision: the waiting and running jobs of the view may have changed since the last one."""
+
+    def levels(self) -> int:
+        """The levels of a tree below its root that lend. Jobs within a share of their own are served first."""
+        return 0
+
+    def limit_to(self, level: int | None) -> None:
+        """Offer nothing beyond the shares of a level from now on; None: offer all that it may."""
+
+    def reclaims_fewest(self) -> bool:
+        """Whether a job reclaims from as few jobs as possible, or else from the newest ones."""
+        return False
 
     def reclaims(self, waiting: Job, running: Job, gpu_type: str | None) -> bool:
         """Whether the waiting job, once admitted, may now reclaim GPUs of the type from the running job.

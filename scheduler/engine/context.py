@@ -97,6 +97,7 @@ class CycleContext:
         self.wakes_at: float | None = None  # the earliest moment at which the policy wants to decide again
         self._kept_together = kept_together or (lambda _: frozenset())
         self._undo: list[Callable[[], None]] | None = None  # the steps that undo the present attempt, in order
+        self._within_shares = False  # whether the pass is one of jobs within a share of their own
         self._kept_free = KeptFree(state.view, state.free)
         self._failures = FailedDemands()
         self._defers = placement.fills and not admission.chooses_gpus
@@ -260,12 +261,14 @@ class CycleContext:
         if not self.admission.reclaims:
             yield None
             return
-        for level in range(self.ledger.levels):
-            self.ledger.level = level
+        for level in range(self.ledger.levels()):
+            self._within_shares = True
+            self.ledger.limit_to(level)
             yield JobClass.GUARANTEED
             self.waits_behind.clear()
             self.pending_reasons.clear()
-        self.ledger.level = None
+        self._within_shares = False
+        self.ledger.limit_to(None)
         yield JobClass.GUARANTEED
         yield JobClass.OPPORTUNISTIC
 
@@ -282,7 +285,7 @@ class CycleContext:
                 self.wake_at(min(moment, self.now + MAX_WAKE_S))
             elif self.stays(run):
                 lent.append(run)
-        if not self.ledger.reclaims_fewest or len(lent) < 2:
+        if not self.ledger.reclaims_fewest() or len(lent) < 2:
             return lent
         demand = self.demands(job)[0]
         denial = self.quota_denial(job, demand)
@@ -324,7 +327,7 @@ class CycleContext:
 
     def keep_free(self, job: Job, demand: Demand) -> None:
         """Keep free GPUs for a job within its share that found no room, until jobs have stopped that stop already."""
-        if self.ledger.level is not None:
+        if self._within_shares:
             self._kept_free.keep(job, demand)
 
     def release(self, run: Running) -> None:

@@ -18,7 +18,7 @@ def bind_reservations(context: CycleContext) -> None:
             continue
         yields = context.ledger.yields(job, _config(context, reservation))
         if not yields and _is_usable(context, reservation, job) and _is_held(context, reservation):
-            if not (context.ledger.levels and _starts_elsewhere(context, reservation, job)):
+            if not (context.ledger.levels() and _starts_elsewhere(context, reservation, job)):
                 context.reserved.add(job.id)
             continue
         context.ledger.give(job, reservation.allocations)

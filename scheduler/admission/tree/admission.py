@@ -27,13 +27,11 @@ class TreeLedger(Ledger):
       job that needs several GPUs gets them together.
     """
 
-    reclaims_fewest: ClassVar[bool] = True
-
     def __init__(self, view: View, min_run_s: float) -> None:
         super().__init__(view)
         self._min_run_s = min_run_s
         self._tree = Tree(view)
-        self.levels = max((len(self._tree.path(_leaf(vc.id))) for vc in view.vcs), default=1) - 1
+        self._level: int | None = None
         self._held = _guaranteed_use(self, self._tree)
         # What was available to jobs that were denied; they are denied again until something is given back.
         self._denied: dict[tuple[int, str, int, int | None], int] = {}
@@ -50,13 +48,13 @@ class TreeLedger(Ledger):
         gpu_type, gpus = config.gpu_type, config.gpus
         if gpu_type is None or job.job_class is JobClass.OPPORTUNISTIC:
             return ANY_GPUS
-        leaf, key = _leaf(job.vc_id), (job.vc_id, gpu_type, gpus, self.level)
+        leaf, key = _leaf(job.vc_id), (job.vc_id, gpu_type, gpus, self._level)
         if key in self._denied:
             return self._denial(job, gpu_type, gpus, self._denied[key])
         available = self._use.available(leaf, gpu_type)
         if available >= gpus > self._tree.subtree(leaf, gpu_type) - self._use.of(leaf, gpu_type):
             path = self._tree.path(leaf)
-            if self.level is not None and self._use.beyond(leaf, path[: self.level + 2][-1], gpu_type, gpus):
+            if self._level is not None and self._use.beyond(leaf, path[: self._level + 2][-1], gpu_type, gpus):
                 available = 0
             else:
                 available = self._available_beside_calls(self._use, leaf, gpu_type, gpus)
@@ -64,6 +62,18 @@ class TreeLedger(Ledger):
             return ANY_GPUS
         self._denied[key] = max(0, available)
         return self._denial(job, gpu_type, gpus, self._denied[key])
+
+    def levels(self) -> int:
+        """See `Ledger`."""
+        return max((len(self._tree.path(_leaf(vc.id))) for vc in self.view.vcs), default=1) - 1
+
+    def limit_to(self, level: int | None) -> None:
+        """See `Ledger`."""
+        self._level = level
+
+    def reclaims_fewest(self) -> bool:
+        """As few as possible."""
+        return True
 
     def yields(self, job: Job, config: Config) -> bool:
         """Whether those from whose share it borrows call it back; an opportunistic job yields to a guaranteed one."""
