@@ -126,6 +126,10 @@ class Ledger:
             if slots == SLOTS or self._shared.give(gpu_id, slots):
                 self.charge(job.vc_id, job.job_class, gpu_type, -1)
 
+    def promise(self, job: Job, gpu_type: str, gpus: int) -> None:
+        """Count GPUs that the job will get, before it is known which; a negative number takes the promise back."""
+        self.charge(job.vc_id, job.job_class, gpu_type, gpus)
+
     def charge(self, vc_id: int, job_class: JobClass, gpu_type: str, gpus: int) -> None:
         """Count a number of GPUs of a type; a negative number subtracts them. Look-aheads count without GPU ids."""
         self.usage[vc_id, gpu_type] += gpus

@@ -421,7 +421,7 @@ class CycleContext:
                 return False
             self._deferred_lots.append((job, demand))
             self._deferred_gpus[demand.gpu_type] += demand.gpus
-            self.ledger.charge(job.vc_id, job.job_class, str(demand.gpu_type), demand.gpus)
+            self.ledger.promise(job, str(demand.gpu_type), demand.gpus)
             return True
         self.bind_deferred_lots()
         grant = self.ledger.offer(job, demand.config) if self.admission.chooses_gpus else ANY_GPUS
@@ -453,7 +453,7 @@ class CycleContext:
         lots, self._deferred_lots = self._deferred_lots, []
         self._deferred_gpus.clear()
         for job, demand in lots:
-            self.ledger.charge(job.vc_id, job.job_class, str(demand.gpu_type), -demand.gpus)
+            self.ledger.promise(job, str(demand.gpu_type), -demand.gpus)
             allocations = self.find(job, demand)
             if allocations is None:
                 raise RuntimeError(

@@ -10,6 +10,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Protocol, TypeVar, cast
 
 from scheduler.admission import Admission, Ledger
+from scheduler.admission.caps import capped
 from scheduler.engine.queue import PreemptionOrder, PreemptionOrdering, Queue, QueueGrouping, QueueOrdering, Queues
 from scheduler.engine.reorder import exchanges_of
 from scheduler.engine.usage import ResourceUsage
@@ -101,7 +102,7 @@ class SchedulerState:
     def use(self, admission: Admission) -> Ledger:
         """The ledger of the admission; the first call makes it, with the reservations of waiting jobs."""
         if self._ledger is None:
-            self._ledger = admission.ledger(self.view)
+            self._ledger = capped(admission.ledger(self.view), self.view)
             for kept in self.view.reservations:
                 job = self.view.waiting_by_id.get(kept.job_id)
                 if job is not None and kept.until > self.view.now:

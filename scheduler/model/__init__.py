@@ -3,6 +3,7 @@
 The package exports the records of a snapshot; import plans, states and invariants from their modules.
 """
 
+from scheduler.model.caps import Cap
 from scheduler.model.jobs import AllocationView, Group, Job, KnownRate, Rate, Reservation, Running
 from scheduler.model.lifecycle import Locality
 from scheduler.model.nodes import HALF, SLOTS, Gpu, Node
@@ -21,6 +22,7 @@ __all__ = [
     "HALF",
     "SLOTS",
     "AllocationView",
+    "Cap",
     "Gpu",
     "Group",
     "Job",

@@ -44,7 +44,7 @@ ADDED_FIELDS: Mapping[str, frozenset[str]] = {
     "Job": frozenset({"expected_rate", "fixed_until", "group_id", "rates"}),
     "KnownRate": frozenset({"slowdown"}),
     "Plan": frozenset({"pool_state", "wake_at"}),
-    "Snapshot": frozenset({"cell_versions", "groups", "organisations", "pool_state"}),
+    "Snapshot": frozenset({"caps", "cell_versions", "groups", "organisations", "pool_state"}),
     "Tenant": frozenset({"organisation_id", "quotas", "borrowing", "lending"}),
     "VirtualCluster": frozenset({"weight", "borrowing", "cells", "lending", "past_gpu_s", "pinned"}),
 }

@@ -7,12 +7,14 @@ snapshot in place, the cost grows with the plan alone.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
 from scheduler.model import AllocationView, Gpu, Job, Node, Running, View
+from scheduler.model.caps import Owner, caps_by_owner, owner_of
 from scheduler.model.eligibility import admits_tenant, allows_node, can_start, ineligible_reason
 from scheduler.model.plan import Place, Plan
 from scheduler.model.request import Choice, Request
@@ -49,6 +51,7 @@ class Code(StrEnum):
     FOREIGN_VICTIM = "foreign_victim"
     VICTIM_CHANGED = "victim_changed"
     RACK_CHANGED = "rack_changed"
+    CAP_EXCEEDED = "cap_exceeded"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +76,12 @@ class PlanValidator(Protocol):
 
 
 def check(view: View, plan: Plan, admission: PlanValidator) -> tuple[Violation, ...]:
-    """All violations in the plan: its preemptions, its places, then its quotas. Empty: the plan is valid."""
+    """All violations in the plan: its preemptions, its places, the caps, then its quotas. Empty: the plan is valid."""
     claims = _Claims(drops=frozenset(plan.drops))
     found = [*_against_preemptions(view, plan, claims, admission)]
     for place in plan.places:
         found += _violations(view, place, claims)
+    found += _against_caps(view, plan)
     return (*found, *admission.violations(view, plan))
 
 
@@ -336,3 +340,47 @@ def _against_cpus_and_memory(
     if share.memory_mib and used_memory_mib + memory_mib > node.memory_mib:
         message = f"{node.name} has {node.memory_mib} MiB; {used_memory_mib} are used and the plan takes {memory_mib}"
         yield Violation(Code.MEMORY_OVERCOMMIT, job_id, message)
+
+
+def _against_caps(view: View, plan: Plan) -> Iterator[Violation]:
+    """The placed jobs with which their owners would hold more than their caps allow.
+
+    What the plan preempts does not count. A job may move although its owner's cap was lowered.
+    """
+    caps = caps_by_owner(view.caps)
+    if not caps:
+        return
+    held: defaultdict[Owner, dict[int, int]] = defaultdict(dict)
+    for run in view.running:
+        held[owner_of(run.job)][run.job_id] = run.gpus
+    before = {owner: (sum(jobs.values()), len(jobs)) for owner, jobs in held.items()}
+    for preempt in plan.preempts:
+        gone = view.running_by_job.get(preempt.job_id)
+        if gone is not None:
+            held[owner_of(gone.job)].pop(gone.job_id, None)
+    for place in plan.places:
+        run_of = view.running_by_job.get(place.job_id)
+        job = view.waiting_by_id.get(place.job_id) or (run_of.job if run_of else None)
+        cap = None if job is None else caps.get(owner_of(job))
+        if job is None or cap is None:
+            continue
+        owner = owner_of(job)
+        held[owner][job.id] = sum(len(share.gpu_ids) for share in place.allocations)
+        had_gpus, had_jobs = before.get(owner, (0, 0))
+        gpus, jobs = sum(held[owner].values()), len(held[owner])
+        if cap.gpus is not None and gpus > had_gpus and gpus + cap.gpus_elsewhere > cap.gpus:
+            yield Violation(
+                Code.CAP_EXCEEDED,
+                job.id,
+                f"{cap.owner} would hold {gpus + cap.gpus_elsewhere} GPUs; the cap is {cap.gpus}",
+            )
+        elif cap.jobs is not None and jobs > had_jobs and jobs + cap.jobs_elsewhere > cap.jobs:
+            yield Violation(
+                Code.CAP_EXCEEDED,
+                job.id,
+                f"{cap.owner} would run {jobs + cap.jobs_elsewhere} jobs; the cap is {cap.jobs}",
+            )
+        elif cap.used_up and run_of is None:
+            yield Violation(
+                Code.CAP_EXCEEDED, job.id, f"{cap.owner} has used the {cap.gpu_hours_month:g} GPU-hours of this month"
+            )

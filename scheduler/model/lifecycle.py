@@ -212,6 +212,8 @@ class HoldReason(StrEnum):
     """Its job group runs as many members as it may, or has paused this one."""
     HELD = "held"
     """Its owner or a manager holds it back until it is released."""
+    CAP = "cap"
+    """A cap on its owner: GPUs or jobs at once, or GPU-hours of the month."""
 
 
 class RuntimeNeed(StrEnum):

@@ -23,8 +23,8 @@ Evidence = Mapping[str, int | float | str]
 # The keys of evidence whose values are times, in seconds since 1970.
 MOMENTS = frozenset({"again_at", "eligible_at", "starts_by"})
 
-# Reasons that waiting does not remove. No job waits behind a job that is held for one of them.
-UNSCHEDULABLE = frozenset({HoldReason.INFEASIBLE, HoldReason.QUOTA_TOO_SMALL})
+# Reasons that no GPU that becomes free removes. No job waits behind a job that is held for one of them.
+UNSCHEDULABLE = frozenset({HoldReason.INFEASIBLE, HoldReason.QUOTA_TOO_SMALL, HoldReason.CAP})
 
 # How long a reservation lasts, s. It is longer than the longest grace that a job spec accepts.
 RESERVATION_S = 3900.0

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol
 
+from scheduler.model.caps import Cap
 from scheduler.model.codec import CodecError, from_json, to_json
 from scheduler.model.jobs import Group, Job, Reservation, Running
 from scheduler.model.lifecycle import Locality, RuntimeNeed
@@ -111,6 +112,11 @@ class View(Protocol):
     @property
     def organisations(self) -> Iterable[Organisation]:
         """The organisations above these tenants."""
+        ...
+
+    @property
+    def caps(self) -> Iterable[Cap]:
+        """The caps of users with jobs in the pool."""
         ...
 
     @property
@@ -217,6 +223,7 @@ class Snapshot:
     organisations: tuple[Organisation, ...] = ()
     cell_versions: Mapping[str, int] = field(default_factory=dict)
     """How often jobs were bound to cells, by GPU type: see `LockScope.CHAINS`."""
+    caps: tuple[Cap, ...] = ()
 
     @cached_property
     def node_by_id(self) -> Mapping[int, Node]:

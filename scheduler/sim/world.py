@@ -21,6 +21,7 @@ from scheduler.model import (
     Tenant,
     VirtualCluster,
 )
+from scheduler.model.caps import Cap
 from scheduler.model.lifecycle import AttemptState
 from scheduler.sim.cells import cells_of
 from scheduler.sim.cluster import ClusterSpec
@@ -50,6 +51,7 @@ class World:
             for name, number in self.vc_ids.items()
         )
         self.organisations: tuple[Organisation, ...] = ()
+        self.caps: tuple[Cap, ...] = ()
         self.vc_by_id = {vc.id: vc for vc in self.vcs}
         self.quota_gpus = {  # of all types, as far as the cluster has them
             name: sum(min(gpus, cluster.gpus.get(kind, 0)) for kind, gpus in quota.items())

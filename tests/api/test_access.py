@@ -80,6 +80,20 @@ TABLE: list[tuple[str, str, Any, tuple[int, ...]]] = [
     ("POST", "/offers/999999999:accept", {"jobs": [{"spec": SPEC}]}, (401, 404, 404, 404, 404, 404)),
     ("POST", "/offers/999999999:decline", {}, (401, 404, 404, 404, 404, 404)),
     ("GET", "/vcs", None, (401, 200, 200, 200, 200, 200)),
+    ("POST", "/vcs", {"name": "new", "tenant": "vision", "pool": "main"}, (401, 403, 403, 403, 201, 403)),
+    ("GET", "/vcs/{vc}", None, (401, 200, 200, 200, 200, 404)),
+    ("PATCH", "/vcs/{vc}", {"version": 1, "weight": 2}, (401, 403, 403, 200, 200, 404)),
+    # Jobs of it run.
+    ("DELETE", "/vcs/{vc}", None, (401, 403, 403, 403, 409, 403)),
+    ("GET", "/tenants", None, (401, 200, 200, 200, 200, 200)),
+    ("POST", "/tenants", {"name": "new"}, (401, 403, 403, 403, 201, 403)),
+    ("GET", "/tenants/{tenant}", None, (401, 200, 200, 200, 200, 404)),
+    ("PATCH", "/tenants/{tenant}", {"version": 1, "caps": []}, (401, 403, 403, 200, 200, 404)),
+    ("GET", "/organisations", None, (401, 200, 200, 200, 200, 200)),
+    ("POST", "/organisations", {"name": "new"}, (401, 403, 403, 403, 201, 403)),
+    ("GET", "/organisations/999999999", None, (401, 404, 404, 404, 404, 404)),
+    ("PATCH", "/organisations/999999999", {"version": 1}, (401, 403, 403, 403, 404, 403)),
+    ("DELETE", "/organisations/999999999", None, (401, 403, 403, 403, 404, 403)),
     ("GET", "/vcs/{vc}/delays", None, (401, 200, 200, 200, 200, 404)),
     # The pool has another admission, so it has no cells.
     ("GET", "/vcs/{vc}/cells", None, (401, 409, 409, 409, 409, 404)),
@@ -148,6 +162,7 @@ def test_each_path_answers_each_caller_as_the_table_says(
         webhook=webhook,
         pool=world.waiting.pool.name,
         vc=world.vc.pk,
+        tenant=world.vision.pk,
     )
     answered = {}
     for role in ROLES:

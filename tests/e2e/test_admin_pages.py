@@ -74,9 +74,9 @@ def test_a_quota_is_changed_and_tells_what_it_allows_in_four_clicks(otto: Page, 
     quota = otto.locator("#id_quotas-0-gpus")
     quota.click()
     quota.fill("5")
-    expect(otto.get_by_text("other virtual clusters are promised 4. 5 is 1 too many: at most 4.")).to_be_visible()
+    expect(otto.get_by_text("others are promised 4. 5 is 1 too many: at most 4.")).to_be_visible()
     quota.fill("3")
-    expect(otto.get_by_text("Pool main has 8 A100; other virtual clusters are promised 4.")).to_contain_text(
+    expect(otto.get_by_text("Pool main has 8 A100; others are promised 4.")).to_contain_text(
         "With 3 here, 1 stay free."
     )
     otto.get_by_role("button", name="Save", exact=True).click()

@@ -17,6 +17,7 @@ const HOLDS: Record<string, string> = {
   policy: "Served later by the policy",
   group: "Its sweep holds it back",
   held: "Held until it is released",
+  cap: "Limit of its owner reached",
   back_off: "Waiting to retry",
   still_stopping: "Last try still stopping",
   cycle_limit: "Next in the cycle",

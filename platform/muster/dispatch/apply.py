@@ -15,6 +15,7 @@ from psycopg2.errors import DeadlockDetected, ExclusionViolation, UniqueViolatio
 
 from muster.common.clock import database_now
 from muster.common.errors import Invalid
+from muster.dispatch.caps import lock_capped
 from muster.dispatch.chains import AsPlanned, Chains
 from muster.dispatch.groups import Budgets
 from muster.dispatch.launch import NoPort, launch, request_at
@@ -254,6 +255,7 @@ def _locked_vcs(pool: Pool, job_ids: list[int], scope: LockScope, *, whole: bool
     """
     if scope is LockScope.POOL:
         list(Pool.objects.select_for_update(no_key=True).filter(pk=pool.pk).values_list("pk"))
+    lock_capped(Job.objects.filter(pk__in=job_ids).values_list("tenant_id", flat=True))
     rows = VirtualCluster.objects.select_for_update(no_key=True, of=("self",)).select_related("tenant")
     locked = list(rows.filter(pk__in=Job.objects.filter(pk__in=job_ids).values("vc_id")).order_by("pk"))
     if scope is not LockScope.POOL and not whole:

@@ -18,6 +18,7 @@ from django.db.models import Case, F, QuerySet, When
 
 from muster.cells.selectors import chain_versions, with_bindings
 from muster.common.clock import database_now
+from muster.dispatch.caps import with_caps
 from muster.dispatch.groups import groups_of, members_whose_turn_it_is
 from muster.dispatch.hooks import reservations_of_other_apps
 from muster.dispatch.models import Planner
@@ -158,7 +159,8 @@ def pool_snapshot(
     """
     with one_moment():
         snapshot = _whole(pool, seed=seed, planner=planner, waiting=lambda now: _waiting(pool, now=now))
-        return with_screening(pool, with_sizes(_with_rates(snapshot, live_rates(pool.pk))), also_of=screening_of)
+        snapshot = with_caps(with_sizes(_with_rates(snapshot, live_rates(pool.pk))), now=database_now())
+        return with_screening(pool, snapshot, also_of=screening_of)
 
 
 def snapshot_without_others(job: Job) -> model.Snapshot:
@@ -254,7 +256,7 @@ def locked_snapshot(
         reservations=(*reservations_of_other_apps(pool), *reservations_of(pool)),
         **tree_of(pool, vcs),
     )
-    return with_screening(pool, _with_bindings(snapshot))
+    return with_screening(pool, with_caps(_with_bindings(snapshot), now=now))
 
 
 def _with_bindings(snapshot: model.Snapshot) -> model.Snapshot:

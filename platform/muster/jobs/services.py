@@ -16,6 +16,8 @@ from muster.common.errors import Conflict, FieldError, Forbidden, Invalid, Muste
 from muster.common.rows import first_of
 from muster.events.services import record, wake_pool
 from muster.jobs.attempts import stop_attempt
+from muster.jobs.caps import require_within_caps
+from muster.jobs.closing import require_open
 from muster.jobs.estimates import estimate_jobs
 from muster.jobs.feasibility import require_feasible, why_infeasible
 from muster.jobs.idempotency import check_key, known_key
@@ -150,6 +152,7 @@ def draft_job(*, user: User, data: object) -> Job:
         most = f"for at most {pool.keep_failed_max_s:g}s" if pool.keep_failed_max_s else "not at all"
         raise Invalid.field("keep_failed", f"pool {pool.name} keeps what failed {most}")
     _require_priority(user, spec, vc.tenant)
+    require_within_caps(spec, tenant=vc.tenant, owner=user)
     require_volumes(spec.mounts, vc)
     require_runtime(spec, pool)
     require_nodes(spec, pool)
@@ -256,13 +259,15 @@ def edit_job(*, user: User, job: Job, changes: dict[str, Any]) -> Job:
     if unknown:
         raise Invalid(f"only {', '.join(EDITABLE)} can be edited", errors=tuple(unknown))
     with transaction.atomic():
-        job = Job.objects.select_for_update(no_key=True, of=("self",)).select_related("tenant").get(pk=job.pk)
+        job = Job.objects.select_for_update(no_key=True, of=("self",)).select_related("tenant", "owner").get(pk=job.pk)
         if job.state != JobState.QUEUED and {"priority", "time", "expected"} & set(changes):
             raise Conflict(f"job {job.pk} is {job.state}: priority, time and expected can be edited while it is queued")
         # What stays was checked when it was submitted, and against whoever submitted it.
         spec = parse_spec(job.spec | changes)
         if "priority" in changes:
             _require_priority(user, spec, job.tenant)
+        if "time" in changes:
+            require_within_caps(spec, tenant=job.tenant, owner=job.owner)
         stored = spec.stored() | {"name": spec.label}
         before = {key: job.spec.get(key) for key in changes}
         job.name, job.time_limit_s = spec.label, spec.time_s
@@ -335,6 +340,7 @@ def _no_virtual_cluster(user: User) -> str | None:
 def _store(job: Job, user: User, *, has_place: bool = False) -> None:
     tell = None if has_place else screener().submitted(job)
     job.save(force_insert=True)
+    require_open(job.vc)
     data = {"name": job.name, "vc": job.vc.name, "gpus": job.gpus_total, "nodes": job.request.nodes}
     if job.stage == Stage.SCREENING:
         data["stage"] = job.stage

@@ -11,6 +11,7 @@ from django.db import IntegrityError, transaction
 from muster.accounts.models import User
 from muster.common.errors import Conflict, Forbidden, Invalid, MusterError
 from muster.events.services import record, wake_pool
+from muster.jobs.closing import require_open
 from muster.jobs.estimates import estimate_jobs
 from muster.jobs.feasibility import why_infeasible
 from muster.jobs.idempotency import check_key, known_key
@@ -208,6 +209,7 @@ def _store(draft: Draft, user: User, cloned_from: JobGroup | None) -> JobGroup:
         )
         for member, params in enumerate(draft.params, start=1)
     )
+    require_open(job.vc)
     data = {"sweep": group.pk, "name": group.name, "vc": job.vc.name, "members": group.size, "gpus": job.gpus_total}
     record("sweep.submitted", actor=user.username, tenant_id=group.tenant_id, data=data)
     wake_pool(group.pool_id)

@@ -41,9 +41,8 @@ def virtual_clusters_of(user: User) -> QuerySet[VirtualCluster]:
 
 def default_virtual_cluster(user: User) -> VirtualCluster | None:
     """Where the user's jobs go if they name none: the first of their own memberships."""
-    theirs = VirtualCluster.objects.filter(tenant__memberships__user=user, closed_at__isnull=True).select_related(
-        "tenant", "pool"
-    )
+    theirs = VirtualCluster.objects.filter(tenant__memberships__user=user).select_related("tenant", "pool")
+    theirs = theirs.filter(closed_at__isnull=True)
     return first_of(theirs.order_by("tenant__memberships__id", "id"))
 
 
@@ -67,3 +66,17 @@ def capacity_of(
     for rows in (Quota.objects.filter(vc__pool_id=pool_id).exclude(vc_id=without), of_groups):
         promised.update(dict(rows.values_list("gpu_type").annotate(sum=Sum("gpus"))))
     return {name: Capacity(total, promised[name]) for name, total in gpus_by_type(pool_id).items()}
+
+
+def organisations_of(user: User) -> QuerySet[Organisation]:
+    """The organisations whose name the user may see: all for operators, else those above the user's tenants."""
+    if user.is_operator:
+        return Organisation.objects.all()
+    above = dict(Organisation.objects.values_list("pk", "parent_id"))
+    ids: set[int] = set()
+    for start in tenants_of(user).values_list("organisation_id", flat=True):
+        pk = start
+        while pk is not None and pk not in ids:
+            ids.add(pk)
+            pk = above[pk]
+    return Organisation.objects.filter(pk__in=ids)

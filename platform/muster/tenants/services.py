@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from django.db import transaction
 
 from muster.accounts.models import User
@@ -11,7 +13,7 @@ from muster.events.services import access_changed, audit, wake_pool
 from muster.fleet.models import Pool
 from muster.tenants.models import Membership, Quota, Tenant, VirtualCluster
 from muster.tenants.roles import Role
-from muster.tenants.selectors import capacity_of
+from muster.tenants.selectors import Capacity, capacity_of
 
 
 def create_tenant(*, name: str, actor: str, weight: float = 1) -> Tenant:
@@ -79,14 +81,20 @@ def quota_problem(*, vc: VirtualCluster, gpu_type: str, gpus: int) -> str | None
         return "a quota cannot be negative"
     if gpus == 0:
         return None
-    in_pool = capacity_of(vc.pool_id, without=vc.pk)
-    capacity = in_pool.get(gpu_type)
+    return promise_problem(vc.pool, capacity_of(vc.pool_id, without=vc.pk), gpu_type=gpu_type, gpus=gpus, name=vc.name)
+
+
+def promise_problem(
+    pool: Pool, capacities: Mapping[str, Capacity], *, gpu_type: str, gpus: int, name: str
+) -> str | None:
+    """Why the pool cannot promise this many GPUs beside the capacity that others are promised, or None."""
+    capacity = capacities.get(gpu_type)
     if capacity is None:
-        types = ", ".join(in_pool) or "none yet"
-        return f"pool {vc.pool.name} has no GPUs of type {gpu_type!r}; it has: {types}"
+        types = ", ".join(capacities) or "none yet"
+        return f"pool {pool.name} has no GPUs of type {gpu_type!r}; it has: {types}"
     if gpus > capacity.available:
         return (
-            f"pool {vc.pool.name} has {capacity.total} {gpu_type}, of which other virtual clusters are promised "
-            f"{capacity.promised}: at most {capacity.available} can be given to {vc.name}"
+            f"pool {pool.name} has {capacity.total} {gpu_type}, of which others are promised {capacity.promised}: at "
+            f"most {capacity.available} can be given to {name}"
         )
     return None

@@ -171,7 +171,7 @@ class _Budget:
         for one in candidates:
             if one.run is not None and one.kind is not None:
                 self._left[one.kind] += one.held
-                self._ledger.charge(one.job.vc_id, one.job.job_class, one.kind, -one.held)
+                self._ledger.promise(one.job, one.kind, -one.held)
 
     def grant_initial(self, one: _Candidate) -> bool:
         """Whether the candidate gets its first size; in order of its preference.
@@ -204,7 +204,7 @@ class _Budget:
         if isinstance(self._ledger.offer(one.job, Config(kind, gpus)), Denial):
             return False
         self._left[kind] -= gpus
-        self._ledger.charge(one.job.vc_id, one.job.job_class, kind, gpus)
+        self._ledger.promise(one.job, kind, gpus)
         one.size, one.served = one.size + gpus, True
         return True
 

@@ -70,7 +70,7 @@ class Quotas:
         job = job_of(self._cycle, job_id)
         if isinstance(self._ledger.offer(job, config), Denial):
             return False
-        self._ledger.charge(job.vc_id, job.job_class, config.gpu_type or "", config.gpus)
+        self._ledger.promise(job, config.gpu_type or "", config.gpus)
         return True
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from muster.api.render.fleet import virtual_cluster_list
+from muster.api.render.tree import virtual_cluster_list
 from muster.common.errors import Invalid
 from muster.dispatch.cycles import run_cycle
 from muster.dispatch.reaper import reap
@@ -443,7 +443,7 @@ class TestWhoPays:
         pools = Screened()
         VirtualCluster.objects.get(pk=pools.main.vc.pk).quotas.update(gpus=8)
         attempt = pools.tried()
-        (shown,) = virtual_cluster_list(VirtualCluster.objects.filter(pk=pools.main.vc.pk))
+        (shown,) = virtual_cluster_list(pools.main.user, VirtualCluster.objects.filter(pk=pools.main.vc.pk))
         assert shown["quotas"] == [{"gpu_type": "A100", "gpus": 8, "used": 0}]
         whole = pools.submit(screening="never")
         assert cycle(pools.main).applied.started == [whole.pk]

@@ -73,7 +73,7 @@ const rows = () =>
 beforeEach(() => {
   vi.clearAllMocks();
   const vc = { id: 5, name: "vision-vc", tenant: "vision", pool: "main", quotas: [], waiting: 3, active: 0 };
-  vi.mocked(api.listVcs).mockResolvedValue({ results: [vc], next: null });
+  vi.mocked(api.listVcs).mockResolvedValue({ results: [vc as never], next: null });
 });
 
 test("each waiting job has its place, its reason and what would help", async () => {

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable
-from typing import Any
 
 from django.db.models import Count, Q, QuerySet, Sum
 
@@ -17,16 +16,13 @@ from muster.fleet.models import Gpu, GpuCheck, Maintenance, Node, NodeDisk, Pool
 from muster.fleet.networks import host_network_reason
 from muster.fleet.strikes import strikes_of
 from muster.jobs.models import Allocation, GpuClaim, Job
-from muster.tenants.models import VirtualCluster
 from muster.tenants.selectors import tenants_of
 from scheduler.model.lifecycle import (
     ATTEMPT_LIVE,
     AllocationState,
     AttemptState,
-    JobState,
     NodeAdmin,
     NodeHealth,
-    Stage,
 )
 
 _STRIKES_SHOWN, _REPORTS_SHOWN = 20, 20
@@ -304,42 +300,3 @@ def pool_list(pools: QuerySet[Pool]) -> list[Json]:
         }
         for pool in pools.order_by("name")
     ]
-
-
-def virtual_cluster_list(clusters: QuerySet[VirtualCluster]) -> list[Json]:
-    """The virtual clusters with what they may hold, hold and wait for; four queries for all of them."""
-    rows = list(clusters.select_related("tenant", "pool").prefetch_related("quotas"))
-    holding: Counter[tuple[int, str]] = Counter()
-    # GPUs of screening runs do not count for the virtual cluster.
-    claims = GpuClaim.objects.filter(
-        released_at__isnull=True, allocation__attempt__job__vc__in=rows, allocation__attempt__stage=Stage.FULL
-    )
-    for vc_id, kind, count in (
-        claims.values_list("allocation__attempt__job__vc_id", "gpu__type")
-        .annotate(count=Count("gpu_id", distinct=True))
-        .order_by()
-    ):
-        holding[vc_id, kind] = count
-    jobs: Counter[tuple[int, str]] = Counter()
-    counted = Job.objects.filter(vc__in=rows, state__in=[JobState.QUEUED, JobState.ACTIVE])
-    for vc_id, state, count in counted.values_list("vc_id", "state").annotate(count=Count("id")).order_by():
-        jobs[vc_id, state] = count
-    return [
-        {
-            "id": vc.pk,
-            "name": vc.name,
-            "tenant": vc.tenant.name,
-            "pool": vc.pool.name,
-            "quotas": _quotas(vc, holding),
-            "waiting": jobs[vc.pk, JobState.QUEUED],
-            "active": jobs[vc.pk, JobState.ACTIVE],
-        }
-        for vc in rows
-    ]
-
-
-def _quotas(vc: VirtualCluster, holding: Counter[tuple[int, str]]) -> list[dict[str, Any]]:
-    promised = {quota.gpu_type: quota.gpus for quota in vc.quotas.all()}
-    # What is still held of a type whose quota was taken away must stay visible.
-    kinds = sorted(promised.keys() | {kind for vc_id, kind in holding if vc_id == vc.pk})
-    return [{"gpu_type": kind, "gpus": promised.get(kind, 0), "used": holding[vc.pk, kind]} for kind in kinds]

@@ -308,30 +308,3 @@ class PoolList(Shape):
 
     results = Pool(many=True, help_text="The pools.")
     next = Text(allow_null=True, help_text="Always null: the list comes whole.")
-
-
-class Quota(Shape):
-    """How many GPUs of one type a virtual cluster may hold, and how many it holds."""
-
-    gpu_type = Text(help_text="The GPU type.")
-    gpus = Integer(help_text="The number of GPUs in the quota.")
-    used = Integer(help_text=("The number of GPUs that the jobs of the virtual cluster hold, without screening runs."))
-
-
-class VirtualCluster(Shape):
-    """A tenant's share of a pool."""
-
-    id = Integer(help_text="The number of the virtual cluster.")
-    name = Text(help_text="The name of the virtual cluster.")
-    tenant = Text(help_text="The name of the tenant.")
-    pool = Text(help_text="The name of the pool.")
-    quotas = Quota(many=True, help_text="The quotas, by GPU type.")
-    waiting = Integer(help_text="The number of queued jobs.")
-    active = Integer(help_text="The number of active jobs.")
-
-
-class VirtualClusterList(Shape):
-    """The virtual clusters that the caller may see, by name."""
-
-    results = VirtualCluster(many=True, help_text="The virtual clusters.")
-    next = Text(allow_null=True, help_text="Always null: the list comes whole.")

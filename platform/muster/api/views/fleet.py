@@ -20,7 +20,6 @@ from muster.fleet.maintenance import call_off, plan_maintenance, planned
 from muster.fleet.models import Gpu, Node, Pool, RunningJobs
 from muster.fleet.selectors import with_worst_gpu
 from muster.fleet.services import cordon_node, drain_node, move_jobs_off, resume_node
-from muster.tenants.selectors import virtual_clusters_of
 from scheduler.diagnosis.health import HealthLevel
 from scheduler.model.lifecycle import NodeAdmin
 
@@ -30,15 +29,6 @@ _ACTIONS: dict[str, Callable[..., None]] = {
     "move-off": move_jobs_off,
     "resume": resume_node,
 }
-
-
-class VirtualClusters(ApiView):
-    """The virtual clusters of the caller's tenants."""
-
-    @describe("list_virtual_clusters", tag="cluster", answers={200: shapes.VirtualClusterList})
-    def get(self, request: Request) -> Response:
-        """Each virtual cluster with what it may hold, holds, and waits for."""
-        return _whole(render.virtual_cluster_list(virtual_clusters_of(caller(request))))
 
 
 class Pools(ApiView):

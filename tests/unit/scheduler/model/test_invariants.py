@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from scheduler.admission.quota import QUOTA_EXCEEDED, Quota
-from scheduler.model import HALF, AllocationView, Job, Node, Reservation, Running, Snapshot, VirtualCluster
+from scheduler.model import HALF, AllocationView, Cap, Job, Node, Reservation, Running, Snapshot, VirtualCluster
 from scheduler.model.invariants import Code, changed_since, check
 from scheduler.model.lifecycle import AttemptState, RuntimeNeed
 from scheduler.model.plan import Place, Plan, Preempt, apply
@@ -39,10 +39,11 @@ class Case:
     running: tuple[Running, ...] = ()
     nodes: tuple[Node, ...] = (make_node(1), make_node(2))
     vcs: tuple[VirtualCluster, ...] = (make_vc(),)
+    caps: tuple[Cap, ...] = ()
 
     def world(self) -> Snapshot:
         world = make_snapshot(nodes=self.nodes, waiting=self.waiting, running=self.running, vcs=self.vcs)
-        return replace(world, reservations=self.reservations)
+        return replace(world, reservations=self.reservations, caps=self.caps)
 
     def plan(self) -> Plan:
         return Plan(self.places, (), preempts=self.preempts)
@@ -248,6 +249,11 @@ CASES = {
         "node1 has 524288 MiB; 0 are used and the plan takes 525312",
         places=(VALID, Place(2, (make_share(1, (2,), memory_mib=1 << 19),))),
         waiting=(GANG, make_job(2, memory_mib=1 << 19)),
+    ),
+    "more GPUs than the cap of their owner": Case(
+        {Code.CAP_EXCEEDED},
+        "olivia would hold 4 GPUs; the cap is 3",
+        caps=(Cap(tenant_id=1, owner_id=1, owner="olivia", gpus=3),),
     ),
     "more GPUs than the quota": Case(
         {QUOTA_EXCEEDED}, "vision would hold 4 A100; its quota is 3", vcs=(make_vc(quotas={"A100": 3}),)

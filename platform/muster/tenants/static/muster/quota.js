@@ -1,4 +1,4 @@
-/* Says below each quota field what the pool has, what other virtual clusters are promised, and what the quota leaves.
+/* Says below each quota field what the pool has, what others are promised, and what the quota leaves.
    The fields carry the capacities: {pool id: {name, types: {GPU type: [total, promised to others]}}}. */
 "use strict";
 
@@ -20,7 +20,7 @@
     const [total, promised] = pool.types[type] ?? [0, 0];
     const available = Math.max(total - promised, 0);
     const wanted = field.value === "" ? null : Number(field.value);
-    const has = `Pool ${pool.name} has ${total} ${type}; other virtual clusters are promised ${promised}.`;
+    const has = `Pool ${pool.name} has ${total} ${type}; others are promised ${promised}.`;
     if (wanted === null || !Number.isInteger(wanted) || wanted < 0)
       return { text: `${has} At most ${available} can be promised here.`, bad: false };
     if (wanted > available)
