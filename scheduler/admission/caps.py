@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from copy import copy
-from typing import Self
+from typing import Any, Self
 
 from scheduler.admission.ledger import Grant, Ledger
-from scheduler.model import AllocationView, Job, Running, View
+from scheduler.model import AllocationView, Job, View
 from scheduler.model.caps import Cap, Owner, caps_by_owner, owner_of
-from scheduler.model.lifecycle import HoldReason, JobClass
+from scheduler.model.lifecycle import HoldReason
 from scheduler.model.plan import Denial
 from scheduler.model.request import Config
 
@@ -35,34 +35,10 @@ class CappedLedger(Ledger):
         cap = self._caps.get(owner_of(job))
         return (self._denial(cap, job, config) if cap is not None else None) or self.within.offer(job, config)
 
-    def nodes(self, job: Job) -> frozenset[int] | None:
-        """See `Ledger`."""
-        return self.within.nodes(job)
-
     def key(self, job: Job) -> Hashable:
         """See `Ledger`. Only users with a cap have classes of their own."""
         owner = owner_of(job)
         return (self.within.key(job), owner) if owner in self._caps else self.within.key(job)
-
-    def reclaims(self, waiting: Job, running: Job, gpu_type: str | None) -> bool:
-        """See `Ledger`."""
-        return self.within.reclaims(waiting, running, gpu_type)
-
-    def reclaimable_at(self, run: Running) -> float:
-        """See `Ledger`."""
-        return self.within.reclaimable_at(run)
-
-    def reclaim_order(self, run: Running, wanted: int) -> tuple[float, ...]:
-        """See `Ledger`."""
-        return self.within.reclaim_order(run, wanted)
-
-    def on_loan(self, waiting: Job, running: Job, gpu_type: str | None) -> bool:
-        """See `Ledger`."""
-        return self.within.on_loan(waiting, running, gpu_type)
-
-    def share_quota(self, one: Job, other: Job) -> bool:
-        """See `Ledger`."""
-        return self.within.share_quota(one, other)
 
     def take(self, job: Job, allocations: Iterable[AllocationView]) -> None:
         """See `Ledger`."""
@@ -80,10 +56,6 @@ class CappedLedger(Ledger):
         """See `Ledger`."""
         self._count(job, gpus)
         self.within.promise(job, gpu_type, gpus)
-
-    def charge(self, vc_id: int, job_class: JobClass, gpu_type: str, gpus: int) -> None:
-        """See `Ledger`. Without a job no cap counts it."""
-        self.within.charge(vc_id, job_class, gpu_type, gpus)
 
     def copy(self) -> Self:
         """See `Ledger`."""
@@ -130,6 +102,19 @@ class CappedLedger(Ledger):
                 "the next month begins",
             )
         return None
+
+
+def _forward(name: str) -> Callable[..., Any]:
+    def method(self: CappedLedger, *args: Any, **options: Any) -> Any:
+        return getattr(self.within, name)(*args, **options)
+
+    return method
+
+
+# Caps have no part in the other methods. Look-aheads count without a job, so they pass no cap either.
+for _name in (name for name, value in vars(Ledger).items() if callable(value) and not name.startswith("_")):
+    if _name not in vars(CappedLedger):
+        setattr(CappedLedger, _name, _forward(_name))
 
 
 def _denial(detail: str, evidence: dict[str, int | float | str], help_: str) -> Denial:

@@ -15,7 +15,7 @@ def with_screening_clusters(snapshot: Snapshot, tenants: Iterable[Tenant], *, ca
     """Add a virtual cluster for the screening runs of each tenant; its runs may hold `cap` GPUs at once."""
     quotas = {gpu.type: cap for node in snapshot.nodes for gpu in node.gpus}
     screened = {one.id: one for one in tenants}
-    known = {one.id: one for one in snapshot.tenants} | screened
+    known = screened | {one.id: one for one in snapshot.tenants}  # those have their place in the tree
     clusters = tuple(
         VirtualCluster(FIRST_ID + one.id, one.id, f"screening of {one.name}", quotas) for one in screened.values()
     )

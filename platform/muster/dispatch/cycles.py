@@ -18,6 +18,7 @@ from psycopg2.errors import LockNotAvailable
 from muster.dispatch import targets
 from muster.dispatch.apply import Applied, Refusal, apply_plan
 from muster.dispatch.hooks import end_cycle
+from muster.dispatch.loans import keep_loans
 from muster.dispatch.models import Cycle, Lane, Planner, Target
 from muster.dispatch.pending import pending_reserved, pending_while_paused, write_pending_reasons, write_queue_orders
 from muster.dispatch.planners import name_of
@@ -88,6 +89,7 @@ def run_cycle(pool_id: int, *, trigger: str, planner_id: int | None = None) -> C
             delete_expired_reservations(pool)
         result, again = _cycle(pool, planner, trigger)
         if planner is None:
+            keep_loans(pool)
             end_cycle(pool)
     if again:
         wake_pool(pool_id)

@@ -213,6 +213,21 @@ def hardware_snapshot(pool: Pool) -> model.Snapshot:
         )
 
 
+def held_snapshot(pool: Pool) -> model.Snapshot:
+    """What jobs of the pool hold now, and its tree of tenants; nothing that waits."""
+    with one_moment():
+        now = database_now().timestamp()
+        return model.Snapshot(
+            now=now,
+            seed=0,
+            pool_id=pool.pk,
+            nodes=_nodes(_nodes_of(pool)),
+            waiting=(),
+            running=_running(_IN_POOL, [pool.pk], now=now),
+            **tree_of(pool, virtual_clusters_in(pool)),
+        )
+
+
 def _nodes_of(pool: Pool) -> QuerySet[Node]:
     rows = Node.objects.filter(pool=pool).exclude(admin=NodeAdmin.RETIRED).defer("inventory")
     return rows.annotate(runtimes=F("inventory__runtimes"), mount_roots=F("inventory__mount_roots"))

@@ -41,7 +41,7 @@ class QuotaForm(QuotaFields):
 
     class Meta:
         model = Quota
-        fields = ["gpu_type", "gpus"]
+        fields = ["gpu_type", "gpus", "borrowing", "lending"]
 
 
 class QuotaFormSet(QuotaRows):
@@ -63,8 +63,12 @@ class QuotaFormSet(QuotaRows):
         """Offer the pool's types; what the pool does not have is refused by `clean`, which says what it has."""
         super().add_fields(form, index)
         form.fields["gpu_type"].widget = UnfoldAdminSelectWidget(
-            attrs={"data-quota-type-of": self._capacities}, choices=self._choices
+            attrs={"data-quota-type-of": self._capacities, "aria-label": "GPU type"}, choices=self._choices
         )
+        labels = {"gpus": "GPUs", "borrowing": "borrowing limit", "lending": "lending limit"}
+        for name, label in labels.items():
+            # The heading of a column labels no input.
+            form.fields[name].widget.attrs["aria-label"] = f"{label} of row {(index or 0) + 1}"
         form.fields["gpus"].widget.attrs["data-quota-of"] = self._capacities
 
     def clean(self) -> None:

@@ -58,6 +58,9 @@
       const { text, bad } = sentence(field, pool);
       hint.textContent = text;
       hint.classList.toggle("quota-hint-bad", bad);
+      // The browser does not send the form while a quota is too large.
+      field.setCustomValidity(bad ? text : "");
+      field.setAttribute("aria-invalid", String(bad));
     }
   }
 
