@@ -85,7 +85,7 @@ def hold_jobs(job_ids: Iterable[int], *, user: User) -> int:
                 "reason": HoldReason.HELD,
                 "detail": f"{user.username} holds it back",
                 "evidence": {},
-                "helps": [f"it is released: muster release {job.pk}"],
+                "helps": ["it is released"],
                 "before": job.hold,
             }
             Job.objects.filter(pk=job.pk).update(held=True, hold_reason=HoldReason.HELD, hold=hold)

@@ -78,7 +78,7 @@ beforeEach(() => {
 
 test("each waiting job has its place, its reason and what would help", async () => {
   show(queueOf());
-  expect(await screen.findByText("3 jobs in the order of fifo. It decides for pool main.")).toBeTruthy();
+  expect(await screen.findByText("3 jobs in the order of fifo (pool main)")).toBeTruthy();
   expect(api.getQueue).toHaveBeenCalledWith(5, false, undefined);
   expect(rows()[0]).toContain("uses 4 of its 4 A100");
   expect(rows()[0]).toContain("It helps if a job ends");

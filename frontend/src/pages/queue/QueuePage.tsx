@@ -44,9 +44,9 @@ export function QueuePage() {
 const Loading = () => <Skeleton height={320} radius={12} aria-busy="true" aria-label="Loading the queue" />;
 
 function subtitle(queue: Queue): string {
-  const held = queue.held === 0 ? "" : `, ${queue.held} held`;
-  const by = queue.planner === "" ? `pool ${queue.pool}` : `planner ${queue.planner} of pool ${queue.pool}`;
-  return `${plural(queue.waiting, "job")} in the order of ${queue.policy}${held}. It decides for ${by}.`;
+  const held = queue.held === 0 ? "" : `; ${plural(queue.held, "job")} held`;
+  const planner = queue.planner === "" ? "" : `planner ${queue.planner}, `;
+  return `${plural(queue.waiting, "job")} in the order of ${queue.policy} (${planner}pool ${queue.pool})${held}`;
 }
 
 function Body({ id, name }: { id: number; name: string }) {

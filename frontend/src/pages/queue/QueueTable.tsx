@@ -95,6 +95,9 @@ function Row({ job, jobs, manages, onMove }: RowProps) {
       </span>
       <span role="cell" className={classes.gpus}>
         {gpuWords(job)}
+        {job.gpu_choices.every(({ gpu_type: type }) => type === null) ? (
+          <span className={classes.unit}> GPU</span>
+        ) : null}
       </span>
       <span role="cell" className={`${classes.waited} tabular`}>
         {duration(job.waited_s)}
