@@ -304,10 +304,25 @@ _NEVER = {
         JOIN fleet_gpu gpu ON gpu.id = claim.gpu_id
         LEFT JOIN tenants_quota quota ON quota.vc_id = vc.id AND quota.gpu_type = gpu.type
         JOIN fleet_pool pool ON pool.id = vc.pool_id
-        WHERE claim.released_at IS NULL AND attempt.stage = 'full' AND (pool.admission <> 'hived'
+        WHERE claim.released_at IS NULL AND attempt.stage = 'full' AND pool.admission <> 'tree'
+        AND (pool.admission <> 'hived'
         OR EXISTS (SELECT FROM cells_binding binding WHERE binding.allocation_id = held.id))
         GROUP BY vc.id, vc.name, gpu.type
         HAVING count(DISTINCT gpu.id) > coalesce(max(quota.gpus), 0)""",
+    "a tenant holds more than the shares of its tree": """
+        SELECT vc.tenant_id, gpu.type, count(DISTINCT gpu.id) FROM jobs_gpuclaim claim
+        JOIN jobs_allocation held ON held.id = claim.allocation_id
+        JOIN jobs_attempt attempt ON attempt.id = held.attempt_id
+        JOIN jobs_job job ON job.id = attempt.job_id
+        JOIN tenants_virtualcluster vc ON vc.id = job.vc_id
+        JOIN fleet_gpu gpu ON gpu.id = claim.gpu_id
+        JOIN fleet_pool pool ON pool.id = vc.pool_id
+        WHERE claim.released_at IS NULL AND attempt.stage = 'full' AND pool.admission = 'tree'
+        AND attempt.state <> 'stopping'
+        GROUP BY vc.tenant_id, vc.pool_id, gpu.type HAVING count(DISTINCT gpu.id) > (
+        SELECT coalesce(sum(quota.gpus), 0) FROM tenants_quota quota
+        JOIN tenants_virtualcluster one ON one.id = quota.vc_id
+        WHERE one.tenant_id = vc.tenant_id AND one.pool_id = vc.pool_id AND quota.gpu_type = gpu.type)""",
     "a job waits or runs in another pool than its own, and is not screened, or is screened in its own": """
         SELECT job.id, job.pool_id, job.stage FROM jobs_job job JOIN tenants_virtualcluster vc ON vc.id = job.vc_id
         WHERE job.state IN ('queued', 'active') AND (job.pool_id = vc.pool_id) <> (job.stage = 'full')""",

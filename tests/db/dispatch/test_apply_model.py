@@ -428,7 +428,7 @@ class Pooled(Quota):
 
 
 @pytest.mark.parametrize("seed", range(2))
-@pytest.mark.parametrize("admission", ["quota", "borrow", "pooled"])
+@pytest.mark.parametrize("admission", ["quota", "borrow", "pooled", "tree"])
 @pytest.mark.parametrize("skip_blocked", [True, False])
 def test_postgres_and_the_model_tell_the_same_story(
     seed: int, skip_blocked: bool, admission: str, monkeypatch: pytest.MonkeyPatch
