@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -30,6 +31,7 @@ POLICIES: dict[str, tuple[Key, bool]] = {
     "smallest first": (lambda job: (sum(job.pods), job.number), False),
 }
 END = 80
+HISTORIES = 10_000 if IS_LONG else examples(150)
 
 
 class Pool:
@@ -106,7 +108,8 @@ def _private(config: CellConfig, vc: str) -> CellConfig:
     return config.assign({vc: config.clusters[vc]})
 
 
-@settings(max_examples=10_000 if IS_LONG else examples(150))
+@pytest.mark.timeout(3600 if IS_LONG else 120)
+@settings(max_examples=HISTORIES)
 @given(pools(), st.integers(0, 2**32))
 def test_guaranteed_jobs_start_exactly_when_they_would_in_a_private_cluster(config: CellConfig, seed: int) -> None:
     random = Random(seed)
@@ -135,7 +138,8 @@ def _check_safety(cells: Cells) -> None:
                 assert isinstance(cells.place(want), Placed), (territory.vc, sizes)
 
 
-@settings(max_examples=10_000 if IS_LONG else examples(150))
+@pytest.mark.timeout(3600 if IS_LONG else 120)
+@settings(max_examples=HISTORIES)
 @given(pools(), st.integers(0, 2**32))
 def test_what_fits_into_the_free_virtual_cells_gets_physical_cells_at_every_instant(
     config: CellConfig, seed: int
