@@ -18,7 +18,10 @@ from tests.needed import needs
 # The one without windows takes half of the processor for the same page.
 _CHROMIUMS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 CHROMIUM = next(filter(None, map(shutil.which, _CHROMIUMS)), None)
-PATHS = ("/", "/jobs", "/sweeps", "/submit", "/cluster", "/insights", "/settings")
+PATHS = (
+    *("/", "/jobs", "/sweeps", "/submit", "/cluster", "/insights", "/settings"),
+    *("/vcs", "/vcs/vision", "/tenants/vision"),
+)
 PATIENCE_MS = 30_000
 
 NEEDS = [

@@ -1,12 +1,14 @@
 /** Every call that the pages make to the server, one function each. */
 import createClient from "openapi-fetch";
 
+import type { CellsPreview, CellsWanted, PoolCells, VcCells } from "./cells";
 import { send } from "./http";
 import { problemFrom, Unreachable } from "./problem";
 import type { paths } from "./schema";
 import type {
   Attempt,
   CancelAnswer,
+  Delays,
   DryRun,
   Job,
   JobCount,
@@ -27,6 +29,7 @@ import type {
   NodeMetrics,
   NotificationChanges,
   Notifications,
+  Organisation,
   OutputFilePage,
   Page,
   Pool,
@@ -40,12 +43,16 @@ import type {
   SweepInList,
   SweepMember,
   SweepState,
+  Tenant,
+  TenantChange,
   Token,
   TokenRequest,
   Upload,
   Usage,
   UsageFairness,
   Vc,
+  VcChange,
+  VcDetail,
   Waste,
   Webhook,
   Why,
@@ -289,7 +296,39 @@ export const getWaste = (filter: UsageFilter): Promise<Waste> =>
 export const listLeastEfficient = (filter: UsageFilter): Promise<LeastEfficientList> =>
   read(http.GET("/api/v1/usage/least-efficient", { params: { query: { ...filter, limit: 8 } } }));
 
+/** The mean waits of a virtual cluster by day or week. */
+export function getDelays(vc: number, since: string, by: "day" | "week"): Promise<Delays> {
+  const params = { path: { vc_id: String(vc) }, query: { since, by } };
+  return read(http.GET("/api/v1/vcs/{vc_id}/delays", { params }));
+}
+
 export const listVcs = (): Promise<Page<Vc>> => read(http.GET("/api/v1/vcs"));
+export const getVc = (id: number): Promise<VcDetail> =>
+  read(http.GET("/api/v1/vcs/{vc_id}", { params: { path: { vc_id: String(id) } } }));
+/** With `dryRun` all is checked and nothing is stored. */
+export function changeVc(id: number, change: VcChange, dryRun = false): Promise<VcDetail> {
+  const params = { path: { vc_id: String(id) }, query: { dry_run: dryRun } };
+  return read(http.PATCH("/api/v1/vcs/{vc_id}", { params, body: change }));
+}
+const ofVc = (id: number) => ({ params: { path: { vc_id: String(id) } } });
+
+export const getVcCells = async (id: number): Promise<VcCells> =>
+  (await read(http.GET("/api/v1/vcs/{vc_id}/cells", ofVc(id)))) as VcCells;
+export const getPoolCells = async (name: string): Promise<PoolCells> =>
+  (await read(http.GET("/api/v1/pools/{name}/cells", { params: { path: { name } } }))) as PoolCells;
+export const putVcCells = async (id: number, version: number, wanted: CellsWanted): Promise<VcCells> =>
+  (await read(
+    http.PUT("/api/v1/vcs/{vc_id}/cells", { ...ofVc(id), body: { version, ...wanted } }),
+  )) as VcCells;
+export const previewVcCells = (id: number, wanted: CellsWanted): Promise<CellsPreview> =>
+  read(http.POST("/api/v1/vcs/{vc_id}/cells:preview", { ...ofVc(id), body: wanted }));
+
+export const listTenants = (): Promise<Page<Tenant>> => read(http.GET("/api/v1/tenants"));
+export function changeTenant(id: number, change: TenantChange, dryRun = false): Promise<Tenant> {
+  const params = { path: { tenant_id: String(id) }, query: { dry_run: dryRun } };
+  return read(http.PATCH("/api/v1/tenants/{tenant_id}", { params, body: change }));
+}
+export const listOrganisations = (): Promise<Page<Organisation>> => read(http.GET("/api/v1/organisations"));
 export const listPools = (): Promise<Page<Pool>> => read(http.GET("/api/v1/pools"));
 /** Verdicts on the policy of a pool and on another one, if it is named, and what sharing cost its tenants. */
 export function getPoolFairness(name: string, policy?: string): Promise<PoolFairness> {

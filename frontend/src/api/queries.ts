@@ -167,6 +167,31 @@ export const nodeMetricsQuery = (name: string, lastS: number) =>
     placeholderData: keepPreviousData,
   });
 
+/** Beside the list, so that news of jobs renew both. */
+export const vcQuery = (id: number) =>
+  queryOptions({ queryKey: [...vcsQuery.queryKey, id], queryFn: () => api.getVc(id) });
+export const vcCellsQuery = (id: number) =>
+  queryOptions({ queryKey: [...vcsQuery.queryKey, id, "cells"], queryFn: () => api.getVcCells(id) });
+export const poolCellsQuery = (pool: string) =>
+  queryOptions({
+    queryKey: [...poolsQuery.queryKey, pool, "cells"],
+    queryFn: () => api.getPoolCells(pool),
+  });
+export const tenantsQuery = queryOptions({ queryKey: ["tenants"], queryFn: api.listTenants });
+export const organisationsQuery = queryOptions({
+  queryKey: ["organisations"],
+  queryFn: api.listOrganisations,
+});
+
+/** Not beside the virtual clusters: waits that have ended change slowly. */
+export const delaysQuery = (vc: number, since: string, by: "day" | "week") =>
+  queryOptions({
+    queryKey: ["delays", vc, since, by],
+    queryFn: () => api.getDelays(vc, since, by),
+    staleTime: USAGE_STALE_MS,
+    placeholderData: keepPreviousData,
+  });
+
 export const usageQuery = (by: string, filter: api.UsageFilter) =>
   queryOptions({
     queryKey: ["usage", "by", by, filter],

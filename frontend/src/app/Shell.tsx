@@ -4,6 +4,7 @@ import {
   IconChartHistogram,
   IconCirclePlus,
   IconGridDots,
+  IconHierarchy,
   IconLayoutDashboard,
   IconListDetails,
   IconScale,
@@ -27,6 +28,7 @@ const PAGES = [
   { to: "/sweeps", label: "Sweeps", icon: IconArrowsShuffle },
   { to: "/submit", label: "Submit", icon: IconCirclePlus },
   { to: "/cluster", label: "Cluster", icon: IconGridDots },
+  { to: "/vcs", label: "Virtual clusters", short: "VCs", icon: IconHierarchy },
   { to: "/insights", label: "Insights", icon: IconChartHistogram },
   { to: "/settings", label: "Settings", icon: IconAdjustmentsHorizontal },
 ] as const;
@@ -34,13 +36,16 @@ const PAGES = [
 function Navigation({
   className,
   linkClass,
+  short = false,
 }: {
   className: string | undefined;
   linkClass: string | undefined;
+  /** Where there is room for a short word only. */
+  short?: boolean;
 }) {
   return (
     <nav className={className} aria-label="Main">
-      {PAGES.map(({ to, label, icon: Icon }) => (
+      {PAGES.map(({ to, label, icon: Icon, ...words }) => (
         <Link
           key={to}
           to={to}
@@ -49,7 +54,14 @@ function Navigation({
           activeProps={{ "data-current": true }}
         >
           <Icon size={18} stroke={1.7} aria-hidden="true" />
-          {label}
+          {short && "short" in words ? (
+            <span>
+              {words.short}
+              <span className="sr-only">, {label}</span>
+            </span>
+          ) : (
+            label
+          )}
         </Link>
       ))}
     </nav>
@@ -106,7 +118,7 @@ export function Shell() {
         <AwayBanner />
         <Outlet />
       </main>
-      <Navigation className={classes.tabs} linkClass={classes.tab} />
+      <Navigation className={classes.tabs} linkClass={classes.tab} short />
     </div>
   );
 }

@@ -115,6 +115,24 @@ const cluster = createRoute({
   component: lazyRouteComponent(() => loadPart(() => import("../pages/cluster/ClusterPage")), "ClusterPage"),
 });
 
+const vcs = createRoute({
+  getParentRoute: () => app,
+  path: "/vcs",
+  component: lazyRouteComponent(() => loadPart(() => import("../pages/vcs/VcsPage")), "VcsPage"),
+});
+
+const vc = createRoute({
+  getParentRoute: () => app,
+  path: "/vcs/$name",
+  component: lazyRouteComponent(() => loadPart(() => import("../pages/vcs/VcPage")), "VcPage"),
+});
+
+const tenant = createRoute({
+  getParentRoute: () => app,
+  path: "/tenants/$name",
+  component: lazyRouteComponent(() => loadPart(() => import("../pages/tenant/TenantPage")), "TenantPage"),
+});
+
 const insights = createRoute({
   getParentRoute: () => app,
   path: "/insights",
@@ -146,7 +164,22 @@ const settings = createRoute({
 
 const tree = root.addChildren([
   signIn,
-  app.addChildren([overview, jobs, job, sweeps, sweep, queue, submit, cluster, insights, fairness, settings]),
+  app.addChildren([
+    overview,
+    jobs,
+    job,
+    sweeps,
+    sweep,
+    queue,
+    submit,
+    cluster,
+    vcs,
+    vc,
+    tenant,
+    insights,
+    fairness,
+    settings,
+  ]),
 ]);
 
 export function makeRouter(client: QueryClient) {

@@ -1,4 +1,6 @@
 /** Valid objects of the API for tests; a test states only what it is about. */
+import type { Cell, PoolCells, VcCells, VirtualCell } from "../api/cells";
+import type { Cap, Tenant, VcDetail, VcQuota } from "../api/types";
 import type { Attempt, Gpu, Job, Node, NodeDetail, Sweep, SweepMember, QueueEntry } from "../api/types";
 
 export const AT = (seconds: number): string => new Date(Date.UTC(2026, 0, 1, 12, 0, seconds)).toISOString();
@@ -204,6 +206,133 @@ export function makeQueueEntry(changes: Partial<QueueEntry> = {}): QueueEntry {
     waited_s: 60,
     starts_at: null,
     movable: false,
+    ...changes,
+  };
+}
+
+export function makeVc(changes: Partial<VcDetail> = {}): VcDetail {
+  return {
+    id: 5,
+    name: "vision-vc",
+    tenant: "vision",
+    tenant_id: 2,
+    organisation: null,
+    pool: "main",
+    weight: 1,
+    version: 3,
+    changed_at: AT(0),
+    changed_by: "otto",
+    may: "read",
+    quotas: [makeQuota()],
+    waiting: 2,
+    active: 3,
+    loans: [],
+    ...changes,
+  };
+}
+
+export function makeQuota(changes: Partial<VcQuota> = {}): VcQuota {
+  return {
+    gpu_type: "A100",
+    gpus: 8,
+    borrowing_limit: null,
+    lending_limit: null,
+    used: 4,
+    borrowed: 0,
+    lent: 0,
+    ...changes,
+  };
+}
+
+export function makeTenant(changes: Partial<Tenant> = {}): Tenant {
+  return {
+    id: 2,
+    name: "vision",
+    organisation: null,
+    weight: 1,
+    version: 7,
+    changed_at: AT(0),
+    changed_by: "otto",
+    may: "manage",
+    quotas: [],
+    vcs: [{ id: 5, name: "vision-vc", pool: "main" }],
+    members: [
+      { username: "ada", role: "member" },
+      { username: "mary", role: "manager" },
+    ],
+    caps: [],
+    ...changes,
+  };
+}
+
+export const NO_CAP: Cap = {
+  user: null,
+  role: null,
+  gpus: null,
+  jobs: null,
+  gpu_hours_month: null,
+  time_s: null,
+  job_gpus: null,
+};
+
+export function makeCell(changes: Partial<Cell> = {}): Cell {
+  return {
+    address: "r1/n1",
+    type: "A100-NODE",
+    gpus: 8,
+    healthy: true,
+    state: "free",
+    vc: null,
+    virtual: null,
+    used: 0,
+    opportunistic: 0,
+    children: [],
+    ...changes,
+  };
+}
+
+export function makeVirtualCell(changes: Partial<VirtualCell> = {}): VirtualCell {
+  return {
+    id: "A100-RACK.A100-NODE/0",
+    type: "A100-NODE",
+    gpus: 8,
+    state: "free",
+    physical: null,
+    doomed: false,
+    used: 0,
+    jobs: [],
+    children: [],
+    ...changes,
+  };
+}
+
+export function makeVcCells(changes: Partial<VcCells> = {}): VcCells {
+  return {
+    vc: "vision-vc",
+    pool: "main",
+    version: 4,
+    cells: [{ type: "A100-RACK.A100-NODE", number: 1, gpus: 8, gpu_type: "A100" }],
+    pinned: [],
+    virtual: [makeVirtualCell()],
+    opportunistic_gpus: 0,
+    demoted: [],
+    ...changes,
+  };
+}
+
+export function makePoolCells(changes: Partial<PoolCells> = {}): PoolCells {
+  const level = { gpus: 8, node: true, total: 4, promised: 1, free: 3, splittable: 3 };
+  return {
+    source: "measured",
+    chains: [
+      {
+        name: "A100-RACK",
+        leaf: "A100",
+        levels: [{ type: "A100-NODE", path: "A100-RACK.A100-NODE", ...level }],
+      },
+    ],
+    physical: [makeCell()],
+    problems: [],
     ...changes,
   };
 }

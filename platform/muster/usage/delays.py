@@ -28,7 +28,9 @@ class Delay(StrEnum):
     OTHER = "other"
 
 
-DELAYS = dict.fromkeys((HoldReason.QUOTA, HoldReason.QUOTA_TOO_SMALL, HoldReason.POLICY), Delay.FAIR_SHARE) | (
+DELAYS = dict.fromkeys(
+    (HoldReason.QUOTA, HoldReason.QUOTA_TOO_SMALL, HoldReason.CAP, HoldReason.POLICY), Delay.FAIR_SHARE
+) | (
     dict.fromkeys(
         (
             HoldReason.NO_FREE_GPUS,

@@ -28,7 +28,14 @@ def vc() -> VirtualCluster:
 
 
 def test_a_wait_belongs_to_the_reason_that_the_job_had_meanwhile(vc: VirtualCluster) -> None:
-    told(make_job(vc), (0, "submitted"), (1, HoldReason.QUOTA), (11, HoldReason.FRAGMENTED), (31, "placed"))
+    told(
+        make_job(vc),
+        (0, "submitted"),
+        (1, HoldReason.QUOTA),
+        (6, HoldReason.CAP),
+        (11, HoldReason.FRAGMENTED),
+        (31, "placed"),
+    )
     assert delays_of(vc.pk, WEEK, By.DAY) == [
         DelayRow(WEEK.start, 1, fair_share_s=600.0, fragmentation_s=1200.0, other_s=60.0)
     ]

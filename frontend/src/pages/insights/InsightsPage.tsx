@@ -8,7 +8,7 @@ import { Page, PageHeader } from "../../components/Page";
 import { ConsumersCard } from "./ConsumersCard";
 import { FailuresCard } from "./FailuresCard";
 import { FairnessCard } from "./FairnessCard";
-import { PERIODS, periodOf } from "./insights";
+import { PERIODS, periodOf } from "../../format/periods";
 import classes from "./InsightsPage.module.css";
 import { LeastEfficientCard } from "./LeastEfficientCard";
 import { SavingsCard } from "./SavingsCard";

@@ -8,7 +8,8 @@ import { StackedBars } from "../../components/charts/StackedBars";
 import { Empty, Failed } from "../../components/Notice";
 import { SectionHead } from "../../components/Page";
 import { gpuHours } from "../../format/amount";
-import { barsOf, ceilingOf, GROUPS, inWords, type Group, type Period } from "./insights";
+import type { Period } from "../../format/periods";
+import { barsOf, ceilingOf, GROUPS, inWords, type Group } from "./insights";
 import classes from "./InsightsPage.module.css";
 
 const COLOURS: Record<Group, string> = {

@@ -2,7 +2,8 @@ import { expect, it } from "vitest";
 
 import type { Usage, UsageRow, Waste } from "../../api/types";
 import { gpuHours } from "../../format/amount";
-import { barsOf, ceilingOf, failedOrCancelled, GROUPS, inWords, PERIODS, periodOf } from "./insights";
+import { PERIODS, periodOf } from "../../format/periods";
+import { barsOf, ceilingOf, failedOrCancelled, GROUPS, inWords } from "./insights";
 
 const NOTHING: UsageRow = {
   class: null,

@@ -1,16 +1,7 @@
 /** From GPU-hours as the server tells them to what the page draws: stacks of bars, shares, and words for them. */
 import type { Outcome, Usage, UsageRow, Waste } from "../../api/types";
 import { percent } from "../../format/amount";
-
-export const PERIODS = [
-  { since: "7d", label: "7 days", by: "day" },
-  { since: "30d", label: "30 days", by: "day" },
-  { since: "90d", label: "90 days", by: "week" },
-] as const;
-export type Period = (typeof PERIODS)[number];
-
-export const periodOf = (since: string | undefined): Period =>
-  PERIODS.find((period) => period.since === since) ?? PERIODS[0];
+import { bucketsOf } from "../../format/periods";
 
 /** What outcomes have in common for who looks at a chart; each has a colour of its own. */
 export const GROUPS = [
@@ -32,7 +23,6 @@ export interface Bar {
 const GROUP_OF = new Map<string, Group>(
   GROUPS.flatMap(({ key, outcomes }) => outcomes.map((outcome): [string, Group] => [outcome, key])),
 );
-const DAY_MS = 86_400_000;
 
 /** A bar for each day or week of the period, also for those in which nobody used anything. */
 export function barsOf(usage: Usage, by: "day" | "week"): Bar[] {
@@ -54,18 +44,6 @@ const emptyBar = (at: string): Bar => ({
   parts: { succeeded: 0, going: 0, stopped: 0, screening: 0, wasted: 0 },
   total: 0,
 });
-
-function bucketsOf(from: string, to: string, by: "day" | "week"): string[] {
-  const first = new Date(`${from.slice(0, 10)}T00:00:00Z`);
-  // Weeks begin on Mondays; Sunday is day 0 of Javascript's.
-  if (by === "week") first.setUTCDate(first.getUTCDate() - ((first.getUTCDay() + 6) % 7));
-  const step = by === "week" ? 7 * DAY_MS : DAY_MS;
-  const found: string[] = [];
-  for (let at = first.getTime(); at < new Date(to).getTime(); at += step) {
-    found.push(new Date(at).toISOString().slice(0, 10));
-  }
-  return found;
-}
 
 /** The upper end of an axis that is a round number, and not less than the largest value. */
 export function ceilingOf(most: number): number {

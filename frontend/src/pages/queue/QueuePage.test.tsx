@@ -7,7 +7,7 @@ import { beforeEach, expect, test, vi } from "vitest";
 
 import * as api from "../../api/client";
 import type { Queue } from "../../api/types";
-import { makeQueueEntry } from "../../testing/makers";
+import { makeQueueEntry, makeVc } from "../../testing/makers";
 import { QueuePage } from "./QueuePage";
 
 vi.mock("@tanstack/react-router", () => ({
@@ -72,8 +72,8 @@ const rows = () =>
 
 beforeEach(() => {
   vi.clearAllMocks();
-  const vc = { id: 5, name: "vision-vc", tenant: "vision", pool: "main", quotas: [], waiting: 3, active: 0 };
-  vi.mocked(api.listVcs).mockResolvedValue({ results: [vc as never], next: null });
+  const vc = makeVc({ waiting: 3 });
+  vi.mocked(api.listVcs).mockResolvedValue({ results: [vc], next: null });
 });
 
 test("each waiting job has its place, its reason and what would help", async () => {

@@ -7,7 +7,7 @@ import * as api from "../../api/client";
 import { problemFrom } from "../../api/problem";
 import { meQuery } from "../../api/queries";
 import * as preparing from "./code/prepare";
-import { makeNode, makeSweep } from "../../testing/makers";
+import { makeNode, makeSweep, makeVc } from "../../testing/makers";
 import { EXAMPLE_COMMAND } from "./fields";
 import { Workbench } from "./Workbench";
 
@@ -148,8 +148,8 @@ test("of a job to be screened it says whether the screening run could start, and
 /** A pool with two types of GPUs, of which one node is another pool's. */
 function withNodes() {
   const gpus = [{ type: "A100" }, { type: "V100" }];
-  const vc = { name: "vision", tenant: "acme", pool: "main", quotas: [], waiting: 0, active: 0 };
-  vi.mocked(api.listVcs).mockResolvedValue({ results: [vc as never], next: null });
+  const vc = makeVc({ name: "vision", tenant: "acme", quotas: [] });
+  vi.mocked(api.listVcs).mockResolvedValue({ results: [vc], next: null });
   vi.mocked(api.listPools).mockResolvedValue({ results: [{ name: "main", gpus } as never], next: null });
   const nodes = ["gpu01", "gpu02", "gpu07"].map((name) => makeNode({ name }));
   const results = [...nodes, makeNode({ name: "other1", pool: "other" })];

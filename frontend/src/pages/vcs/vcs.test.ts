@@ -1,0 +1,115 @@
+import { expect, test } from "vitest";
+
+import { Problem } from "../../api/problem";
+import type { Organisation } from "../../api/types";
+import { AT, makeQuota, makeVc } from "../../testing/makers";
+import { ceilingOfTime, delayBars, delayWords, shortDuration } from "./delays";
+import { changeOf, formOf, mistakeIn, refusals } from "./form";
+import { limitWords, partsOf, partsWords, sumWords, treeOf } from "./shares";
+
+const organisation = (name: string, parent: string | null): Organisation => ({
+  id: 1,
+  name,
+  parent,
+  weight: 1,
+  version: 1,
+  changed_at: AT(0),
+  changed_by: "",
+  may: "read",
+  quotas: [],
+  organisations: [],
+  tenants: [],
+});
+
+test("a quota has parts that are used, lent, free and borrowed", () => {
+  const quota = makeQuota({ used: 6, borrowed: 2, lent: 3 });
+  expect(partsOf(quota)).toEqual({ held: 4, lent: 3, free: 1, borrowed: 2 });
+  expect(partsWords(quota)).toBe("4 of 8 used, 3 lent, 1 free, 2 borrowed");
+  expect(partsOf(makeQuota({ gpus: 2, used: 6 }))).toEqual({ held: 6, lent: 0, free: 0, borrowed: 0 });
+  expect(limitWords(quota)).toBe("borrows without limit, lends all that it does not use");
+  expect(limitWords(makeQuota({ borrowing_limit: 0, lending_limit: 4 }))).toBe(
+    "borrows nothing, lends at most 4",
+  );
+});
+
+test("virtual clusters are below their tenants, and these below organisations that nest", () => {
+  const vcs = [
+    makeVc({ name: "a", tenant: "alone" }),
+    makeVc({ name: "b", tenant: "bio", organisation: "lab" }),
+    makeVc({ name: "c", tenant: "bio", organisation: "lab" }),
+  ];
+  const [uni, none] = treeOf(vcs, [organisation("lab", "uni"), organisation("uni", null)]);
+  expect(uni?.organisation).toBe("uni");
+  expect(uni?.below[0]?.tenants.map(({ name, vcs }) => [name, vcs.length])).toEqual([["bio", 2]]);
+  expect([none?.organisation, none?.tenants[0]?.name]).toEqual([null, "alone"]);
+  expect(sumWords(vcs)).toBe("12 of 24 GPUs used · 6 jobs waiting");
+});
+
+test("an organisation above that the caller does not see is the top", () => {
+  const [lab] = treeOf([makeVc({ organisation: "lab" })], []);
+  expect(lab?.organisation).toBe("lab");
+});
+
+test("a form asks for what was changed, and for nothing else", () => {
+  const vc = makeVc({ quotas: [makeQuota({ borrowing_limit: 4 })] });
+  const form = formOf(vc, ["A100", "V100"]);
+  expect(form.quotas.map(({ gpu_type, gpus, borrowing }) => [gpu_type, gpus, borrowing])).toEqual([
+    ["A100", "8", "4"],
+    ["V100", "", ""],
+  ]);
+  expect(changeOf(form, vc)).toBeNull();
+  const [first, second] = form.quotas;
+  const changed = {
+    weight: "2",
+    quotas: [first && { ...first, borrowing: "" }, second && { ...second, gpus: "3" }].filter(
+      (each) => !!each,
+    ),
+    move: { to: "other", gpu_type: "A100", gpus: "2" },
+  };
+  expect(changeOf(changed, vc)).toEqual({
+    version: 3,
+    weight: 2,
+    quotas: [
+      { gpu_type: "A100", borrowing_limit: null },
+      { gpu_type: "V100", gpus: 3 },
+    ],
+    move: { to: "other", gpu_type: "A100", gpus: 2 },
+  });
+  expect(mistakeIn(changed)).toBeNull();
+  expect(mistakeIn({ ...changed, weight: "0" })?.field).toBe("weight");
+  expect(
+    mistakeIn({ ...changed, quotas: [{ gpu_type: "A100", gpus: "-1", borrowing: "", lending: "" }] })?.field,
+  ).toBe("A100.gpus");
+});
+
+test("a refusal of the server is told at its field", () => {
+  const change = { version: 3, quotas: [{ gpu_type: "V100", gpus: 9 }] };
+  const problem = new Problem(422, "Invalid", "", "invalid", [
+    { field: "quotas.0.gpus", message: "the pool has 8 V100" },
+    { field: "move.gpus", message: "only 2 can be moved" },
+  ]);
+  expect([...refusals(problem, change)]).toEqual([
+    ["V100.gpus", "The pool has 8 V100"],
+    ["move.gpus", "Only 2 can be moved"],
+  ]);
+});
+
+test("days without a start have a bar of nothing, and means are over all starts", () => {
+  const bars = delayBars({
+    from: "2026-11-20T10:00:00Z",
+    to: "2026-11-22T09:00:00Z",
+    by: "day",
+    results: [{ begins: "2026-11-21", starts: 2, fair_share_s: 3600, fragmentation_s: 60, other_s: 0 }],
+  });
+  expect(bars.map(({ at, parts }) => [at, ...parts])).toEqual([
+    ["2026-11-20", 0, 0, 0],
+    ["2026-11-21", 3600, 60, 0],
+    ["2026-11-22", 0, 0, 0],
+  ]);
+  expect(delayWords(bars)).toBe(
+    "Mean over 2 starts: fair-share delay 1h, fragmentation delay 1m, other waits 0s.",
+  );
+  expect(delayWords([])).toBe("Nothing has started in this time.");
+  expect([ceilingOfTime(0), ceilingOfTime(61), ceilingOfTime(5 * 86_400)]).toEqual([10, 120, 8 * 86_400]);
+  expect(shortDuration(5400)).toBe("1h 30m");
+});
