@@ -225,6 +225,7 @@ SPECTACULAR_SETTINGS = {
         "StrikeReason": "muster.fleet.models.StrikeReason",
         "LinkState": "muster.links.models.LinkState",
         "OfferState": "scheduler.model.lifecycle.OfferState",
+        "CellState": "muster.api.shapes.cells.CELL_STATES",
         "OutputFileState": "muster.outputs.models.FileState",
         "Priority": "muster.api.shapes.jobs.PRIORITY_NAMES",
         "Grade": "scheduler.diagnosis.efficiency.Grade",

@@ -7,7 +7,7 @@ from rest_framework import serializers
 from muster.api.shapes.common import Choice, Flag, Integer, Shape, Text, values
 from scheduler.admission.hived import CellState
 
-_STATES = values(CellState)
+CELL_STATES = values(CellState)
 
 
 class CellLevel(Shape):
@@ -38,7 +38,9 @@ class PhysicalCell(Shape):
     type = Text(help_text="Its type.")
     gpus = Integer(help_text="Its GPUs.")
     healthy = Flag(help_text="Whether all nodes of it take jobs.")
-    state = Choice(_STATES, help_text="`reserving`: a job has it reserved, and another one is still stopping there.")
+    state = Choice(
+        CELL_STATES, help_text="`reserving`: a job has it reserved, and another one is still stopping there."
+    )
     vc = Text(allow_null=True, help_text="Whose virtual cell it is bound to; `other` for one that you do not see.")
     virtual = Text(allow_null=True, help_text="That virtual cell.")
     used = Integer(help_text="GPUs in use by guaranteed jobs.")
@@ -82,7 +84,7 @@ class VirtualCell(Shape):
     id = Text(help_text="Its type and number.")
     type = Text(help_text="Its type.")
     gpus = Integer(help_text="Its GPUs.")
-    state = Choice(_STATES, help_text="As of a physical cell.")
+    state = Choice(CELL_STATES, help_text="As of a physical cell.")
     physical = Text(allow_null=True, help_text="The physical cell that it is bound to.")
     doomed = Flag(help_text="Whether no healthy physical cell is left for it.")
     used = Integer(help_text="Its GPUs in use.")
