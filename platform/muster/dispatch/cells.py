@@ -12,10 +12,10 @@ from django.db.models import F
 
 from muster.cells.models import Binding, CellShare, Chain, PinnedCell
 from muster.common.errors import Conflict, FieldError, Invalid
-from muster.common.models import DatabaseNow
 from muster.dispatch.snapshot import pool_snapshot
 from muster.events.services import audit, record, wake_pool
 from muster.fleet.models import Pool
+from muster.tenants.edits import locked, touch
 from muster.tenants.models import Quota, VirtualCluster
 from scheduler.admission import ADMISSIONS
 from scheduler.admission.hived import CellConfig, CellConfigError, CellLedger, Hived
@@ -102,7 +102,7 @@ def set_cells(
         changed = _vcs_with(pool_snapshot(pool, seed=0), vc, cells, pinned)
         config = _config_with(admission, changed, vc)
         _count_change(pool, {chain.leaf_type for chain in config.chains.values()})
-        vc = _take_version(vc, version, actor=actor)
+        vc = locked(VirtualCluster, vc.pk, version=version)
         before = _stored(vc)
         CellShare.objects.filter(vc=vc).delete()
         PinnedCell.objects.filter(vc=vc).delete()
@@ -126,6 +126,7 @@ def set_cells(
         _set_quotas(vc, quotas)
         lost = admission.ledger(changed).demoted
         _demote(changed, lost)
+        touch(vc, actor=actor)
         audit(
             "set_cells",
             actor=actor,
@@ -159,17 +160,6 @@ def preview(*, vc: VirtualCluster, cells: Mapping[str, int], pinned: Collection[
             for one in sorted(after - before)
         ],
     )
-
-
-def _take_version(vc: VirtualCluster, version: int, *, actor: str) -> VirtualCluster:
-    row = VirtualCluster.objects.select_for_update(no_key=True).select_related("pool").get(pk=vc.pk)
-    if row.version != version:
-        by = row.changed_by or "an operator"
-        raise Conflict(f"{by} has changed {row.name} meanwhile, to version {row.version}; read it again")
-    row.version, row.changed_by = version + 1, actor
-    row.save(update_fields=["version", "changed_by"])
-    VirtualCluster.objects.filter(pk=row.pk).update(changed_at=DatabaseNow())
-    return row
 
 
 def _vcs_with(snapshot: Snapshot, vc: VirtualCluster, cells: Mapping[str, int], pinned: Collection[str]) -> Snapshot:

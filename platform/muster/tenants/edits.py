@@ -17,7 +17,7 @@ from muster.fleet.models import Pool
 from muster.tenants.caps import set_caps
 from muster.tenants.models import CommonQuota, Limits, Organisation, Quota, Tenant, TreeNode, VirtualCluster
 from muster.tenants.selectors import Capacity, capacity_of
-from muster.tenants.services import create_tenant, create_virtual_cluster, promise_problem
+from muster.tenants.services import cells_problem, create_tenant, create_virtual_cluster, promise_problem
 
 NodeT = TypeVar("NodeT", bound=TreeNode)
 GroupT = TypeVar("GroupT", Organisation, Tenant)
@@ -196,6 +196,8 @@ def _set_quotas(vc: VirtualCluster, pool: Pool, rows: Sequence[Mapping[str, Any]
         if not may_raise and quota.borrowing is not None and (borrowing is None or borrowing > quota.borrowing):
             _refuse_raise(f"{at}.borrowing_limit", f"the borrowing limit of {vc.name}")
         _fill(quota, row, at)
+        if gpus != was and (problem := cells_problem(vc)):
+            raise Invalid.field(f"{at}.gpus", problem)
         if gpus > was:
             _require_promise(quota, pool, capacity_of(pool.pk, without=vc.pk), at)
         quota.save()
@@ -206,6 +208,8 @@ def _refuse_raise(field: str, what: str) -> None:
 
 
 def _move_quota(vc: VirtualCluster, other: VirtualCluster, kind: str, gpus: int) -> None:
+    if problem := cells_problem(vc):
+        raise Invalid.field("move", problem)
     source = vc.quotas.filter(gpu_type=kind).first()
     has = source.gpus if source else 0
     if source is None or gpus > has:

@@ -79,9 +79,17 @@ def quota_problem(*, vc: VirtualCluster, gpu_type: str, gpus: int) -> str | None
     keep all of its quotas at once."""
     if gpus < 0:
         return "a quota cannot be negative"
+    stored = Quota.objects.filter(vc=vc, gpu_type=gpu_type).values_list("gpus", flat=True).first() if vc.pk else None
+    if gpus != (stored or 0) and (problem := cells_problem(vc)):
+        return problem
     if gpus == 0:
         return None
     return promise_problem(vc.pool, capacity_of(vc.pool_id, without=vc.pk), gpu_type=gpu_type, gpus=gpus, name=vc.name)
+
+
+def cells_problem(vc: VirtualCluster) -> str | None:
+    """Why the quotas of the virtual cluster cannot be set by numbers, or None."""
+    return f"the quotas of {vc.name} are those of its cells: change the cells" if vc.pool.admission == "hived" else None
 
 
 def promise_problem(

@@ -19,6 +19,7 @@ from muster.offers.models import Role
 from muster.offers.selectors import standing_offers
 from muster.offers.services import Wanted, accept_offer, register_framework
 from muster.tenants.models import Quota, VirtualCluster
+from muster.tenants.services import set_quota
 from scheduler.engine.cycle import decide
 from tests.db.stories import World, cycle, end, make_world, place, ranks, start, states, submit
 from tests.factories import make_vc
@@ -91,7 +92,9 @@ def test_cells_of_two_virtual_clusters_must_fit_together(world: World) -> None:
 def test_the_second_of_two_operators_is_told_who_was_first(world: World) -> None:
     version = world.vc.version
     give(world.vc, {NODE: 1})
-    with pytest.raises(Conflict, match="olga has changed"):
+    with pytest.raises(Invalid, match="are those of its cells"):
+        set_quota(vc=world.vc, gpu_type="A100", gpus=3, actor="otto")
+    with pytest.raises(Conflict, match="olga changed"):
         set_cells(vc=world.vc, version=version, cells={NODE: 2}, pinned=(), actor="otto")
 
 
