@@ -278,6 +278,7 @@ class TestDeletion:
 
     def test_moves_waiting_jobs_to_another_one_of_the_tenant(self, world: World, api: Api) -> None:
         Job.objects.filter(pk=world.running.pk).update(state=JobState.SUCCEEDED, ended_at=DatabaseNow())
+        Job.objects.filter(pk=world.waiting.pk).update(bumped=3, own_rank=1.0)
         target = make_vc(world.vision, world.pool, "vision-small", quotas={})
         answer = ask(api(world.operator), "DELETE", f"{VCS}/{world.vc.pk}?merge_into=speech-vc")
         assert fields_of(answer) == ["merge_into"]
@@ -285,6 +286,7 @@ class TestDeletion:
         assert answer.status_code == 204
         world.waiting.refresh_from_db()
         assert (world.waiting.vc_id, world.waiting.spec["vc"]) == (target.pk, "vision-small")
+        assert (world.waiting.bumped, world.waiting.own_rank) == (0, None)
         assert not Quota.objects.filter(vc=world.vc).exists()
         assert [one["name"] for one in ask(api(world.owner), "GET", VCS).json()["results"]] == ["vision-small"]
         answer = ask(api(world.owner), "POST", "/api/v1/jobs", {"command": "true", "gpus": 1, "vc": "vision-vc"})

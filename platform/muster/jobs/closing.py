@@ -15,7 +15,11 @@ from muster.jobs.transitions import forget_reservations
 from muster.tenants.models import Loan, VirtualCluster
 from scheduler.model.lifecycle import GroupState, JobState
 
-_MOVE_JOBS = "UPDATE jobs_job SET vc_id = %s, spec = jsonb_set(spec, '{vc}', to_jsonb(%s::text)) WHERE id = ANY(%s)"
+# A bump or a rank holds within one virtual cluster only.
+_MOVE_JOBS = """
+UPDATE jobs_job SET vc_id = %s, spec = jsonb_set(spec, '{vc}', to_jsonb(%s::text)), bumped = 0, own_rank = NULL
+WHERE id = ANY(%s)
+"""
 _MOVE_GROUPS = """
 UPDATE jobs_jobgroup SET vc_id = %s, spec = jsonb_set(spec, '{vc}', to_jsonb(%s::text)) WHERE vc_id = %s AND state = %s
 """
