@@ -18,6 +18,7 @@ from bench.figures import (
     AGENTS,
     AUCTION,
     CELLS,
+    CELLS_POSTGRES,
     CONTAINERS,
     CYCLE,
     CYCLE_GROWTH,
@@ -154,6 +155,7 @@ def _measure_live(  # noqa: PLR0912 - one branch for each item
     from django.core.management import call_command  # noqa: PLC0415
 
     from bench.live import agents, containers, ingest, jobs, lanes, listing, pages  # noqa: PLC0415
+    from bench.live import cells as live_cells  # noqa: PLC0415
     from bench.live import cycle as live_cycle  # noqa: PLC0415
     from bench.live import sweeps as live_sweeps  # noqa: PLC0415
     from bench.live import usage as live_usage  # noqa: PLC0415
@@ -194,6 +196,8 @@ def _measure_live(  # noqa: PLR0912 - one branch for each item
     with as_owner():
         if POSTGRES in plan.items:
             series |= live_cycle.measure(samples=plan.cycles)
+        if CELLS_POSTGRES in plan.items:
+            series |= live_cells.measure(samples=plan.cycles)
         if SWEEPS in plan.items:
             series |= live_sweeps.measure(samples=plan.reports)
         if USAGE in plan.items:

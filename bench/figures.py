@@ -21,7 +21,7 @@ LOG_PAGE = "log-page"
 FAILURES = "failures"
 USAGE, SWEEPS = "usage", "sweeps"
 LANES, PLANNERS, GAVEL, AUCTION = "lanes", "planners", "gavel", "auction"
-CELLS = "cells"
+CELLS, CELLS_POSTGRES = "cells", "cells-postgres"
 ITEMS: Mapping[str, str] = {
     FIRST_LINE: "from submitting a job to its first line at the client",
     SUBMIT: "how long the call that submits a job takes",
@@ -38,6 +38,7 @@ ITEMS: Mapping[str, str] = {
     CYCLE_SCREENING: "the same decision, all but 64 GPUs taken, with 2,000 of the 10,000 jobs to be screened",
     EACH_POLICY: "one decision of each policy over as much, all but 64 GPUs taken by large and small jobs",
     CELLS: "one decision with 50 virtual clusters and opportunistic jobs, all but 64 GPUs taken, by admission",
+    CELLS_POSTGRES: "one production cycle over a pool of cells: snapshot, decision and applier; and why a job waits",
     POSTGRES: "one production cycle over as much, all but 64 GPUs taken: snapshot, decision and applier",
     SIMULATE: "Philly's 82,247 jobs in the simulator, on 2,490 and on 640 GPUs",
     USAGE: "reports of usage over a year of 100,000 attempts, from claims alone and from the sums by days",
@@ -57,7 +58,7 @@ POLICIES = (
 )
 
 # The admissions under which a decision with many virtual clusters is measured.
-ADMISSIONS = ("quota", "borrow", "hived")
+ADMISSIONS = ("quota", "borrow", "hived", "tree")
 
 GAVEL_JOBS = (512, 2048, 10_000)
 # For two planners on one pool: the share of the pool that the jobs need, and how long a decision takes, s.
@@ -181,6 +182,12 @@ FIGURES: tuple[Figure, ...] = (
         Figure(f"cells.{name}", f"decide, 50 virtual clusters, {name}, CPU", "ms", f"cells_{name}_ms", median, 1000)
         for name in ADMISSIONS
     ),
+    *_times(CELLS_POSTGRES, "cells_postgres_ms", "production cycle under cells", (1500, None)),
+    *(
+        Figure(f"cells-postgres.{part}", f"of which the {title}", "ms", f"cells_{part}_ms", median)
+        for part, title in (("snapshot", "snapshot"), ("decide", "decision"), ("apply", "applier"))
+    ),
+    Figure("cells-postgres.why-p95", "why a job waits there, p95", "ms", "cells_why_ms", p95, 200),
     *_times(POSTGRES, "cycle_postgres_ms", "production cycle", (1500, None)),
     Figure("cycle-postgres.snapshot", "of which the snapshot", "ms", "cycle_snapshot_ms", median),
     Figure("cycle-postgres.decide", "of which the decision", "ms", "cycle_decide_ms", median),

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from bench.figures import (
     AGENTS,
     CELLS,
+    CELLS_POSTGRES,
     CONTAINERS,
     CYCLE,
     CYCLE_GROWTH,
@@ -33,9 +34,11 @@ LINE_COMMAND = 'LC_ALL=C; for _ in $(seq "$1"); do echo "at $EPOCHREALTIME"; sle
 # What needs nothing but this process.
 _ALONE = frozenset({CELLS, CYCLE, CYCLE_GROWTH, CYCLE_SCREENING, EACH_POLICY, FAILURES, PLANNERS, SIMULATE})
 # What no peer has a counterpart of.
-_OURS = frozenset({AGENTS, CONTAINERS, IDLE, INGEST, JOB_LIST, LANES, LOG_PAGE, POSTGRES, SWEEPS, USAGE})
+_OURS = frozenset(
+    {AGENTS, CELLS_POSTGRES, CONTAINERS, IDLE, INGEST, JOB_LIST, LANES, LOG_PAGE, POSTGRES, SWEEPS, USAGE}
+)
 # What needs the platform's database, and none of its processes.
-STORED = frozenset({POSTGRES, SWEEPS, USAGE})
+STORED = frozenset({CELLS_POSTGRES, POSTGRES, SWEEPS, USAGE})
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,7 +51,7 @@ def measure(*, samples: int) -> Series:
         series["cycle_snapshot_ms"].append(cycle.snapshot_ms)
         series["cycle_decide_ms"].append(cycle.decide_ms)
         series["cycle_apply_ms"].append(cycle.apply_ms)
-        _take_back(last)
+        take_back(last)
     # The first one writes the reason why each job waits; the others find it written.
     found = {name: values[1:] for name, values in series.items()} | {"cycle_first_ms": series["cycle_postgres_ms"][:1]}
     return found | {"endings_per_minute": [_endings_per_minute(pool)]}
@@ -69,7 +69,8 @@ def _endings_per_minute(pool: Pool) -> float:
     return len(ends) * 60 / (time.perf_counter() - start)
 
 
-def _take_back(last: int) -> None:
+def take_back(last: int) -> None:
+    """Undo the attempts that are newer than this one; their jobs wait again."""
     newer = Attempt.objects.filter(pk__gt=last)
     job_ids = list(newer.values_list("job_id", flat=True))
     with transaction.atomic():

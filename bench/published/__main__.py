@@ -15,6 +15,7 @@ from rich.console import Console
 
 from bench.published import (
     allox,
+    cells,
     confusions,
     gavel,
     philly,
@@ -40,6 +41,7 @@ PAGES = {
     "tiresias": DOCS / "policies" / "tiresias.md",
     "themis": DOCS / "policies" / "themis.md",
     "sweeps": DOCS / "sweeps.md",
+    "cells": DOCS / "cells-figures.md",
 }
 
 
@@ -68,6 +70,7 @@ def main(argv: Sequence[str]) -> int:
         "tiresias": lambda: skew.page(folder, PAGES["tiresias"].read_text()),
         "sweeps": lambda: sweeps.page(PAGES["sweeps"].read_text()),
         "themis": lambda: themis.page(folder, PAGES["themis"].read_text()),
+        "cells": lambda: cells.page(folder, PAGES["cells"].read_text()),
         "emulated": lambda: allox.page(folder, PAGES["emulated"].read_text()),
     }
     for name in options.page or PAGES:

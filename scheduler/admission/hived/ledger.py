@@ -49,6 +49,7 @@ class CellLedger(Ledger):
         self._answers: dict[Hashable, Grant | Denial] = {}
         self._denials: dict[tuple[int, JobClass], dict[Hashable, Denial]] = {}
         self._never: dict[Hashable, bool] = {}
+        self._passing = False  # the last answer depends on jobs that are about to give GPUs
         self._read_nodes()
         for run in sorted(view.running, key=lambda run: (run.placed_at, run.job.id)):
             self._hold(run.job, run.allocations)
@@ -75,8 +76,9 @@ class CellLedger(Ledger):
         denied = self._denials.setdefault(owner, {})
         known = denied.get(key) or self._answers.get((owner, key))
         if known is None:
+            self._passing = False
             known = self._offer(job, config, self._nodes_without(closed))
-            if isinstance(known, Denial) and not closed:
+            if isinstance(known, Denial) and not closed and not self._passing:
                 denied[key] = known
             else:
                 self._answers[owner, key] = known
@@ -86,12 +88,31 @@ class CellLedger(Ledger):
         guaranteed = self.is_guaranteed(job)
         if not guaranteed and (denial := self._cap(job, config)) is not None:
             return denial
-        answer = None
         for want in self._wants(job, config, suggested):
-            answer = self.cells.place(want)
-            if isinstance(answer, Placed):
-                return self._grant(answer)
+            if (placed := self._place(want)) is not None:
+                return self._grant(placed)
         return self._denial(job, config, suggested)
+
+    def _place(self, want: Want) -> Placed | None:
+        """A place without GPUs of jobs that cannot stop for it: those that are stopping, or have only reserved them."""
+        blocked = self.cells.ground.blocked
+        try:
+            while isinstance(answer := self.cells.place(want), Placed):
+                staying = [one for one in answer.evicts if not self._may_stop(one)]
+                stay = {leaf for one in staying for leaf in self.cells.holds[one].leaves}
+                if not stay:
+                    return answer
+                if stay <= self.cells.ground.blocked:
+                    return None
+                self.cells.ground.blocked = self.cells.ground.blocked | stay
+                self._passing = True
+            return None
+        finally:
+            self.cells.ground.blocked = blocked
+
+    def _may_stop(self, group: Hashable) -> bool:
+        run = self.view.running_by_job.get(group) if isinstance(group, int) else None
+        return run is not None and run.evictable and not run.stopping
 
     def _grant(self, placed: Placed) -> Grant:
         leaves = {self._gpu_ids[leaf.node, leaf.index]: leaf.cell for pod in placed.pods for leaf in pod}
