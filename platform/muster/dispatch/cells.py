@@ -176,7 +176,7 @@ def _vcs_with(snapshot: Snapshot, vc: VirtualCluster, cells: Mapping[str, int], 
 
 def _config_with(admission: Hived, snapshot: Snapshot, vc: VirtualCluster) -> CellConfig:
     try:
-        return admission.checked_config(snapshot)
+        return admission.checked_config(snapshot, vc.name)
     except CellConfigError as error:
         field = error.field.removeprefix(f"virtualClusters.{vc.name}.")
         field = field.replace("virtualCells", "cells").replace("pinnedCells", "pinned")

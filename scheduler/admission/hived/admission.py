@@ -73,14 +73,16 @@ class Hived(Admission):
         """The physical cells of the view's nodes, assigned to its virtual clusters as far as they fit."""
         return _assigned(self._physical(view), _shares(view))
 
-    def checked_config(self, view: View) -> CellConfig:
-        """As `config`.
+    def checked_config(self, view: View, vc_name: str) -> CellConfig:
+        """As `config`, with all cells of one virtual cluster.
 
         Raises:
-            CellConfigError: the cells of the virtual clusters do not fit.
+            CellConfigError: these do not fit beside the cells that the others have now.
         """
         shares = {vc: Assignment(dict(cells), pinned) for vc, cells, pinned in _shares(view)}
-        return self._physical(view).assign(shares)
+        own = shares.pop(vc_name)
+        physical = self._physical(view)
+        return physical.assign({**physical.fitted(shares).clusters, vc_name: own})
 
     def _physical(self, view: View) -> CellConfig:
         if self.cluster is not None:

@@ -28,11 +28,21 @@ class _Branch:
 class Buddy:
     """Maps virtual leaf cells to physical ones as the state is now; it changes nothing.
 
-    `inside` is a physical cell that must contain all new bindings; NONE: any.
+    `inside` is a physical cell that must contain all new bindings; NONE: any. With `distinct_nodes`, each preassigned
+    cell that is not bound yet goes to a node that nothing else of the gang is on.
     """
 
-    def __init__(self, ground: Ground, chain: str, suggested: frozenset[str] | None, inside: int = NONE) -> None:
+    def __init__(
+        self,
+        ground: Ground,
+        chain: str,
+        suggested: frozenset[str] | None,
+        inside: int = NONE,
+        *,
+        distinct_nodes: bool = False,
+    ) -> None:
         self.ground, self.suggested, self.inside = ground, suggested, inside
+        self.distinct_nodes, self._taken = distinct_nodes, set[str]()
         self.topology, self.physical = ground.topology, ground.topology.physical
         order = (lambda cells: cells.copy()) if ground.dooms else sorted
         self.free: list[list[int]] = [order(cells) for cells in ground.free[chain]]
@@ -42,11 +52,15 @@ class Buddy:
         """The physical leaf cells of these virtual ones; None if bad or not suggested cells are in the way."""
         bindings: Bindings = {}
         roots, groups = self._branches(leaves, bindings)
+        nodes, bound_to = self.topology.nodes, self.ground.bound_to
+        self._taken = {nodes[leaf][0] for leaf in bindings.values()} | {nodes[bound_to[one]][0] for one in groups}
         for branch in roots:
             found = self._allocate(branch)
             if found is None:
                 return None
             bindings |= found
+            self._taken |= {nodes[leaf][0] for leaf in found.values()}
+        self._taken.clear()  # parts of a bound cell are on its node
         for parent, branches in groups.items():
             matched = self._match(branches, self.physical.children[self.ground.bound_to[parent]])
             if matched is None:
@@ -193,6 +207,8 @@ class Buddy:
         usable = []
         for cell in cells:
             if ground.bound[cell] != NONE or (not ground.healthy[cell] and len(nodes[cell]) == 1):
+                continue
+            if self.distinct_nodes and len(nodes[cell]) == 1 and nodes[cell][0] in self._taken:
                 continue
             if suggested is not None and suggested.isdisjoint(nodes[cell]):
                 continue  # if some of its nodes are suggested, its parts may do

@@ -90,7 +90,10 @@ class CellConfig:
         return CellConfig(self.types, self.physical, clusters)
 
     def fitted(self, clusters: Mapping[str, Assignment]) -> CellConfig:
-        """As `assign`, without the cells that do not fit: of each type those with the highest numbers are left out."""
+        """As `assign`, without the cells that do not fit: of each type those with the highest numbers are left out.
+
+        A cell below a rack that has another size now, because a node has left or joined, is looked for in other racks.
+        """
         try:
             return self.assign(clusters)
         except CellConfigError:
@@ -98,21 +101,35 @@ class CellConfig:
             bare = self.assign({vc: Assignment({}, pins) for vc, pins in pinned.items()})
         check, needs = _Check(bare), {name: Counter[int]() for name in self.chains}
         check.run()
-        kept: dict[str, dict[str, int]] = {vc: {} for vc in clusters}
-        wanted = [(path, vc, number) for vc, one in clusters.items() for path, number in one.cells.items()]
-        for path, vc, number in sorted(wanted, key=lambda each: each[0].count(".")):  # the larger cells first
+        kept: dict[str, Counter[str]] = {vc: Counter() for vc in clusters}
+
+        def keep(vc: str, path: str, number: int) -> int:
+            """Keep as many cells of this type as fit; returns how many are left."""
             try:
                 chain, level = self.level(path, field="")
             except CellConfigError:
-                continue
-            for _ in range(number):
+                return number
+            while number:
                 needs[chain.name][level] += 1
                 try:
                     check.fits(chain, needs[chain.name], check.whole[chain.name])
                 except CellConfigError:
                     needs[chain.name][level] -= 1
                     break
-                kept[vc][path] = kept[vc].get(path, 0) + 1
+                kept[vc][path] += 1
+                number -= 1
+            return number
+
+        wanted = [(path, vc, number) for vc, one in clusters.items() for path, number in one.cells.items()]
+        left = [
+            (path, vc, more)
+            for path, vc, number in sorted(wanted, key=lambda each: each[0].count("."))  # the larger cells first
+            if (more := keep(vc, path, number))
+        ]
+        for path, vc, more in left:
+            inner, number = path.partition(".")[2], more
+            for name in sorted(self.chains) if inner else ():
+                number = keep(vc, f"{name}.{inner}", number)
         return self.assign({vc: Assignment(kept[vc], pinned[vc]) for vc in clusters})
 
     def _has(self, pin: str) -> bool:

@@ -106,7 +106,11 @@ class Inside:
 
     def _next_fit(self, ordered: Sequence[int], sizes: Sequence[int], limit: int) -> list[int] | str:
         chosen: list[int] = []
+        names: set[str] = set()  # of the nodes of pods, where each needs one of its own
         for node in ordered:
+            name = self._node_of(node) if self.distinct_nodes else ""
+            if name in names:
+                continue
             free = self._free(node, limit)
             while free >= sizes[len(chosen)]:
                 bad, strange = self._unfit(node)
@@ -118,8 +122,14 @@ class Inside:
                 if len(chosen) == len(sizes):
                     return chosen
                 if self.distinct_nodes:
+                    names |= {name} if name else set()
                     break
         return "there are not enough free GPUs"
+
+    def _node_of(self, node: int) -> str:
+        """The name of the physical node of a view's cell; empty for one that is not bound yet."""
+        cell = self.ground.bound_to[node] if self.view.virtual else node
+        return "" if cell == NONE else self.ground.topology.nodes[cell][0]
 
     def _available(self, node: int, limit: int) -> list[int]:
         """The leaf cells of a node that are free, then those that a group of a lower priority uses."""

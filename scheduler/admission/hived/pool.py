@@ -180,7 +180,9 @@ class Cells:
             return Wait(f"in virtual cluster {want.vc}, {planned}")
         virtual = [leaf for pod in planned for leaf in pod]
         demoted = self._demote_lazy(virtual)
-        bindings = Buddy(self.ground, territory.chain.name, want.suggested, inside).map(virtual)
+        chain = territory.chain.name
+        buddy = Buddy(self.ground, chain, want.suggested, inside, distinct_nodes=want.distinct_nodes)
+        bindings = buddy.map(virtual)
         if bindings is None or not self.ground.dooms:
             for group, hold in reversed(demoted):
                 self._restore(group, hold)

@@ -251,3 +251,22 @@ def test_a_virtual_cluster_without_cells_has_opportunistic_jobs_only() -> None:
     plan = decided(pool(make_job(1, vc_id=3, **OPPORTUNISTIC), make_job(2, vc_id=3), vcs=(A, B, bare)))
     assert placed(plan) == [1]
     assert reason(plan, 2)[1] == "the cells of c have no A100; this job needs 1 A100 on one node"
+
+
+def test_the_ranks_of_a_gang_get_nodes_of_their_own_from_parts_of_nodes() -> None:
+    parts = cluster(1, "a", {"RACK.NODE.SOCKET": 2})
+    plan = decided(pool(make_job(1, gpus=2, nodes=2), vcs=(parts,)))
+    assert len(nodes_of(plan.places[0])) == 2
+    snapshot = started(pool(make_job(1, gpus=1), make_job(2, gpus=1, nodes=2), vcs=(parts,)))
+    assert [len(run.allocations) for run in snapshot.running] == [2, 1]
+
+
+def test_a_rack_that_loses_a_node_still_has_the_nodes_that_are_promised() -> None:
+    vcs = (cluster(1, "a", {"4-A100x4-NODE.A100x4-NODE": 2}),)
+    world = make_snapshot(nodes=NODES, vcs=vcs, waiting=(make_job(1, gpus=4), make_job(2, gpus=4)))
+    settings = CycleConfig(admission="hived")
+    running = apply(world, decide(world, settings))
+    held = {share.node_id for run in running.running for share in run.allocations}
+    smaller = replace(running, nodes=tuple(node for node in NODES if node.id != max({1, 2, 3, 4} - held)))
+    assert Hived().ledger(smaller).demoted == set()
+    assert placed(decide(replace(smaller, running=(), waiting=world.waiting), settings)) == [1, 2]
