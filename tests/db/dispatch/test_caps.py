@@ -11,6 +11,7 @@ from muster.dispatch.apply import apply_plan
 from muster.dispatch.settings import config_of
 from muster.dispatch.snapshot import pool_snapshot
 from muster.jobs.models import GpuClaim, Job
+from muster.sweeps.services import submit_sweep
 from muster.tenants.models import Cap
 from scheduler.engine.cycle import decide
 from scheduler.model.lifecycle import JobState
@@ -74,9 +75,16 @@ def test_gpu_hours_of_this_month_count_and_those_before_do_not(world: World) -> 
 
 def test_members_of_a_sweep_count_like_jobs(world: World) -> None:
     Cap.objects.create(tenant=world.tenant, role="member", jobs=2)
-    jobs = [submit(world, name=f"member-{number}") for number in range(3)]
+    asked = {"method": "random", "metric": "loss", "params": {"lr": {"log": [1e-5, 0.1]}}, "members": 3, "parallel": 3}
+    data = {"command": "true", "gpus": 1, "vc": world.vc.name, "sweep": asked}
+    group, _ = submit_sweep(user=world.user, data=data)
     cycle(world)
-    assert [state(job) for job in jobs] == [JobState.ACTIVE, JobState.ACTIVE, JobState.QUEUED]
+    jobs = Job.objects.filter(group=group).order_by("member")
+    assert [(job.state, job.hold_reason) for job in jobs] == [
+        (JobState.ACTIVE, ""),
+        (JobState.ACTIVE, ""),
+        (JobState.QUEUED, "cap"),
+    ]
 
 
 def test_a_pool_of_tenants_without_caps_has_none(world: World) -> None:
