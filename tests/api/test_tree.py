@@ -134,6 +134,12 @@ class TestManager:
         assert patch(api(world.manager), world.vc, weight=3, quotas=[limits]).status_code == 200
         assert quota_of(world.vc) == (1, 0, 1)
 
+    def test_may_lend_more_of_what_the_tenant_has(self, world: World, api: Api) -> None:
+        Quota.objects.filter(vc=world.vc).update(borrowing=1, lending=0)
+        limits = {"gpu_type": "A100", "lending_limit": None}
+        assert patch(api(world.manager), world.vc, quotas=[limits]).status_code == 200
+        assert quota_of(world.vc) == (2, 1, None)
+
     @pytest.mark.parametrize("limit", [{"gpus": 3}, {"borrowing_limit": 5}, {"borrowing_limit": None}])
     def test_raises_no_limit(self, limit: dict[str, Any], world: World, api: Api) -> None:
         Quota.objects.filter(vc=world.vc).update(borrowing=1)

@@ -52,11 +52,7 @@ def set_caps(*, user: User, tenant: Tenant, rows: Sequence[Mapping[str, Any]]) -
     """
     role = Membership.objects.filter(tenant=tenant, user=user).values_list("role", flat=True).first() or ""
     before = list(tenant.caps.select_related("user"))
-    members = {one.user.username: one.user for one in tenant.memberships.select_related("user")}
-    caps = [_cap(tenant, members, row, f"caps.{index}") for index, row in enumerate(rows)]
-    for index, cap in enumerate(caps):
-        if any((cap.user_id, cap.role) == (other.user_id, other.role) for other in caps[:index]):
-            raise Invalid.field(f"caps.{index}", f"there are two caps of {cap.user or cap.role or 'each member'}")
+    caps = caps_from(tenant, rows)
     if not user.is_operator:
         was, now = effective(before, user.pk, role), effective(caps, user.pk, role)
         for name in NAMES:
@@ -76,6 +72,20 @@ def set_caps(*, user: User, tenant: Tenant, rows: Sequence[Mapping[str, Any]]) -
     )
     for pool_id in set(VirtualCluster.objects.filter(tenant=tenant).values_list("pool_id", flat=True)):
         wake_pool(pool_id)
+
+
+def caps_from(tenant: Tenant, rows: Sequence[Mapping[str, Any]]) -> list[Cap]:
+    """The caps that these rows describe, not stored.
+
+    Raises:
+        Invalid: a cap is wrong, or two are of the same user or role.
+    """
+    members = {one.user.username: one.user for one in tenant.memberships.select_related("user")}
+    caps = [_cap(tenant, members, row, f"caps.{index}") for index, row in enumerate(rows)]
+    for index, cap in enumerate(caps):
+        if any((cap.user_id, cap.role) == (other.user_id, other.role) for other in caps[:index]):
+            raise Invalid.field(f"caps.{index}", f"there are two caps of {cap.user or cap.role or 'each member'}")
+    return caps
 
 
 def cap_as_data(cap: Cap) -> dict[str, Any]:

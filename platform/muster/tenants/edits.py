@@ -16,8 +16,13 @@ from muster.events.services import audit, wake_pool
 from muster.fleet.models import Pool
 from muster.tenants.caps import set_caps
 from muster.tenants.models import CommonQuota, Limits, Organisation, Quota, Tenant, TreeNode, VirtualCluster
-from muster.tenants.selectors import Capacity, capacity_of
-from muster.tenants.services import cells_problem, create_tenant, create_virtual_cluster, promise_problem
+from muster.tenants.services import (
+    cells_problem,
+    common_quota_problem,
+    create_tenant,
+    create_virtual_cluster,
+    quota_problem,
+)
 
 NodeT = TypeVar("NodeT", bound=TreeNode)
 GroupT = TypeVar("GroupT", Organisation, Tenant)
@@ -55,7 +60,7 @@ def touch(row: TreeNode, *, actor: str) -> None:
 
 def edit_virtual_cluster(*, user: User, vc: VirtualCluster, version: int, changes: Mapping[str, Any]) -> VirtualCluster:
     """Change weight and quotas, or move quota to another virtual cluster of the tenant. In a transaction."""
-    pool = lock_pools([vc.pool_id])[vc.pool_id]
+    lock_pools([vc.pool_id])
     move = changes.get("move")
     other = None if move is None else _target(vc, move["to"])
     # Both by their id, as appliers lock them.
@@ -64,8 +69,8 @@ def edit_virtual_cluster(*, user: User, vc: VirtualCluster, version: int, change
     vc = locked(VirtualCluster, vc.pk, version=version)
     before = quotas_as_data(vc.quotas.all())
     was = {"weight": vc.weight, "quotas": before}
-    vc.weight = _weight(changes, vc)
-    _set_quotas(vc, pool, changes.get("quotas", ()), may_raise=user.is_operator)
+    vc.weight = weight_of(changes, vc)
+    _set_quotas(vc, changes.get("quotas", ()), may_raise=user.is_operator)
     if other is not None and move is not None:
         _move_quota(vc, other, move["gpu_type"], move["gpus"])
         moved = {"moved": {"from": vc.name, **move}}
@@ -98,12 +103,12 @@ def edit_group(*, user: User, group: GroupT, version: int, changes: Mapping[str,
         if isinstance(group, Organisation):
             _require_tree(group, parent, {one.pk: one for one in organisations.values()})
         setattr(group, above, parent)
-    group.weight = _weight(changes, group)
+    group.weight = weight_of(changes, group)
     _set_common_quotas(group, {pool.name: pool for pool in pools.values()}, changes.get("quotas", ()))
     touch(group, actor=user.username)
     kind = OBJECT_TYPES[type(group)]
     audit("change", actor=user.username, object_type=kind, object_id=group, before=was, after=_group_as_data(group))
-    for pool_id in _pools_below(group):
+    for pool_id in pools_below(group):
         wake_pool(pool_id)
     return group
 
@@ -111,7 +116,7 @@ def edit_group(*, user: User, group: GroupT, version: int, changes: Mapping[str,
 def create_organisation(*, user: User, name: str, parent: str | None, weight: float) -> Organisation:
     """A new organisation without anything below it. In a transaction."""
     row = Organisation(name=name, parent=organisation_named("parent", parent), weight=weight, changed_by=user.username)
-    _weight({"weight": weight}, row)
+    weight_of({"weight": weight}, row)
     require_valid(row)
     row.save(force_insert=True)
     row.refresh_from_db()
@@ -169,7 +174,12 @@ def _require_tree(organisation: Organisation, parent: Organisation | None, rows:
         above = rows[above].parent_id
 
 
-def _weight(changes: Mapping[str, Any], row: TreeNode) -> float:
+def weight_of(changes: Mapping[str, Any], row: TreeNode) -> float:
+    """The weight that the row is to have.
+
+    Raises:
+        Invalid: it is not above 0, or too large.
+    """
     weight = changes.get("weight", row.weight)
     if not 0 < weight <= 1e6:
         raise Invalid.field("weight", "write a number above 0 and at most 1000000")
@@ -183,23 +193,20 @@ def _operators_only(fields: Sequence[str]) -> Forbidden | Invalid:
     return Invalid("; ".join(f"{one.field}: {one.message}" for one in errors), errors=errors)
 
 
-def _set_quotas(vc: VirtualCluster, pool: Pool, rows: Sequence[Mapping[str, Any]], *, may_raise: bool) -> None:
-    _require_types_once(rows, ("gpu_type",))
+def _set_quotas(vc: VirtualCluster, rows: Sequence[Mapping[str, Any]], *, may_raise: bool) -> None:
+    require_types_once(rows, ("gpu_type",))
     stored = {one.gpu_type: one for one in vc.quotas.all()}
     for index, row in enumerate(rows):
         kind, at = row["gpu_type"], f"quotas.{index}"
         quota = stored.get(kind) or Quota(vc=vc, gpu_type=kind, gpus=0)
-        was, gpus = quota.gpus, row.get("gpus", quota.gpus)
-        borrowing = row.get("borrowing_limit", quota.borrowing)
+        gpus, borrowing = row.get("gpus", quota.gpus), row.get("borrowing_limit", quota.borrowing)
         if not may_raise and gpus > quota.gpus:
             _refuse_raise(f"{at}.gpus", f"the quota of {vc.name}")
         if not may_raise and quota.borrowing is not None and (borrowing is None or borrowing > quota.borrowing):
             _refuse_raise(f"{at}.borrowing_limit", f"the borrowing limit of {vc.name}")
         _fill(quota, row, at)
-        if gpus != was and (problem := cells_problem(vc)):
+        if problem := quota_problem(vc=vc, gpu_type=kind, gpus=gpus):
             raise Invalid.field(f"{at}.gpus", problem)
-        if gpus > was:
-            _require_promise(quota, pool, capacity_of(pool.pk, without=vc.pk), at)
         quota.save()
 
 
@@ -232,7 +239,7 @@ def _target(vc: VirtualCluster, name: str) -> VirtualCluster:
 def _set_common_quotas(
     group: Organisation | Tenant, pools: Mapping[str, Pool], rows: Sequence[Mapping[str, Any]]
 ) -> None:
-    _require_types_once(rows, ("pool", "gpu_type"))
+    require_types_once(rows, ("pool", "gpu_type"))
     owner = {"tenant": group} if isinstance(group, Tenant) else {"organisation": group}
     stored = {(one.pool_id, one.gpu_type): one for one in group.quotas.all()}
     for index, row in enumerate(rows):
@@ -241,10 +248,9 @@ def _set_common_quotas(
             raise Invalid.field(f"{at}.pool", f"there is no pool {row['pool']!r}")
         kind = row["gpu_type"]
         quota = stored.get((pool.pk, kind)) or CommonQuota(**owner, pool=pool, gpu_type=kind, gpus=0)
-        was = quota.gpus
         _fill(quota, row, at)
-        if quota.gpus > was:
-            _require_promise(quota, pool, capacity_of(pool.pk, without_group=group), at)
+        if problem := common_quota_problem(group, pool, gpu_type=kind, gpus=quota.gpus):
+            raise Invalid.field(f"{at}.gpus", problem)
         quota.save()
 
 
@@ -256,14 +262,8 @@ def _fill(quota: Limits, row: Mapping[str, Any], at: str) -> None:
             setattr(quota, column, row[name])
 
 
-def _require_promise(quota: Quota | CommonQuota, pool: Pool, capacities: Mapping[str, Capacity], at: str) -> None:
-    name = str(quota.vc if isinstance(quota, Quota) else quota.tenant or quota.organisation)
-    problem = promise_problem(pool, capacities, gpu_type=quota.gpu_type, gpus=quota.gpus, name=name)
-    if problem:
-        raise Invalid.field(f"{at}.gpus", problem)
-
-
-def _require_types_once(rows: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> None:
+def require_types_once(rows: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> None:
+    """Refuse two quotas of one GPU type (in one pool, if `keys` say so)."""
     seen = set()
     for index, row in enumerate(rows):
         key = tuple(row[name] for name in keys)
@@ -276,7 +276,7 @@ def _pool_ids(rows: Sequence[Mapping[str, Any]]) -> list[int]:
     return list(Pool.objects.filter(name__in=[row["pool"] for row in rows]).values_list("pk", flat=True))
 
 
-def _pools_below(group: Organisation | Tenant) -> list[int]:
+def pools_below(group: Organisation | Tenant) -> list[int]:
     """The pools with virtual clusters that may be below; of an organisation all pools with any."""
     rows = VirtualCluster.objects.filter(closed_at__isnull=True)
     if isinstance(group, Tenant):
@@ -308,7 +308,7 @@ def edit_tenant(*, user: User, tenant: Tenant, version: int, changes: Mapping[st
 def create_tenant_below(*, user: User, name: str, organisation: str | None, weight: float) -> Tenant:
     """A new tenant of an organisation. In a transaction."""
     above = organisation_named("organisation", organisation)
-    row = create_tenant(name=name, weight=_weight({"weight": weight}, Tenant()), actor=user.username)
+    row = create_tenant(name=name, weight=weight_of({"weight": weight}, Tenant()), actor=user.username)
     row.organisation = above
     row.save(update_fields=["organisation"])
     return row
@@ -325,8 +325,8 @@ def create_cluster(
         raise Invalid.field("pool", f"there is no pool {pool!r}")
     lock_pools([place.pk])
     row = create_virtual_cluster(tenant=owner, pool=place, name=name, actor=user.username)
-    row.weight = _weight({"weight": weight}, row)
+    row.weight = weight_of({"weight": weight}, row)
     row.save(update_fields=["weight"])
-    _set_quotas(row, place, quotas, may_raise=True)
+    _set_quotas(row, quotas, may_raise=True)
     wake_pool(place.pk)
     return row

@@ -11,7 +11,7 @@ from muster.common.errors import Invalid
 from muster.common.validation import require_valid
 from muster.events.services import access_changed, audit, wake_pool
 from muster.fleet.models import Pool
-from muster.tenants.models import Membership, Quota, Tenant, VirtualCluster
+from muster.tenants.models import Membership, Organisation, Quota, Tenant, VirtualCluster
 from muster.tenants.roles import Role
 from muster.tenants.selectors import Capacity, capacity_of
 
@@ -82,9 +82,20 @@ def quota_problem(*, vc: VirtualCluster, gpu_type: str, gpus: int) -> str | None
     stored = Quota.objects.filter(vc=vc, gpu_type=gpu_type).values_list("gpus", flat=True).first() if vc.pk else None
     if gpus != (stored or 0) and (problem := cells_problem(vc)):
         return problem
-    if gpus == 0:
+    if gpus <= (stored or 0):
         return None
     return promise_problem(vc.pool, capacity_of(vc.pool_id, without=vc.pk), gpu_type=gpu_type, gpus=gpus, name=vc.name)
+
+
+def common_quota_problem(group: Organisation | Tenant, pool: Pool, *, gpu_type: str, gpus: int) -> str | None:
+    """Why the organisation or the tenant cannot have this quota of its own in the pool, or None."""
+    if gpus < 0:
+        return "a quota cannot be negative"
+    stored = group.quotas.filter(pool=pool, gpu_type=gpu_type).first() if group.pk else None
+    if gpus <= (stored.gpus if stored else 0):
+        return None
+    capacities = capacity_of(pool.pk, without_group=group if group.pk else None)
+    return promise_problem(pool, capacities, gpu_type=gpu_type, gpus=gpus, name=group.name)
 
 
 def cells_problem(vc: VirtualCluster) -> str | None:
