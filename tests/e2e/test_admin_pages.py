@@ -20,6 +20,7 @@ pytestmark = NEEDS
 PASSWORD = "correct horse battery staple"
 PAGES = (
     *("/admin/", "/admin/tenants/tenant/add/", "/admin/tenants/virtualcluster/", "/admin/fleet/node/"),
+    *("/admin/tenants/tenant/1/change/", "/admin/tenants/organisation/add/"),
     *("/admin/tenants/virtualcluster/1/change/", "/admin/fleet/pool/1/change/"),
     *("/admin/fleet/pool/add/", "/admin/events/auditentry/", "/admin/accounts/user/"),
 )
@@ -87,6 +88,18 @@ def test_a_quota_is_changed_and_tells_what_it_allows_in_four_clicks(otto: Page, 
     quota.fill("4")
     otto.get_by_role("button", name="Save", exact=True).click()
     expect(otto.get_by_text("3 A100", exact=True)).to_have_count(0)
+
+
+def test_a_common_quota_that_is_too_large_is_refused_while_typing(otto: Page, demo: Demo) -> None:
+    otto.goto(f"{demo.url}/admin/tenants/organisation/add/")
+    otto.get_by_label("Pool of row 1", exact=True).select_option(label="main")
+    otto.get_by_label("GPU type of row 1", exact=True).select_option(label="A100")
+    gpus = otto.get_by_label("GPUs of row 1", exact=True)
+    gpus.fill("9")
+    expect(otto.get_by_text(re.compile(r"Pool main has 8 A100; .* too many"))).to_be_visible()
+    assert not gpus.evaluate("field => field.checkValidity()")
+    gpus.fill("0")
+    assert gpus.evaluate("field => field.checkValidity()")
 
 
 def test_a_new_tenant_with_a_user_who_can_submit_takes_one_form(otto: Page, demo: Demo, page: Page) -> None:

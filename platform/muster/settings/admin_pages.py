@@ -100,6 +100,7 @@ UNFOLD: dict[str, Any] = {
                 "title": "People",
                 "separator": True,
                 "items": [
+                    _item("Organisations", "account_tree", "tenants_organisation"),
                     _item("Tenants", "groups", "tenants_tenant"),
                     _item("Virtual clusters", "pie_chart", "tenants_virtualcluster"),
                     _item("Registries", "inventory_2", "tenants_registrycredentials"),

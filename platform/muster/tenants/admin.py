@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from django import forms
 from django.contrib import admin
-from django.forms import BaseModelFormSet
 from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.html import format_html, format_html_join
@@ -15,15 +14,32 @@ from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextInputWidget
 from muster.common.errors import Invalid
 from muster.events.admin_base import AuditedMixin, ModelAdmin, OperatorsMixin, TabularInline, actor
 from muster.events.services import access_changed, wake_pool
+from muster.tenants import edits
 from muster.tenants.admin_forms import (
+    CapForm,
+    CapFormSet,
+    CommonQuotaForm,
+    CommonQuotaFormSet,
     MemberForm,
     MemberFormSet,
     QuotaForm,
     QuotaFormSet,
+    TreeNodeForm,
     add_tenant_form,
     quota_fields,
 )
-from muster.tenants.models import Membership, Quota, RegistryCredentials, Tenant, VirtualCluster, Volume
+from muster.tenants.models import (
+    Cap,
+    CommonQuota,
+    Membership,
+    Organisation,
+    Quota,
+    RegistryCredentials,
+    Tenant,
+    TreeNode,
+    VirtualCluster,
+    Volume,
+)
 from muster.tenants.registries import (
     remove_registry,
     require_password,
@@ -48,14 +64,83 @@ class MembershipInline(OperatorsMixin, TabularInline[Membership, Tenant]):
         return 0 if obj is not None else 1
 
 
-@admin.register(Tenant)
-class TenantAdmin(AuditedMixin, ModelAdmin[Tenant]):
-    """Groups of people. A new one comes with its virtual cluster, quotas and members, all of them or none."""
+class CommonQuotaInline(OperatorsMixin, TabularInline[CommonQuota, Any]):
+    """GPUs that an organisation or a tenant is promised itself; all below it may use them."""
 
-    list_display = ["name", "weight", "idle_action", "idle_for_s", "idle_binding", "created_at"]
+    model = CommonQuota
+    form = CommonQuotaForm
+    formset = CommonQuotaFormSet
+    verbose_name, verbose_name_plural = "common quota", "common quotas"
+
+    def get_extra(self, request: HttpRequest, obj: Any = None, **kwargs: Any) -> int:
+        """A row to fill in while there is none."""
+        return 0 if obj is not None and obj.quotas.exists() else 1
+
+
+class CapInline(OperatorsMixin, TabularInline[Cap, Tenant]):
+    """Limits on users of the tenant. Members are added before they get caps of their own."""
+
+    model = Cap
+    form = CapForm
+    formset = CapFormSet
+
+    def get_extra(self, request: HttpRequest, obj: Any = None, **kwargs: Any) -> int:
+        """A row to fill in while there is none."""
+        return 0 if obj is not None and obj.caps.exists() else 1
+
+
+class TreeNodeMixin(AuditedMixin):
+    """A node of the tree of tenants: each save raises its version, and a save of an older version is refused."""
+
+    def save_model(self, request: HttpRequest, obj: TreeNode, form: Any, change: bool) -> None:
+        """Store what was edited, and of a new one who made it."""
+        if not change:
+            obj.changed_by = actor(request)
+        super().save_model(request, obj, form, change)
+
+    def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:
+        """Store the inlines, raise the version, and look at once who may start now."""
+        super().save_related(request, form, formsets, change)  # type: ignore[misc]
+        row = form.instance
+        if change:
+            edits.touch(type(row)._default_manager.get(pk=row.pk), actor=actor(request))
+        for pool_id in [row.pool_id] if isinstance(row, VirtualCluster) else edits.pools_below(row):
+            wake_pool(pool_id)
+
+
+@admin.register(Organisation)
+class OrganisationAdmin(TreeNodeMixin, ModelAdmin[Organisation]):
+    """What is above tenants."""
+
+    form = TreeNodeForm
+
+    list_display = ["name", "parent", "weight"]
+    list_select_related = ["parent"]
     search_fields = ["name"]
     ordering = ["name"]
-    inlines = [MembershipInline]
+    inlines = [CommonQuotaInline]
+
+    class Media:
+        js = ["muster/quota.js"]
+
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        """What is entered, and of a stored one the version that the page shows."""
+        return ["name", "parent", "weight", *(["loaded_version"] if obj else [])]
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
+        """A name stays: people and scripts know it."""
+        return [] if obj is None else ["name"]
+
+
+@admin.register(Tenant)
+class TenantAdmin(TreeNodeMixin, ModelAdmin[Tenant]):
+    """Groups of people. A new one comes with its virtual cluster, quotas and members, all of them or none."""
+
+    form = TreeNodeForm
+    list_display = ["name", "organisation", "weight", "idle_action", "idle_for_s", "idle_binding", "created_at"]
+    list_select_related = ["organisation"]
+    search_fields = ["name"]
+    ordering = ["name"]
 
     class Media:
         js = ["muster/quota.js"]
@@ -67,9 +152,10 @@ class TenantAdmin(AuditedMixin, ModelAdmin[Tenant]):
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
         """What is needed first, and the rules for jobs."""
         if obj is None:
-            first, cluster = ["name", "weight"], ["pool", "vc_name", *quota_fields()]
+            first, cluster = ["name", "organisation", "weight"], ["pool", "vc_name", *quota_fields()]
         else:
-            first, cluster = ["name", "weight", "created_at"], ["clusters"]
+            first = ["name", "organisation", "weight", "created_at", "loaded_version"]
+            cluster = ["clusters"]
         jobs = ["wait_for_hardware", "screening", "idle_action", "idle_below", "idle_for_s", "idle_binding"]
         return [
             (None, {"fields": first}),
@@ -81,7 +167,11 @@ class TenantAdmin(AuditedMixin, ModelAdmin[Tenant]):
         """A name stays: people and scripts know it."""
         return [] if obj is None else ["name", "created_at", "clusters"]
 
-    def save_model(self, request: HttpRequest, obj: Tenant, form: Any, change: bool) -> None:
+    def get_inlines(self, request: HttpRequest, obj: Any) -> Any:
+        """Members; of a stored tenant also its quotas and caps."""
+        return [MembershipInline] if obj is None else [MembershipInline, CommonQuotaInline, CapInline]
+
+    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         """Store the tenant, and the virtual cluster of a new one."""
         super().save_model(request, obj, form, change)
         if not change:
@@ -89,7 +179,8 @@ class TenantAdmin(AuditedMixin, ModelAdmin[Tenant]):
 
     def save_formset(self, request: HttpRequest, form: forms.ModelForm[Any], formset: Any, change: bool) -> None:
         """Store new users and the roles, and have open streams recheck the access of their callers."""
-        formset.create_users(actor=actor(request))
+        if isinstance(formset, MemberFormSet):
+            formset.create_users(actor=actor(request))
         super().save_formset(request, form, formset, change)
         access_changed()
 
@@ -98,7 +189,10 @@ class TenantAdmin(AuditedMixin, ModelAdmin[Tenant]):
         """Links to the tenant's virtual clusters, with their quotas."""
         rows = [
             (reverse("admin:tenants_virtualcluster_change", args=[vc.pk]), vc.name, vc.pool.name, quotas_of(vc))
-            for vc in tenant.virtual_clusters.select_related("pool").prefetch_related("quotas").order_by("name")
+            for vc in tenant.virtual_clusters.filter(closed_at__isnull=True)
+            .select_related("pool")
+            .prefetch_related("quotas")
+            .order_by("name")
         ]
         return format_html(
             '{} <a class="link" href="{}?tenant={}">Add a virtual cluster</a>',
@@ -233,35 +327,38 @@ class QuotaInline(OperatorsMixin, TabularInline[Quota, VirtualCluster]):
 
 
 @admin.register(VirtualCluster)
-class VirtualClusterAdmin(AuditedMixin, ModelAdmin[VirtualCluster]):
+class VirtualClusterAdmin(TreeNodeMixin, ModelAdmin[VirtualCluster]):
     """Tenants' shares of pools."""
 
+    form = TreeNodeForm
     audit_type = "virtual_cluster"
-    list_display = ["name", "tenant", "pool", "quota"]
+    list_display = ["name", "organisation", "tenant", "pool", "weight", "quota"]
     list_filter = ["pool", "tenant"]
-    list_select_related = ["tenant", "pool"]
+    list_select_related = ["tenant__organisation", "pool"]
     search_fields = ["name", "tenant__name"]
     ordering = ["name"]
-    fields = ["name", "tenant", "pool"]
     inlines = [QuotaInline]
 
     class Media:
         js = ["muster/quota.js"]
 
     def get_queryset(self, request: HttpRequest) -> Any:
-        """The rows with their quotas, for the list."""
-        return super().get_queryset(request).prefetch_related("quotas")
+        """Those that are not deleted, with their quotas for the list."""
+        return super().get_queryset(request).filter(closed_at__isnull=True).prefetch_related("quotas")
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
         """Jobs know all of these, so they stay."""
-        return [] if obj is None else ["name", "tenant", "pool"]
+        return [] if obj is None else ["name", "tenant", "pool", "organisation"]
 
-    def save_formset(
-        self, request: HttpRequest, form: forms.ModelForm[Any], formset: BaseModelFormSet[Any, Any], change: bool
-    ) -> None:
-        """Store the quotas, and look at once who may start now."""
-        super().save_formset(request, form, formset, change)
-        wake_pool(form.instance.pool_id)
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        """Whose and where it is, its tenant's organisation, and of a stored one the version that the page shows."""
+        shown = [] if obj is None else ["organisation", "loaded_version"]
+        return ["name", "tenant", "pool", "weight", *shown]
+
+    @admin.display(description="Organisation", ordering="tenant__organisation__name", empty_value="none")
+    def organisation(self, vc: VirtualCluster) -> Organisation | None:
+        """The organisation of its tenant."""
+        return vc.tenant.organisation
 
     @admin.display(description="Quota")
     def quota(self, vc: VirtualCluster) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from django import forms
@@ -15,10 +15,19 @@ from unfold.widgets import UnfoldAdminIntegerFieldWidget, UnfoldAdminSelectWidge
 
 from muster.accounts.models import User
 from muster.accounts.services import create_user
+from muster.common.errors import Conflict, Invalid
 from muster.fleet.models import Pool
-from muster.tenants.models import Membership, Quota, Tenant, VirtualCluster
+from muster.tenants import edits
+from muster.tenants.caps import NAMES, caps_from
+from muster.tenants.models import Cap, CommonQuota, Membership, Organisation, Quota, Tenant, VirtualCluster
 from muster.tenants.selectors import Capacity, capacity_of
-from muster.tenants.services import create_virtual_cluster, quota_problem, set_quota
+from muster.tenants.services import (
+    cells_problem,
+    common_quota_problem,
+    create_virtual_cluster,
+    quota_problem,
+    set_quota,
+)
 
 if TYPE_CHECKING:
     MemberFields = forms.ModelForm[Membership]
@@ -26,14 +35,57 @@ if TYPE_CHECKING:
     PasswordInput = forms.PasswordInput
     QuotaFields = forms.ModelForm[Quota]
     QuotaRows = BaseInlineFormSet[Quota, VirtualCluster, forms.ModelForm[Quota]]
-    TenantFields = forms.ModelForm[Tenant]
+    NodeFields = forms.ModelForm[Any]
+    CommonQuotaFields = forms.ModelForm[CommonQuota]
+    CommonQuotaRows = BaseInlineFormSet[CommonQuota, Any, forms.ModelForm[CommonQuota]]
+    CapFields = forms.ModelForm[Cap]
+    CapRows = BaseInlineFormSet[Cap, Tenant, forms.ModelForm[Cap]]
 else:
     from unfold.widgets import UnfoldAdminPasswordWidget as PasswordInput
 
-    MemberFields = QuotaFields = TenantFields = forms.ModelForm
-    MemberRows = QuotaRows = BaseInlineFormSet
+    MemberFields = QuotaFields = CommonQuotaFields = CapFields = NodeFields = forms.ModelForm
+    MemberRows = QuotaRows = CommonQuotaRows = CapRows = BaseInlineFormSet
 
 _QUOTA = "quota__"
+
+
+class TreeNodeForm(NodeFields):
+    """A node of the tree of tenants. The page brings back the version that it showed, as a PATCH of REST does."""
+
+    loaded_version = forms.IntegerField(required=False, widget=forms.HiddenInput)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if self.instance.pk is not None:
+            self.initial["loaded_version"] = self.instance.version
+            self.fields["loaded_version"].required = True
+
+    def clean_weight(self) -> float:
+        """The weight, by the rule of REST."""
+        try:
+            return edits.weight_of(self.cleaned_data, self.instance)
+        except Invalid as error:
+            raise ValidationError(error.errors[0].message) from error
+
+    def clean(self) -> dict[str, Any]:
+        """Lock the row, and refuse an edit of a version that another person has changed meanwhile."""
+        values = dict(super().clean() or {})
+        row = self.instance
+        if row.pk is None or values.get("loaded_version") is None:
+            return values
+        if isinstance(row, Organisation):
+            try:
+                edits.require_no_cycle(row, values.get("parent"))
+            except Invalid as error:
+                self.add_error("parent", error.errors[0].message)
+        edits.lock_pools(
+            [row.pool_id] if isinstance(row, VirtualCluster) else Pool.objects.values_list("pk", flat=True)
+        )
+        try:
+            edits.locked(type(row), row.pk, version=values["loaded_version"])
+        except Conflict as error:
+            raise ValidationError(error.detail) from error
+        return values
 
 
 class QuotaForm(QuotaFields):
@@ -50,26 +102,14 @@ class QuotaFormSet(QuotaRows):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         vc = self.instance
-        if vc.pk is None:
-            capacities, stored = _capacities(), set()
-        else:
-            capacities = {vc.pool: capacity_of(vc.pool_id, without=vc.pk)}
-            stored = {quota.gpu_type for quota in vc.quotas.all()}
-        types = sorted({*_types(capacities), *stored})
-        self._choices = [("", "Select a type"), *((name, name) for name in types)]
-        self._capacities = _as_attribute(capacities)
+        capacities = _capacities() if vc.pk is None else {vc.pool: capacity_of(vc.pool_id, without=vc.pk)}
+        stored = set() if vc.pk is None else {quota.gpu_type for quota in vc.quotas.all()}
+        self._choices, self._capacities = _type_choices(capacities, stored), _as_attribute(capacities)
 
     def add_fields(self, form: forms.ModelForm[Quota], index: int | None) -> None:
         """Offer the pool's types; what the pool does not have is refused by `clean`, which says what it has."""
         super().add_fields(form, index)
-        form.fields["gpu_type"].widget = UnfoldAdminSelectWidget(
-            attrs={"data-quota-type-of": self._capacities, "aria-label": "GPU type"}, choices=self._choices
-        )
-        labels = {"gpus": "GPUs", "borrowing": "borrowing limit", "lending": "lending limit"}
-        for name, label in labels.items():
-            # The heading of a column labels no input.
-            form.fields[name].widget.attrs["aria-label"] = f"{label} of row {(index or 0) + 1}"
-        form.fields["gpus"].widget.attrs["data-quota-of"] = self._capacities
+        _offer_types(form, self._choices, self._capacities)
 
     def clean(self) -> None:
         """Refuses a quota with the reason, at its own row."""
@@ -78,9 +118,12 @@ class QuotaFormSet(QuotaRows):
         if vc.pool_id is None:
             return
         # Two operators who edit quotas of one pool must not each see the other's old values.
-        Pool.objects.select_for_update(no_key=True).get(pk=vc.pool_id)
+        edits.lock_pools([vc.pool_id])
         for form in self.forms:
             row = getattr(form, "cleaned_data", {})
+            if row.get("DELETE") and form.instance.pk and (problem := cells_problem(vc)):
+                # A form whose row goes shows no errors of its own.
+                raise ValidationError(problem)
             if row.get("DELETE") or not row.get("gpu_type") or row.get("gpus") is None:
                 continue
             # No two rows have the same type: the check above refuses that. What is stored of this virtual cluster
@@ -88,6 +131,85 @@ class QuotaFormSet(QuotaRows):
             problem = quota_problem(vc=vc, gpu_type=row["gpu_type"], gpus=row["gpus"])
             if problem:
                 form.add_error("gpus", problem)
+
+
+class CommonQuotaForm(CommonQuotaFields):
+    """GPUs of one type in a pool that an organisation or a tenant is promised itself."""
+
+    class Meta:
+        model = CommonQuota
+        fields = ["pool", "gpu_type", "gpus", "borrowing", "lending"]
+
+
+class CommonQuotaFormSet(CommonQuotaRows):
+    """Quotas of an organisation or a tenant that its pools can keep."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        group = self.instance if self.instance.pk else None
+        pools = Pool.objects.order_by("name")
+        capacities = {pool: capacity_of(pool.pk, without_group=group) for pool in pools}
+        stored = {quota.gpu_type for quota in group.quotas.all()} if group else set()
+        self._choices, self._capacities = _type_choices(capacities, stored), _as_attribute(capacities)
+
+    def add_fields(self, form: forms.ModelForm[CommonQuota], index: int | None) -> None:
+        """Offer the types of all pools; `clean` refuses what the pool of the row does not have."""
+        super().add_fields(form, index)
+        _offer_types(form, self._choices, self._capacities)
+
+    def clean(self) -> None:
+        """Refuses a quota with the reason, at its own row."""
+        super().clean()
+        kept = _kept(self.forms, CommonQuotaForm.Meta.fields[:3])
+        edits.lock_pools({form.cleaned_data["pool"].pk for form in kept})
+        keys = [{"pool": form.cleaned_data["pool"].name, "gpu_type": form.cleaned_data["gpu_type"]} for form in kept]
+        try:
+            edits.require_types_once(keys, ("pool", "gpu_type"))
+        except Invalid as error:
+            _report(kept, error)
+            return
+        for form in kept:
+            row = form.cleaned_data
+            problem = common_quota_problem(self.instance, row["pool"], gpu_type=row["gpu_type"], gpus=row["gpus"])
+            if problem:
+                form.add_error("gpus", problem)
+
+
+class CapForm(CapFields):
+    """A cap on one member, on each with a role, or on each member."""
+
+    class Meta:
+        model = Cap
+        fields = ["user", "role", *NAMES]
+
+
+class CapFormSet(CapRows):
+    """The caps of a tenant."""
+
+    def add_fields(self, form: forms.ModelForm[Cap], index: int | None) -> None:
+        """Offer the members of the tenant."""
+        super().add_fields(form, index)
+        user, role = form.fields["user"], form.fields["role"]
+        user.queryset = User.objects.filter(memberships__tenant=self.instance).order_by("username")  # type: ignore[attr-defined]
+        user.empty_label = "any member"  # type: ignore[attr-defined]
+        role.choices = [("", "any role"), *(pair for pair in role.choices if pair[0])]  # type: ignore[attr-defined]
+
+    def clean(self) -> None:
+        """Refuses a cap with the reason, at its own row."""
+        super().clean()
+        kept = _kept(self.forms, CapForm.Meta.fields)
+        rows = [
+            {
+                **{name: form.cleaned_data[name] for name in NAMES},
+                "user": form.cleaned_data["user"] and form.cleaned_data["user"].username,
+                "role": form.cleaned_data["role"] or None,
+            }
+            for form in kept
+        ]
+        try:
+            caps_from(self.instance, rows)
+        except Invalid as error:
+            _report(kept, error)
 
 
 class MemberForm(MemberFields):
@@ -158,7 +280,7 @@ class MemberFormSet(MemberRows):
                 form.instance.user = create_user(username=name, password=form.cleaned_data["password"], actor=actor)
 
 
-class AddTenantForm(TenantFields):
+class AddTenantForm(TreeNodeForm):
     """A new tenant, and if a pool is chosen its virtual cluster with quotas. `add_tenant_form` adds their fields."""
 
     pool = forms.ModelChoiceField(
@@ -239,6 +361,34 @@ def quota_fields() -> list[str]:
 
 def _capacities() -> dict[Pool, dict[str, Capacity]]:
     return {pool: capacity_of(pool.pk) for pool in Pool.objects.order_by("name")}
+
+
+def _type_choices(capacities: Mapping[Pool, Mapping[str, Capacity]], stored: Iterable[str]) -> list[tuple[str, str]]:
+    return [("", "Select a type"), *((name, name) for name in sorted({*_types(capacities), *stored}))]
+
+
+def _offer_types(form: forms.ModelForm[Any], choices: Sequence[tuple[str, str]], capacities: str) -> None:
+    """The types as a list, and what `quota.js` reads."""
+    attrs = {"data-quota-type-of": capacities}
+    form.fields["gpu_type"].widget = UnfoldAdminSelectWidget(attrs=attrs, choices=choices)
+    form.fields["gpu_type"].label, form.fields["gpus"].label = "GPU type", "GPUs"
+    form.fields["gpus"].widget.attrs["data-quota-of"] = capacities
+
+
+def _kept(rows: Iterable[forms.ModelForm[Any]], needed: Sequence[str]) -> list[forms.ModelForm[Any]]:
+    """The rows that stay and have these fields."""
+    return [
+        form
+        for form in rows
+        if all(name in form.cleaned_data for name in needed) and not form.cleaned_data.get("DELETE")
+    ]
+
+
+def _report(rows: Sequence[forms.ModelForm[Any]], error: Invalid) -> None:
+    """Show at its row what a check by REST's names refused: `caps.1.gpus` is the second row's `gpus`."""
+    for one in error.errors:
+        _, index, *names = one.field.split(".")
+        rows[int(index)].add_error(names[0] if names else None, one.message)
 
 
 def _types(capacities: Mapping[Pool, Mapping[str, Capacity]]) -> list[str]:

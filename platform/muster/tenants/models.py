@@ -70,7 +70,7 @@ class Organisation(TreeNode):
     class Meta:
         constraints = [
             models.CheckConstraint(condition=Q(weight__gt=0), name="organisation_weight_positive"),
-            # A longer cycle is refused under the lock of all organisations: see `tenants.tree`.
+            # A longer cycle is refused under the lock of all organisations: see `edits.require_no_cycle`.
             models.CheckConstraint(condition=~Q(parent=F("id")), name="organisation_not_its_own_parent"),
         ]
 

@@ -138,8 +138,9 @@ def test_operators_let_a_tenant_wait_for_hardware(client: Client) -> None:
     client.force_login(make_user(operator=True))
     tenant = make_tenant("vision", weight=1)
     rule = {"screening": "auto", "idle_action": "warn", "idle_below": "5", "idle_for_s": "3600"}
-    no_members = {"memberships-TOTAL_FORMS": "0", "memberships-INITIAL_FORMS": "0"}
-    data = {"weight": "1", "wait_for_hardware": "on", **rule, **no_members}
+    rows = ("memberships", "quotas", "caps")
+    none = {f"{name}-{what}_FORMS": "0" for name in rows for what in ("TOTAL", "INITIAL")}
+    data = {"weight": "1", "loaded_version": "1", "wait_for_hardware": "on", **rule, **none}
     assert client.post(reverse("admin:tenants_tenant_change", args=[tenant.pk]), data).status_code == 302
     tenant.refresh_from_db()
     assert tenant.wait_for_hardware

@@ -30,6 +30,7 @@ from muster.screening.models import PoolScreening, ScreeningResult
 from muster.settings import PASSWORD_HASHERS
 from muster.shells.models import Shell
 from muster.tenants.models import (
+    Organisation,
     PrivateRegistry,
     RegistryCredentials,
     Tenant,
@@ -127,6 +128,7 @@ def one_of_each() -> None:
         reason="<script>alert(1)</script>",
         created_by="ada",
     )
+    Organisation.objects.create(name="lab")
     Volume.objects.create(tenant=vc.tenant, name="data", path="/data/<script>alert(1)</script>")
     RegistryCredentials.objects.create(
         tenant=vc.tenant,

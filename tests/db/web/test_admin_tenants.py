@@ -25,15 +25,17 @@ pytestmark = pytest.mark.django_db
 
 # What the form of a tenant has beside its name and weight.
 TENANT = {"screening": "auto", "idle_action": "warn", "idle_below": "5", "idle_for_s": "3600"}
+# What the form of a stored tenant has beside that and its members.
+STORED = {**TENANT, "weight": "1", "loaded_version": "1", **formset("quotas", []), **formset("caps", [])}
 
 
 def test_a_tenants_rule_for_idle_jobs_is_set_and_bounded(browser: Client) -> None:
     tenant = make_tenant("vision", weight=1)
     page = reverse("admin:tenants_tenant_change", args=[tenant.pk])
     rows = formset("memberships", [])
-    refused = browser.post(page, {"weight": "1", **TENANT, "idle_for_s": "60", **rows})
+    refused = browser.post(page, {**STORED, "idle_for_s": "60", **rows})
     assert refused.status_code == 200
-    stored = {"weight": "1", **TENANT, "idle_action": "stop", "idle_for_s": "7200", "idle_binding": "on", **rows}
+    stored = {**STORED, "idle_action": "stop", "idle_for_s": "7200", "idle_binding": "on", **rows}
     assert browser.post(page, stored).status_code == 302
     tenant.refresh_from_db()
     assert (tenant.idle_action, tenant.idle_for_s, tenant.idle_binding) == ("stop", 7200, True)
@@ -117,7 +119,7 @@ class TestANewTenant:
 
 def test_an_edit_is_audited_with_what_it_was_before(browser: Client) -> None:
     tenant = make_tenant("vision", weight=1)
-    data = {"name": "ignored", "weight": "3", **TENANT, **formset("memberships", [])}
+    data = {**STORED, "name": "ignored", "weight": "3", **formset("memberships", [])}
     assert browser.post(reverse("admin:tenants_tenant_change", args=[tenant.pk]), data).status_code == 302
     tenant.refresh_from_db()
     assert (tenant.name, tenant.weight) == ("vision", 3)
@@ -129,7 +131,7 @@ def test_a_membership_that_is_removed_is_audited(browser: Client) -> None:
     tenant = make_tenant("vision")
     ada = make_user("ada", tenant=tenant)
     row = {"id": Membership.objects.get().pk, "tenant": tenant.pk, "user": ada.pk, "role": "member", "DELETE": "on"}
-    data = {"weight": "1", **TENANT, **formset("memberships", [row], stored=1)}
+    data = {**STORED, **formset("memberships", [row], stored=1)}
     assert browser.post(reverse("admin:tenants_tenant_change", args=[tenant.pk]), data).status_code == 302
     assert not Membership.objects.exists()
     assert last_audit("membership").action == "delete"
@@ -146,8 +148,13 @@ class TestQuotas:
         return pool
 
     def add(self, browser: Client, pool: Pool, rows: list[dict[str, Any]]) -> Any:
-        data = {"name": "vision-vc", "tenant": make_tenant().pk, "pool": pool.pk, **formset("quotas", rows)}
-        return browser.post(reverse("admin:tenants_virtualcluster_add"), data)
+        data = {"name": "vision-vc", "tenant": make_tenant().pk, "pool": pool.pk, "weight": 1}
+        return browser.post(reverse("admin:tenants_virtualcluster_add"), {**data, **formset("quotas", rows)})
+
+    def save(self, browser: Client, vc: VirtualCluster, rows: list[dict[str, Any]]) -> int:
+        vc.refresh_from_db()
+        data = {"weight": vc.weight, "loaded_version": vc.version, **formset("quotas", rows, stored=1)}
+        return browser.post(reverse("admin:tenants_virtualcluster_change", args=[vc.pk]), data).status_code
 
     def test_the_types_of_the_pool_are_offered_with_what_is_promised(self, browser: Client, pool: Pool) -> None:
         vc = make_vc(pool=pool, name="vision-vc", quotas={"A100": 5})
@@ -182,12 +189,11 @@ class TestQuotas:
     def test_the_row_that_is_edited_does_not_count_against_itself(self, browser: Client, pool: Pool) -> None:
         vc = make_vc(pool=pool, name="vision-vc", quotas={"A100": 5})
         quota = Quota.objects.get(vc=vc)
-        url = reverse("admin:tenants_virtualcluster_change", args=[vc.pk])
         row = {"id": quota.pk, "vc": vc.pk, "gpu_type": "A100"}
-        assert browser.post(url, formset("quotas", [{**row, "gpus": 4}], stored=1)).status_code == 302
+        assert self.save(browser, vc, [{**row, "gpus": 4}]) == 302
         quota.refresh_from_db()
         assert quota.gpus == 4
-        assert browser.post(url, formset("quotas", [{**row, "gpus": 6}], stored=1)).status_code == 200
+        assert self.save(browser, vc, [{**row, "gpus": 6}]) == 200
         quota.refresh_from_db()
         assert quota.gpus == 4
 
@@ -198,6 +204,5 @@ class TestQuotas:
             {"id": quota.pk, "vc": vc.pk, "gpu_type": "A100", "gpus": 5, "DELETE": "on"},
             {"vc": vc.pk, "gpu_type": "A100", "gpus": 2},
         ]
-        url = reverse("admin:tenants_virtualcluster_change", args=[vc.pk])
-        assert browser.post(url, formset("quotas", rows, stored=1)).status_code == 302
+        assert self.save(browser, vc, rows) == 302
         assert list(Quota.objects.filter(vc=vc).values_list("gpus", flat=True)) == [2]

@@ -52,7 +52,9 @@
   /* The rows of a table have no labels of their own: the heading of the column names their fields. */
   function nameFields() {
     for (const field of document.querySelectorAll("td[data-label] :is(input, select, textarea)")) {
-      const name = field.closest("td").dataset.label;
+      const label = field.closest("td").dataset.label;
+      const row = /-(\d+)-/.exec(field.name ?? "");
+      const name = label && row ? `${label} of row ${Number(row[1]) + 1}` : label;
       if (name && !field.labels?.length) field.setAttribute("aria-label", name);
       // A search field of the skin refers to an empty element for its name.
       for (const part of field.nextElementSibling?.querySelectorAll("[role=combobox], [role=textbox]") ?? []) {

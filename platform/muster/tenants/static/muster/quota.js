@@ -5,8 +5,10 @@
 (() => {
   const FIELD = "[data-quota-of]";
 
-  function poolOf(capacities) {
-    const chosen = document.querySelector("#id_pool");
+  function poolOf(capacities, field) {
+    // A quota of an organisation or a tenant names its pool in its row.
+    const ofRow = /-(gpus|gpu_type)$/.test(field.id) && document.getElementById(field.id.replace(/[^-]+$/, "pool"));
+    const chosen = ofRow || document.querySelector("#id_pool");
     return chosen ? capacities[chosen.value] : Object.values(capacities)[0];
   }
 
@@ -37,7 +39,7 @@
 
   function refresh() {
     for (const select of document.querySelectorAll("[data-quota-type-of]"))
-      offerTypes(select, poolOf(JSON.parse(select.dataset.quotaTypeOf)));
+      offerTypes(select, poolOf(JSON.parse(select.dataset.quotaTypeOf), select));
     for (const field of document.querySelectorAll(FIELD)) {
       if (field.id.includes("__prefix__")) continue;
       let hint = field.parentElement.querySelector(".quota-hint");
@@ -49,7 +51,7 @@
         field.parentElement.append(hint);
         field.setAttribute("aria-describedby", hint.id);
       }
-      const pool = poolOf(JSON.parse(field.dataset.quotaOf));
+      const pool = poolOf(JSON.parse(field.dataset.quotaOf), field);
       if (field.dataset.gpuType) {
         // What is hidden is disabled too, so that the browser does not send it.
         field.disabled = !(pool && field.dataset.gpuType in pool.types);
