@@ -36,6 +36,12 @@ def test_an_operator_gives_cells_and_members_see_what_became_of_them(world: Worl
     assert document["cells"] == [{"type": kind, "number": 1, "gpus": 2, "gpu_type": "A100"}]
     assert document["version"] == version + 1
     assert [(one["id"], one["state"]) for one in document["virtual"]] == [(f"{kind}/0", "free")]
+    levels = [
+        one
+        for each in api(world.peer).get(f"/api/v1/pools/{world.pool.name}/cells").json()["chains"]
+        for one in each["levels"]
+    ]
+    assert {one["path"]: one["owned"] for one in levels if one["owned"]} == {kind: 1}
     again = send(api(world.operator), "PUT", path, {"version": version, "cells": {}})
     assert again.status_code == 409
     assert "changed vision-vc at" in problem_of(again)["detail"]

@@ -321,7 +321,7 @@ export function makeVcCells(changes: Partial<VcCells> = {}): VcCells {
 }
 
 export function makePoolCells(changes: Partial<PoolCells> = {}): PoolCells {
-  const level = { gpus: 8, node: true, total: 4, promised: 1, free: 3, splittable: 3 };
+  const level = { gpus: 8, node: true, total: 4, owned: 1, promised: 1, free: 3, splittable: 3 };
   return {
     source: "measured",
     chains: [

@@ -92,7 +92,7 @@ export function CellsEditor({ id, cells, pool }: { id: number; cells: VcCells; p
                   <PromiseBar
                     label={`Cells of type ${level.path}`}
                     total={level.total}
-                    others={Math.max(0, level.promised - own)}
+                    others={Math.max(0, level.owned - own)}
                     wanted={Number(number) || 0}
                   />
                 </div>

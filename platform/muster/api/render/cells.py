@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection
 from dataclasses import asdict
 from typing import Any
@@ -20,11 +21,18 @@ OTHER = "other"
 def pool_cells(now: CellsNow, *, measured: bool, visible: Collection[str]) -> Json:
     """The cells of a pool; those of virtual clusters that are not `visible` are told as `other`."""
     cells = now.ledger.cells
-    chains = cells.topology.config.chains
+    config = cells.topology.config
+    chains, owned = config.chains, Counter[str]()
+    for assignment in config.clusters.values():
+        owned.update(assignment.cells)
     return {
         "source": "measured" if measured else "configuration",
         "chains": [
-            {"name": name, "leaf": chains[name].leaf_type, "levels": [asdict(one) for one in cells.levels(name)]}
+            {
+                "name": name,
+                "leaf": chains[name].leaf_type,
+                "levels": [asdict(one) | {"owned": owned[one.path]} for one in cells.levels(name)],
+            }
             for name in sorted(chains)
         ],
         "physical": [_physical(box, visible) for box in _look(now).physical()],

@@ -18,7 +18,8 @@ class CellLevel(Shape):
     gpus = Integer(help_text="GPUs of one cell.")
     node = Flag(help_text="Whether such a cell is all GPUs of this type on one node.")
     total = Integer(help_text="Cells of this level.")
-    promised = Integer(help_text="Cells that virtual clusters have and do not use.")
+    owned = Integer(help_text="Cells that virtual clusters have.")
+    promised = Integer(help_text="Those of them that nothing uses.")
     free = Integer(help_text="Cells that no virtual cell is bound to.")
     splittable = Integer(help_text="Cells that can be used or split without breaking a promise; negative: too few.")
 
