@@ -15,10 +15,10 @@ def main(arguments: list[str]) -> int:
     if len(arguments) != 2:
         print("usage: python -m scheduler.admission.hived CONFIG.yaml CASES.json", file=sys.stderr)  # noqa: T201
         return 2
-    config, cases = (Path(name).read_text(encoding="utf-8") for name in arguments)
     try:
+        config, cases = (Path(name).read_text(encoding="utf-8") for name in arguments)
         answers = run(config, cases)
-    except (CellConfigError, CasesError) as error:
+    except (CellConfigError, CasesError, OSError, UnicodeDecodeError) as error:
         print(json.dumps({"refused": str(error)}))  # noqa: T201
         return 1
     print(json.dumps(answers, indent=1))  # noqa: T201

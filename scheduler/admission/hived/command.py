@@ -26,13 +26,17 @@ def run(config_text: str, cases_text: str) -> object:
         CellConfigError: the configuration is wrong.
         CasesError: the cases are.
     """
-    document = yaml.safe_load(config_text)
+    try:
+        document, cases = yaml.safe_load(config_text), json.loads(cases_text)
+    except (yaml.YAMLError, json.JSONDecodeError) as error:
+        raise CasesError(str(error)) from error
     groups = Groups(parse(document))
-    cases = json.loads(cases_text)
     if not isinstance(cases, Mapping):
         raise CasesError("the cases must be an object")
     pods = _pods(cases)
     if "steps" in cases:
+        if not isinstance(cases["steps"], list):
+            raise CasesError("steps must be a list")
         return [_step(groups, pods, document, step, number) for number, step in enumerate(cases["steps"])]
     names = [*cases.get("casesThatShouldSucceed", ())]
     names += [name for names_of_case in cases.get("casesThatShouldFail", ()) for name in names_of_case]
@@ -75,13 +79,20 @@ def _reconfigure(groups: Groups, document: Document, change: Document) -> object
 
 
 def _pods(cases: Document) -> Mapping[str, Pod]:
-    groups = cases.get("groups", {})
-    pods = {}
-    for name, spec in cases.get("pods", {}).items():
+    groups, specs = cases.get("groups", {}), cases.get("pods", {})
+    if not isinstance(groups, Mapping) or not isinstance(specs, Mapping):
+        raise CasesError("groups and pods must be objects")
+    return {name: _pod(name, spec, groups) for name, spec in specs.items()}
+
+
+def _pod(name: str, spec: object, groups: Document) -> Pod:
+    if not isinstance(spec, Mapping):
+        raise CasesError(f"pods.{name} must be an object")
+    try:
         group = str(spec.get("AffinityGroup") or "")
         gpus = int(spec.get("LeafCellNumber", 0))
         members: Iterable[Document] = groups.get(group, [{"podNumber": 1, "leafCellNumber": gpus}])
-        pods[name] = Pod(
+        return Pod(
             name=name,
             group=group or name,
             members=members_of((int(member["podNumber"]), int(member["leafCellNumber"])) for member in members),
@@ -93,7 +104,8 @@ def _pods(cases: Document) -> Mapping[str, Pod]:
             lazy=bool(spec.get("LazyPreemptionEnable", False)),
             ignores_suggested=bool(spec.get("IgnoreK8sSuggestedNodes", False)),
         )
-    return pods
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise CasesError(f"pods.{name} or its group: {error!r}") from error
 
 
 def _named(pods: Mapping[str, Pod], name: str) -> Pod:

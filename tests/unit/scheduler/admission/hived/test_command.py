@@ -143,6 +143,9 @@ def test_cases_that_cannot_be_read_are_refused(tmp_path: Path, capsys: pytest.Ca
         _steps([{"move": "x"}])
     with pytest.raises(CasesError, match="no pod is of group 'x'"):
         _steps([{"create": "x"}])
+    for cases_text, said in (("[", "Expecting"), ('{"steps": 3}', "steps must"), ('{"pods": {"a": 3}}', "pods.a must")):
+        with pytest.raises(CasesError, match=said):
+            run(CONFIG, cases_text)
     with pytest.raises(CellConfigError, match="cellTypes"):
         run("physicalCluster: {cellTypes: 3}", "{}")
     config, cases = tmp_path / "c.yaml", tmp_path / "c.json"
@@ -150,4 +153,5 @@ def test_cases_that_cannot_be_read_are_refused(tmp_path: Path, capsys: pytest.Ca
     cases.write_text("{}")
     assert main([str(config), str(cases)]) == 1
     assert "the virtual clusters own 18 cells of type NODE, but only 2 are left" in capsys.readouterr().out
+    assert main([str(config), "/nowhere"]) == 1
     assert main([]) == 2
