@@ -70,14 +70,14 @@ def with_grace(folder: Path, grace_s: float) -> Sequence[float]:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """How much later than alone jobs start where nodes are bad, s: beside all own cells, and beside so many fewer."""
+    """How much later jobs start where nodes are bad, s: than alone with all own cells, and than alone with fewer."""
 
     beside_all_s: Sequence[float]
     beside_fewer_s: Sequence[float]
 
 
 def with_bad_nodes(folder: Path, bad: int) -> Loss:
-    """The shared cluster with so many bad nodes."""
+    """The shared cluster with this number of bad nodes."""
     trace, owned = jobs(folder), nodes(folder)
     cluster = cluster_of(sum(owned.values()))
     cluster = replace(cluster, groups=tuple(replace(group, bad=bad) for group in cluster.groups))

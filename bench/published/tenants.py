@@ -45,7 +45,7 @@ def read(folder: Path) -> Trace:
 
 
 def cluster_of(nodes: int) -> ClusterSpec:
-    """So many nodes of eight GPUs."""
+    """This number of nodes with eight GPUs."""
     return parse_cluster(f"V100:{nodes}x{GPUS_PER_NODE}")
 
 

@@ -101,7 +101,7 @@ TABLE: list[tuple[str, str, Any, tuple[int, ...]]] = [
     ("POST", "/vcs/{vc}/cells:preview", {"cells": {}}, (401, 403, 403, 403, 409, 404)),
     ("GET", "/pools/{pool}/cells", None, (401, 409, 409, 409, 409, 409)),
     ("GET", "/vcs/{vc}/queue", None, (401, 200, 200, 200, 200, 404)),
-    # There is no second job: whoever may see the virtual cluster is told so.
+    # There is no second job: a user who may see the virtual cluster is told so.
     ("POST", "/vcs/{vc}/queue:reorder", {"jobs": [1, 2]}, (401, 422, 422, 422, 422, 404)),
     ("GET", "/pools", None, (401, 200, 200, 200, 200, 200)),
     ("GET", "/policies", None, (401, 200, 200, 200, 200, 200)),

@@ -15,7 +15,7 @@ from scheduler import model
 from scheduler.engine.policy import POLICIES
 from scheduler.registry import ConfigError
 
-# Use that is older than so many half-lives counts less than a thousandth.
+# Use that is older than this number of half-lives counts less than a thousandth.
 _HALF_LIVES = 10
 
 # The integral of the slots of each claim over its time, each second weighed by 2 ^ -(age / half-life).

@@ -154,7 +154,7 @@ class TreeLedger(Ledger):
                 yield job
 
     def _lends(self, lender: int, gpus: int, borrower: int, gpu_type: str) -> bool:
-        """Whether a borrower has GPUs on loan that belong to the share of a virtual cluster that needs so many."""
+        """Whether a borrower has GPUs on loan that belong to the share of a virtual cluster that needs `gpus`."""
         below = common(self._tree, _leaf(lender), _leaf(borrower))
         if below is None:
             return False

@@ -184,7 +184,7 @@ class Use:
         return None
 
     def beyond(self, node: NodeId, below: NodeId, gpu_type: str, gpus: int = 0) -> bool:
-        """Whether all nodes of a branch exceed their shares with so many GPUs more.
+        """Whether all nodes of a branch exceed their shares with `gpus` more.
 
         The branch is that of a leaf, up to the last node below a node above it. GPUs of a virtual cluster all of whose
         branch exceeds its shares are on loan from other branches.

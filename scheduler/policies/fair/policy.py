@@ -36,7 +36,7 @@ class Fair(Shared):
                 "type": ["number", "null"],
                 "minimum": 0.01,
                 "default": None,
-                "description": "Past use counts, half as much after so many hours. null: only what is held now.",
+                "description": "Past use counts, half of it after this time, h. null: only what is held now.",
             },
             "min_share_timeout_s": {
                 **_TIMEOUT,

@@ -99,7 +99,7 @@ test("an own job is moved by its buttons, and keeps the focus", async () => {
   expect(api.reorderQueue).toHaveBeenCalledTimes(1);
 });
 
-test("an owner holds the own jobs only, and nobody but a manager bumps", async () => {
+test("an owner holds the own jobs only, and only a manager bumps", async () => {
   show(queueOf());
   await userEvent.click(await screen.findByRole("button", { name: "Hold job-1" }));
   expect(api.actOnWaiting).toHaveBeenCalledWith(1, "hold");

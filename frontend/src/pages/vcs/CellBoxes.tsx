@@ -17,7 +17,7 @@ const LEGEND = [
 /** The width of a GPU where there are few boxes and where there are many, and of the widest cell. */
 const UNIT_PX = { few: 18, many: 11 };
 const WIDEST_PX = 280;
-/** So many boxes are few: each has its name. */
+/** Up to this number of boxes each has its name. */
 const FEW = 120;
 
 interface Props {

@@ -40,7 +40,7 @@ const COLUMNS = [
 export function QuotaEditor({ vc, promised, siblings, inCells = false }: Props) {
   const client = useQueryClient();
   const types = promised.map(({ gpu_type }) => gpu_type);
-  // What is being edited: news of the virtual cluster must not change what somebody types.
+  // What is being edited: news of the virtual cluster must not change what is typed meanwhile.
   const [base, setBase] = useState(vc);
   const [form, setForm] = useState<Form>(() => formOf(vc, types));
 

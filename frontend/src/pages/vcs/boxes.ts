@@ -70,7 +70,7 @@ export function virtualBoxes(cells: VcCells, physical: readonly Cell[]): Box[] {
   return cells.virtual.map(boxOf);
 }
 
-/** How many levels can be shown with at most so many boxes; the top level always is. */
+/** How many levels can be shown with at most `most` boxes; the top level always is. */
 export function depthOf(boxes: readonly Box[], most = MAX_BOXES): number {
   let [depth, shown, level] = [0, 0, boxes];
   while (level.length > 0 && (depth === 0 || shown + level.length <= most)) {

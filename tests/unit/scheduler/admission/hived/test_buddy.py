@@ -15,7 +15,7 @@ def _node_of(cells: Cells, group: str) -> str:
     return placed.pods[0][0].node
 
 
-def test_a_rack_is_split_for_a_node_when_the_free_node_is_bad_and_the_rack_is_promised_to_nobody() -> None:
+def test_a_rack_is_split_for_a_node_when_the_free_node_is_bad_and_the_rack_is_not_promised() -> None:
     cells = Cells(racks(2, {"a": Assignment({NODE: 2})}))
     assert _node_of(cells, "first") == "a0"
     cells.set_healthy("a1", healthy=False)
@@ -32,7 +32,7 @@ def test_a_rack_that_is_promised_is_not_split() -> None:
     assert _node_of(cells, "second") == "a1"
 
 
-def test_only_as_many_racks_are_split_as_are_promised_to_nobody() -> None:
+def test_no_rack_is_split_that_is_promised() -> None:
     cells = Cells(racks(3, {"a": Assignment({NODE: 2}), "b": Assignment({RACK: 1})}))
     assert _node_of(cells, "first") == "a0"
     for node in ("a1", "b0", "b1"):

@@ -104,7 +104,7 @@ class Pool:
 
 
 def _private(config: CellConfig, vc: str) -> CellConfig:
-    """A cluster in which nobody but this virtual cluster has cells."""
+    """A cluster in which only this virtual cluster has cells."""
     return config.assign({vc: config.clusters[vc]})
 
 
