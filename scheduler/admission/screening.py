@@ -12,11 +12,16 @@ FIRST_ID = 1 << 48
 
 
 def with_screening_clusters(snapshot: Snapshot, tenants: Iterable[Tenant], *, cap: int) -> Snapshot:
-    """Add a virtual cluster for the screening runs of each tenant; its runs may hold `cap` GPUs at once."""
+    """Add a virtual cluster for the screening runs of each tenant; its runs may hold `cap` GPUs at once.
+
+    It lends and borrows nothing.
+    """
     quotas = {gpu.type: cap for node in snapshot.nodes for gpu in node.gpus}
     screened = {one.id: one for one in tenants}
     known = screened | {one.id: one for one in snapshot.tenants}  # those have their place in the tree
+    none = dict.fromkeys(quotas, 0)
     clusters = tuple(
-        VirtualCluster(FIRST_ID + one.id, one.id, f"screening of {one.name}", quotas) for one in screened.values()
+        VirtualCluster(FIRST_ID + one.id, one.id, f"screening of {one.name}", quotas, borrowing=none, lending=none)
+        for one in screened.values()
     )
     return replace(snapshot, tenants=tuple(known[pk] for pk in sorted(known)), vcs=(*snapshot.vcs, *clusters))

@@ -91,7 +91,10 @@ def what_others_get(plan: Plan) -> object:
 def test_no_virtual_cluster_and_no_other_job_is_charged_for_a_screening_run(policy: str, data: st.DataObject) -> None:
     # To share by users or tenants is to count all that they hold in a pool, also what their screening runs do.
     world, tried = data.draw(snapshots()), data.draw(screening_runs(of_others=policy == "drf"))
-    config = replace(data.draw(configs_of(policy)), admission=data.draw(st.sampled_from(ADMISSIONS.names)))
+    # Under cells the runs use GPUs that opportunistic jobs could have.
+    admissions = [name for name in ADMISSIONS.names if not ADMISSIONS.make(name, {}).chooses_gpus]
+    admission = data.draw(st.sampled_from(admissions))
+    config = replace(data.draw(configs_of(policy)), admission=admission, admission_params={})
     tenants = [Tenant(pk, f"tenant {pk}", 1.0) for pk in sorted({job.tenant_id for job in tried})]
     world = with_nodes(world, tried)
     beside = with_screening_clusters(with_running(world, tried), tenants, cap=CAP)
