@@ -142,14 +142,9 @@ def test_free_gpus_are_those_that_a_job_could_get(change: dict[str, Any], free: 
 def test_a_virtual_cluster_tells_what_it_holds_and_waits_for(world: World, api: Api) -> None:
     make_job(world.vc, world.peer)
     (vc,) = api(world.peer).get("/api/v1/vcs").json()["results"]
-    assert vc == {
-        "name": "vision-vc",
-        "tenant": "vision",
-        "pool": "main",
-        "quotas": [{"gpu_type": "A100", "gpus": 8, "used": 2}],
-        "waiting": 2,
-        "active": 1,
-    }
+    assert (vc["name"], vc["tenant"], vc["pool"], vc["waiting"], vc["active"]) == ("vision-vc", "vision", "main", 2, 1)
+    (quota,) = vc["quotas"]
+    assert (quota["gpu_type"], quota["gpus"], quota["used"]) == ("A100", 8, 2)
 
 
 def test_what_is_held_beyond_any_quota_stays_visible(world: World, api: Api) -> None:

@@ -11,6 +11,7 @@ from django.test import Client
 
 from muster.accounts.models import ApiToken, User
 from muster.sweeps.services import submit_sweep
+from muster.tenants.models import Organisation
 from tests.api.asking import fields_of, openapi, problem_of, send
 from tests.api.conftest import World
 from tests.api.test_access import ROLES, SPEC, SWEEP, TABLE
@@ -34,8 +35,12 @@ def test_an_unknown_key_is_named(
 ) -> None:
     method, path, body, statuses = call
     sweep, _ = submit_sweep(user=world.owner, data={**SPEC, "vc": "vision-vc", "sweep": SWEEP})
-    path = "/api/v1" + path.format(job=world.waiting.pk, sweep=sweep.pk, pool=world.pool.name, token=0, webhook=0)
-    answer = send(api(world.user(caller_of(statuses))), method, path, {**body, "no_such_key": 1})
+    caller = world.user(caller_of(statuses))
+    if path.startswith("/organisations/"):
+        caller, path = world.operator, f"/organisations/{Organisation.objects.create(name='institute').pk}"
+    ids = {"job": world.waiting.pk, "sweep": sweep.pk, "vc": world.vc.pk, "tenant": world.vision.pk}
+    path = "/api/v1" + path.format(**ids, pool=world.pool.name, token=0, webhook=0)
+    answer = send(api(caller), method, path, {**body, "no_such_key": 1})
     assert answer.status_code == 422, answer.content
     assert "no_such_key" in fields_of(answer)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from django.db import connection, transaction
-from django.db.models import F
 
 from muster.accounts.models import User
 from muster.common.errors import Conflict, Invalid
@@ -12,6 +11,7 @@ from muster.events.services import audit, record, recorded_together, wake_pool
 from muster.fleet.models import Pool
 from muster.jobs.models import Job
 from muster.jobs.transitions import forget_reservations
+from muster.tenants.edits import touch
 from muster.tenants.models import Loan, VirtualCluster
 from scheduler.model.lifecycle import GroupState, JobState
 
@@ -55,12 +55,12 @@ def close_virtual_cluster(*, user: User, vc: VirtualCluster, merge_into: str | N
         if target is not None:
             _move(waiting, vc, target, user)
         before = {one.gpu_type: one.gpus for one in vc.quotas.all()}
-        vc.quotas.all().delete()
+        for owned in (vc.quotas, vc.cells, vc.pinned_cells):
+            owned.all().delete()
         Loan.objects.filter(borrower=vc, until__isnull=True).update(until=DatabaseNow())
         Loan.objects.filter(lender_vc=vc, until__isnull=True).update(until=DatabaseNow())
-        VirtualCluster.objects.filter(pk=vc.pk).update(
-            closed_at=DatabaseNow(), version=F("version") + 1, changed_at=DatabaseNow(), changed_by=user.username
-        )
+        vc.closed_at = DatabaseNow()
+        touch(vc, actor=user.username)
         after = {"moved_jobs": len(waiting), "to": target.name if target else None}
         audit(
             "delete",
