@@ -124,7 +124,7 @@ def test_a_plan_that_exceeds_the_tree_is_refused() -> None:
 # What runs, by (GPUs, age in seconds) in virtual cluster 2 with a share of 4 of 8 GPUs; the GPUs that virtual cluster 1
 # then needs; the jobs that stop: 1001, 1002 and so on in that order.
 RECLAIMED: dict[str, tuple[list[tuple[int, float]], int, list[int]]] = {
-    "the one that suffices": ([(4, 900), (3, 900), (1, 900)], 1, [1003]),
+    "one suffices": ([(4, 900), (3, 900), (1, 900)], 1, [1003]),
     "the youngest of equals": ([(4, 900), (1, 900), (1, 600), (1, 800), (1, 950)], 1, [1003]),
     "one of three, not three of one": ([(2, 900), (1, 400), (1, 500), (1, 600), (3, 900)], 3, [1005]),
     "two of two": ([(4, 900), (2, 900), (1, 800), (1, 700)], 4, [1001]),
