@@ -22,7 +22,7 @@ class QueueTree:
         self._paths: dict[NodeId, tuple[NodeId, ...]] = {}
         self._vcs_under: dict[NodeId, frozenset[int]] = {}
         self._shares: dict[tuple[NodeId, str], int] = {}
-        self.name, self.weight = self._tree.name, self._tree.weight
+        self.name, self.weight, self.screens = self._tree.name, self._tree.weight, self._tree.screens
 
     def path(self, node: NodeId) -> tuple[NodeId, ...]:
         """The queues from below the root down to this one."""

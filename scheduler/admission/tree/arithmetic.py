@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from scheduler.admission.ledger import Ledger
+from scheduler.admission.screening import FIRST_ID
 from scheduler.model import Organisation, Tenant, View, VirtualCluster
 
 
@@ -43,7 +44,10 @@ class Loan:
 
 
 class Tree:
-    """The shape and the shares of a tree of tenants; without the organisation or tenant above it, a node is a root."""
+    """The shape and the shares of a tree of tenants; without the organisation or tenant above it, a node is a root.
+
+    The virtual cluster of a tenant's screening runs is a root too: what they hold is no part of the tenant's use.
+    """
 
     def __init__(self, view: View) -> None:
         self._rows: dict[NodeId, Organisation | Tenant | VirtualCluster] = {}
@@ -57,7 +61,7 @@ class Tree:
             above[Level.TENANT, tenant.id] = None if of is None else (Level.ORGANISATION, of)
         for vc in view.vcs:
             self._rows[Level.VIRTUAL_CLUSTER, vc.id] = vc
-            above[Level.VIRTUAL_CLUSTER, vc.id] = (Level.TENANT, vc.tenant_id)
+            above[Level.VIRTUAL_CLUSTER, vc.id] = (Level.TENANT, vc.tenant_id) if vc.id < FIRST_ID else None
         self._above = above
         self._paths: dict[NodeId, tuple[NodeId, ...]] = {}
         self._roots: Sequence[NodeId] | None = None
@@ -110,6 +114,11 @@ class Tree:
         """The lending limit of a node; None: no limit."""
         row = self._rows.get(node)
         return None if row is None else row.lending.get(gpu_type)
+
+    def screens(self, node: NodeId) -> bool:
+        """Whether a node is the virtual cluster of screening runs, whose quota is a cap and no share of the pool."""
+        level, number = node
+        return level is Level.VIRTUAL_CLUSTER and number >= FIRST_ID
 
     def below(self, node: NodeId) -> Iterator[NodeId]:
         """The node and all nodes below it."""

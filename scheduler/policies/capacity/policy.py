@@ -82,16 +82,20 @@ class _Guaranteed(dict[NodeId, Mapping[str, float]]):
     """The guarantee of each queue, by resource.
 
     It is the part that the nominal shares of the queue and all below it are of all nominal shares, for each GPU type;
-    for CPUs and memory the largest of these parts.
+    for CPUs and memory the largest of these parts. The queue of a tenant's screening runs is guaranteed their cap.
     """
 
     @classmethod
     def of(cls, tree: QueueTree, total: Vector) -> _Guaranteed:
         """The guarantees of a tree in a pool with `total`."""
         kinds = [kind for kind in total if kind not in {CPUS, MEMORY_MIB}]
-        quotas = {kind: sum(tree.share(root, kind) for root in tree.children(None)) for kind in kinds}
+        roots = [root for root in tree.children(None) if not tree.screens(root)]
+        quotas = {kind: sum(tree.share(root, kind) for root in roots) for kind in kinds}
         found = cls()
         for node in tree.all():
+            if tree.screens(node):
+                found[node] = {kind: float(tree.share(node, kind)) for kind in kinds}
+                continue
             shares = {kind: tree.share(node, kind) / quota for kind, quota in quotas.items() if quota}
             largest = max(shares.values(), default=0.0)
             shares |= {CPUS: largest, MEMORY_MIB: largest}

@@ -85,12 +85,7 @@ def what_others_get(plan: Plan) -> object:
     return plan.places, plan.preempts, {hold.job_id: hold.reason for hold in plan.holds}
 
 
-SHARES_COUNT = pytest.mark.xfail(strict=False, reason="its shares count the caps of screening runs as guarantees")
-
-
-@pytest.mark.parametrize(
-    "policy", [pytest.param(one, marks=SHARES_COUNT) if one == "capacity" else one for one in POLICIES.names]
-)
+@pytest.mark.parametrize("policy", POLICIES.names)
 @settings(max_examples=examples(12))
 @given(data=st.data())
 def test_no_virtual_cluster_and_no_other_job_is_charged_for_a_screening_run(policy: str, data: st.DataObject) -> None:
