@@ -64,15 +64,6 @@ export const jobCountQuery = (filter: api.JobFilter) =>
     queryFn: ({ signal }) => api.countJobs(filter, signal),
   });
 
-/** Among the lists of jobs, because what changes a job may change its place. */
-export const queueQuery = (vc: number, mine: boolean) =>
-  infiniteQueryOptions({
-    queryKey: ["jobs", "queue", vc, mine],
-    queryFn: ({ pageParam }) => api.getQueue(vc, mine, pageParam),
-    initialPageParam: undefined as string | undefined,
-    getNextPageParam: (page) => page.next ?? undefined,
-  });
-
 export const jobQuery = (id: number) =>
   queryOptions({ queryKey: ["job", id, "self"], queryFn: () => api.getJob(id) });
 
@@ -131,29 +122,10 @@ export const filesQuery = (id: number) =>
   });
 
 /** What was used changes slowly, and summing it up is work for the database. */
-const USAGE_STALE_MS = 60_000;
+export const USAGE_STALE_MS = 60_000;
 
 export const vcsQuery = queryOptions({ queryKey: ["vcs"], queryFn: api.listVcs });
 export const poolsQuery = queryOptions({ queryKey: ["pools"], queryFn: api.listPools });
-/** Judging snapshots is work for the server, and history changes slowly. */
-export const poolFairnessQuery = (pool: string, policy: string | undefined) =>
-  queryOptions({
-    queryKey: ["pool-fairness", pool, policy],
-    queryFn: () => api.getPoolFairness(pool, policy),
-    staleTime: USAGE_STALE_MS,
-    placeholderData: keepPreviousData,
-  });
-export const policiesQuery = queryOptions({
-  queryKey: ["policies"],
-  queryFn: api.listPolicies,
-  staleTime: Infinity,
-});
-/** Beside the pools, so that news of jobs renew both. */
-export const decisionsQuery = (pool: string) =>
-  queryOptions({
-    queryKey: [...poolsQuery.queryKey, pool, "decisions"],
-    queryFn: () => api.getPoolDecisions(pool),
-  });
 export const nodesQuery = queryOptions({ queryKey: ["nodes"], queryFn: api.listNodes });
 /** Beside the list, so that news of nodes renews both. */
 export const nodeQuery = (name: string) =>
@@ -166,70 +138,6 @@ export const nodeMetricsQuery = (name: string, lastS: number) =>
     queryFn: () => api.getNodeMetrics(name, secondsAgo(lastS)),
     placeholderData: keepPreviousData,
   });
-
-/** Beside the list, so that news of jobs renew both. */
-export const vcQuery = (id: number) =>
-  queryOptions({ queryKey: [...vcsQuery.queryKey, id], queryFn: () => api.getVc(id) });
-export const vcCellsQuery = (id: number) =>
-  queryOptions({ queryKey: [...vcsQuery.queryKey, id, "cells"], queryFn: () => api.getVcCells(id) });
-export const poolCellsQuery = (pool: string) =>
-  queryOptions({
-    queryKey: [...poolsQuery.queryKey, pool, "cells"],
-    queryFn: () => api.getPoolCells(pool),
-  });
-export const tenantsQuery = queryOptions({ queryKey: ["tenants"], queryFn: api.listTenants });
-export const organisationsQuery = queryOptions({
-  queryKey: ["organisations"],
-  queryFn: api.listOrganisations,
-});
-
-/** Not beside the virtual clusters: waits that have ended change slowly. */
-export const delaysQuery = (vc: number, since: string, by: "day" | "week") =>
-  queryOptions({
-    queryKey: ["delays", vc, since, by],
-    queryFn: () => api.getDelays(vc, since, by),
-    staleTime: USAGE_STALE_MS,
-    placeholderData: keepPreviousData,
-  });
-
-export const usageQuery = (by: string, filter: api.UsageFilter) =>
-  queryOptions({
-    queryKey: ["usage", "by", by, filter],
-    queryFn: () => api.getUsage(by, filter),
-    staleTime: USAGE_STALE_MS,
-  });
-
-export const usageFairnessQuery = (filter: api.UsageFilter) =>
-  queryOptions({
-    queryKey: ["usage", "fairness", filter],
-    queryFn: () => api.getUsageFairness(filter),
-    staleTime: USAGE_STALE_MS,
-  });
-
-export const wasteQuery = (filter: api.UsageFilter) =>
-  queryOptions({
-    queryKey: ["usage", "waste", filter],
-    queryFn: () => api.getWaste(filter),
-    staleTime: USAGE_STALE_MS,
-  });
-
-export const leastEfficientQuery = (filter: api.UsageFilter) =>
-  queryOptions({
-    queryKey: ["usage", "least-efficient", filter],
-    queryFn: () => api.listLeastEfficient(filter),
-    staleTime: USAGE_STALE_MS,
-  });
-
-export const notificationsQuery = queryOptions({
-  queryKey: ["notifications"],
-  queryFn: api.getNotifications,
-});
-
-export const webhooksQuery = queryOptions({ queryKey: ["webhooks"], queryFn: () => api.listWebhooks() });
-
-export const tokensQuery = queryOptions({ queryKey: ["tokens"], queryFn: () => api.listTokens() });
-
-export const sessionsQuery = queryOptions({ queryKey: ["sessions"], queryFn: () => api.listSessions() });
 
 export const specSchemaQuery = queryOptions({
   queryKey: ["spec-schema"],

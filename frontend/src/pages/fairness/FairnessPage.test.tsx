@@ -5,6 +5,7 @@ import type { ReactNode } from "react";
 import { beforeEach, expect, test, vi } from "vitest";
 
 import * as api from "../../api/client";
+import * as usageApi from "../../api/usage";
 import { meQuery } from "../../api/queries";
 import type { Auction, PolicyVerdicts, PoolFairness } from "../../api/types";
 import { AT } from "../../testing/makers";
@@ -19,6 +20,7 @@ vi.mock("@tanstack/react-router", () => ({
   ),
 }));
 vi.mock("../../api/client");
+vi.mock("../../api/usage");
 
 const UNFAIR = "tenant nlp would be better off alone with its share, 8 A100: it holds 2 A100";
 
@@ -111,9 +113,9 @@ beforeEach(() => {
   route.navigate.mockReset();
   const pool = { name: "main", policy: "fifo", placement: "", admission: "", nodes: 1, gpus: [] };
   vi.mocked(api.listPools).mockResolvedValue({ results: [pool], next: null });
-  vi.mocked(api.listPolicies).mockResolvedValue(["fifo", "las", "themis"]);
-  vi.mocked(api.getPoolFairness).mockResolvedValue(FAIRNESS);
-  vi.mocked(api.getPoolDecisions).mockResolvedValue(DECISIONS);
+  vi.mocked(usageApi.listPolicies).mockResolvedValue(["fifo", "las", "themis"]);
+  vi.mocked(usageApi.getPoolFairness).mockResolvedValue(FAIRNESS);
+  vi.mocked(usageApi.getPoolDecisions).mockResolvedValue(DECISIONS);
 });
 
 function show(operator = true) {
@@ -157,12 +159,12 @@ test("another policy is chosen by the address and stands beside it", async () =>
 test("both policies have a column and their witnesses", async () => {
   route.search = { policy: "las" };
   const las = makeVerdicts({ policy: "las", today: false, sharing_incentive: 20, witnesses: [] });
-  vi.mocked(api.getPoolFairness).mockResolvedValue({ ...FAIRNESS, verdicts: [makeVerdicts(), las] });
+  vi.mocked(usageApi.getPoolFairness).mockResolvedValue({ ...FAIRNESS, verdicts: [makeVerdicts(), las] });
   show();
   expect(await screen.findByRole("columnheader", { name: "fifo, today" })).toBeTruthy();
   expect(screen.getByRole("columnheader", { name: "las" })).toBeTruthy();
   expect(screen.getByText("All three properties held in each snapshot.")).toBeTruthy();
-  expect(api.getPoolFairness).toHaveBeenCalledWith("main", "las");
+  expect(usageApi.getPoolFairness).toHaveBeenCalledWith("main", "las");
 });
 
 test("who pays for whom has a sentence, the tenants and the weeks", async () => {
@@ -191,7 +193,7 @@ test("an auction tells what was offered, bid, won, paid and left over", async ()
 });
 
 test("a pool whose policy holds no auctions says so", async () => {
-  vi.mocked(api.getPoolDecisions).mockResolvedValue({ ...DECISIONS, policy: "fifo", auctions: [] });
+  vi.mocked(usageApi.getPoolDecisions).mockResolvedValue({ ...DECISIONS, policy: "fifo", auctions: [] });
   show();
   expect(
     await screen.findByText("The policy of this pool is fifo; only themis holds auctions."),

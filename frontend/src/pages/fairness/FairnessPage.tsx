@@ -3,13 +3,8 @@ import { IconScale } from "@tabler/icons-react";
 import { useQuery, type UseQueryResult } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
 
-import {
-  decisionsQuery,
-  policiesQuery,
-  poolFairnessQuery,
-  poolsQuery,
-  useFallbackInterval,
-} from "../../api/queries";
+import { poolsQuery, useFallbackInterval } from "../../api/queries";
+import { decisionsQuery, policiesQuery, poolFairnessQuery } from "../../api/usageQueries";
 import { useMe } from "../../app/me";
 import { Empty, Failed } from "../../components/Notice";
 import { Page, PageHeader } from "../../components/Page";

@@ -4,8 +4,8 @@ import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { useState } from "react";
 
-import type { UsageFilter } from "../../api/client";
-import { usageQuery } from "../../api/queries";
+import type { UsageFilter } from "../../api/usage";
+import { usageQuery } from "../../api/usageQueries";
 import { Meter } from "../../components/Meter";
 import { Empty, Failed } from "../../components/Notice";
 import { SectionHead } from "../../components/Page";

@@ -2,8 +2,8 @@ import { Skeleton } from "@mantine/core";
 import { IconMoodCheck } from "@tabler/icons-react";
 import { useQuery } from "@tanstack/react-query";
 
-import type { UsageFilter } from "../../api/client";
-import { wasteQuery } from "../../api/queries";
+import type { UsageFilter } from "../../api/usage";
+import { wasteQuery } from "../../api/usageQueries";
 import { Meter } from "../../components/Meter";
 import { Empty, Failed } from "../../components/Notice";
 import { SectionHead } from "../../components/Page";

@@ -1,7 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 
-import type { UsageFilter } from "../../api/client";
-import { usageFairnessQuery } from "../../api/queries";
+import type { UsageFilter } from "../../api/usage";
+import { usageFairnessQuery } from "../../api/usageQueries";
 import type { PoolWeek } from "../../api/types";
 import { WeeksCard } from "../fairness/WeeksCard";
 

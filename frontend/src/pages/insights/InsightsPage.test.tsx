@@ -4,7 +4,7 @@ import { render, screen, within } from "@testing-library/react";
 import type { ReactNode } from "react";
 import { beforeEach, expect, test, vi } from "vitest";
 
-import * as api from "../../api/client";
+import * as api from "../../api/usage";
 import { Problem } from "../../api/problem";
 import { meQuery } from "../../api/queries";
 import type { LeastEfficientList, Me, Usage, UsageFairness, Waste } from "../../api/types";
@@ -31,7 +31,7 @@ vi.mock("@tanstack/react-router", () => ({
     </a>
   ),
 }));
-vi.mock("../../api/client");
+vi.mock("../../api/usage");
 
 interface LinkProps {
   params?: { jobId: string };

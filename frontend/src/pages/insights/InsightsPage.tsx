@@ -2,7 +2,7 @@ import { Button } from "@mantine/core";
 import { IconDownload, IconScale, IconX } from "@tabler/icons-react";
 import { getRouteApi, Link } from "@tanstack/react-router";
 
-import { usageCsvUrl, type UsageFilter } from "../../api/client";
+import { usageCsvUrl, type UsageFilter } from "../../api/usage";
 import { useMe } from "../../app/me";
 import { Page, PageHeader } from "../../components/Page";
 import { ConsumersCard } from "./ConsumersCard";

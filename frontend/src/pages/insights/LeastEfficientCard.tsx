@@ -3,8 +3,8 @@ import { IconGauge } from "@tabler/icons-react";
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 
-import type { UsageFilter } from "../../api/client";
-import { leastEfficientQuery } from "../../api/queries";
+import type { UsageFilter } from "../../api/usage";
+import { leastEfficientQuery } from "../../api/usageQueries";
 import { Empty, Failed } from "../../components/Notice";
 import { SectionHead } from "../../components/Page";
 import { gpuHours } from "../../format/amount";

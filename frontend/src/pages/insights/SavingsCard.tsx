@@ -2,8 +2,8 @@ import { Skeleton } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import type { ReactNode } from "react";
 
-import type { UsageFilter } from "../../api/client";
-import { wasteQuery } from "../../api/queries";
+import type { UsageFilter } from "../../api/usage";
+import { wasteQuery } from "../../api/usageQueries";
 import type { Waste } from "../../api/types";
 import { Failed } from "../../components/Notice";
 import { SectionHead } from "../../components/Page";

@@ -2,8 +2,8 @@ import { Skeleton } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import type { ReactNode } from "react";
 
-import type { UsageFilter } from "../../api/client";
-import { leastEfficientQuery, wasteQuery } from "../../api/queries";
+import type { UsageFilter } from "../../api/usage";
+import { leastEfficientQuery, wasteQuery } from "../../api/usageQueries";
 import { gpuHours, percent, plural } from "../../format/amount";
 import { failedOrCancelled } from "./insights";
 import classes from "./InsightsPage.module.css";

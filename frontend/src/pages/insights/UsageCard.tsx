@@ -2,8 +2,8 @@ import { Skeleton } from "@mantine/core";
 import { IconChartHistogram } from "@tabler/icons-react";
 import { useQuery } from "@tanstack/react-query";
 
-import type { UsageFilter } from "../../api/client";
-import { usageQuery } from "../../api/queries";
+import type { UsageFilter } from "../../api/usage";
+import { usageQuery } from "../../api/usageQueries";
 import { StackedBars } from "../../components/charts/StackedBars";
 import { Empty, Failed } from "../../components/Notice";
 import { SectionHead } from "../../components/Page";

@@ -6,6 +6,7 @@ import type { ReactNode } from "react";
 import { beforeEach, expect, test, vi } from "vitest";
 
 import * as api from "../../api/client";
+import * as queueApi from "../../api/queue";
 import type { Queue } from "../../api/types";
 import { makeQueueEntry, makeVc } from "../../testing/makers";
 import { QueuePage } from "./QueuePage";
@@ -15,6 +16,7 @@ vi.mock("@tanstack/react-router", () => ({
   Link: ({ children }: { children: ReactNode }) => <a href="#top">{children}</a>,
 }));
 vi.mock("../../api/client");
+vi.mock("../../api/queue");
 
 const quota = { reason: "quota" as const, detail: "vision-vc uses 4 of its 4 A100", helps: ["a job ends"] };
 const mine = (id: number, changes = {}) =>
@@ -46,7 +48,7 @@ function queueOf(changes: Partial<Queue> = {}): Queue {
 }
 
 function show(queue: Queue) {
-  vi.mocked(api.getQueue).mockResolvedValue(queue);
+  vi.mocked(queueApi.getQueue).mockResolvedValue(queue);
   const client = new QueryClient({ defaultOptions: { queries: { retry: false } } });
   client.setQueryData(["me"], {
     username: "ada",
@@ -79,7 +81,7 @@ beforeEach(() => {
 test("each waiting job has its place, its reason and what would help", async () => {
   show(queueOf());
   expect(await screen.findByText("3 jobs in the order of fifo (pool main)")).toBeTruthy();
-  expect(api.getQueue).toHaveBeenCalledWith(5, false, undefined);
+  expect(queueApi.getQueue).toHaveBeenCalledWith(5, false, undefined);
   expect(rows()[0]).toContain("uses 4 of its 4 A100");
   expect(rows()[0]).toContain("It helps if a job ends");
   expect(rows()[1]).toContain("The next cycle decides about it");
@@ -87,16 +89,16 @@ test("each waiting job has its place, its reason and what would help", async () 
 
 test("an own job is moved by its buttons, and keeps the focus", async () => {
   show(queueOf());
-  vi.mocked(api.reorderQueue).mockReturnValue(new Promise(() => undefined));
+  vi.mocked(queueApi.reorderQueue).mockReturnValue(new Promise(() => undefined));
   const up = await screen.findByRole("button", { name: "Move job-3 up" });
   up.focus();
   await userEvent.keyboard("{Enter}");
-  expect(api.reorderQueue).toHaveBeenCalledWith(5, [3, 1]);
+  expect(queueApi.reorderQueue).toHaveBeenCalledWith(5, [3, 1]);
   await waitFor(() => expect(rows().map((text) => text.slice(0, 6))).toEqual(["1job-3", "2job-2", "3job-1"]));
   expect(screen.getByText("job-3 is 1st now")).toBeTruthy();
   expect(document.activeElement?.getAttribute("aria-label")).toBe("Move job-3 up");
   await userEvent.keyboard("{Enter}");
-  expect(api.reorderQueue).toHaveBeenCalledTimes(1);
+  expect(queueApi.reorderQueue).toHaveBeenCalledTimes(1);
 });
 
 test("an owner holds the own jobs only, and only a manager bumps", async () => {

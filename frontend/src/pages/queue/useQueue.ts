@@ -1,13 +1,21 @@
-import { useInfiniteQuery, useQueryClient } from "@tanstack/react-query";
+import { infiniteQueryOptions, useInfiniteQuery, useQueryClient } from "@tanstack/react-query";
 
-import { reorderQueue } from "../../api/client";
 import { messageOf } from "../../api/problem";
-import { queueQuery } from "../../api/queries";
+import { getQueue, reorderQueue } from "../../api/queue";
 import type { QueueEntry } from "../../api/types";
 import { toast } from "../../components/toast";
 import { swapped } from "./order";
 
 const QUEUE_POLL_MS = 3000;
+
+/** Among the lists of jobs, because what changes a job may change its place. */
+const queueQuery = (vc: number, mine: boolean) =>
+  infiniteQueryOptions({
+    queryKey: ["jobs", "queue", vc, mine],
+    queryFn: ({ pageParam }) => getQueue(vc, mine, pageParam),
+    initialPageParam: undefined as string | undefined,
+    getNextPageParam: (page) => page.next ?? undefined,
+  });
 
 /** The pages of a queue that are loaded, and the exchange of two jobs, which is shown before the server has answered. */
 export function useQueue(vcId: number, mine: boolean) {

@@ -1,7 +1,7 @@
 import { Skeleton } from "@mantine/core";
 import { queryOptions, useQuery } from "@tanstack/react-query";
 
-import { listDownloads } from "../../api/client";
+import { listDownloads } from "../../api/account";
 import { CopyButton } from "../../components/CopyButton";
 import { Failed } from "../../components/Notice";
 import { SectionHead } from "../../components/Page";

@@ -4,8 +4,8 @@ import { render, screen, waitFor } from "@testing-library/react";
 import userEvent from "@testing-library/user-event";
 import { afterEach, expect, it, vi } from "vitest";
 
-import * as api from "../../api/client";
-import { notificationsQuery } from "../../api/queries";
+import * as api from "../../api/account";
+import { notificationsQuery } from "../../api/accountQueries";
 import type { Notifications as Chosen } from "../../api/types";
 import { Notifications } from "./Notifications";
 

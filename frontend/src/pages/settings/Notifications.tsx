@@ -2,9 +2,9 @@ import { Checkbox, Skeleton } from "@mantine/core";
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 
-import { changeNotifications } from "../../api/client";
+import { changeNotifications } from "../../api/account";
 import { messageOf } from "../../api/problem";
-import { notificationsQuery } from "../../api/queries";
+import { notificationsQuery } from "../../api/accountQueries";
 import type { NoticeKind, NotificationChanges, Notifications as Chosen } from "../../api/types";
 import { Failed } from "../../components/Notice";
 import { SectionHead } from "../../components/Page";

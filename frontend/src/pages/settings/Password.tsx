@@ -2,9 +2,9 @@ import { Button, PasswordInput } from "@mantine/core";
 import { useQueryClient } from "@tanstack/react-query";
 import { useState, type SubmitEvent } from "react";
 
-import { changePassword } from "../../api/client";
+import { changePassword } from "../../api/account";
 import { messageOf, Problem } from "../../api/problem";
-import { sessionsQuery, tokensQuery } from "../../api/queries";
+import { sessionsQuery, tokensQuery } from "../../api/accountQueries";
 import { SectionHead } from "../../components/Page";
 import { toast } from "../../components/toast";
 import classes from "./SettingsPage.module.css";

@@ -4,7 +4,7 @@ import { render, screen, waitFor, within } from "@testing-library/react";
 import userEvent from "@testing-library/user-event";
 import { afterEach, expect, it, vi } from "vitest";
 
-import * as api from "../../api/client";
+import * as api from "../../api/account";
 import type { Session } from "../../api/types";
 import * as app from "../../app/signOut";
 import { AT } from "../../testing/makers";

@@ -2,9 +2,9 @@ import { Button, Skeleton } from "@mantine/core";
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 
-import { endOtherSessions, endSession } from "../../api/client";
+import { endOtherSessions, endSession } from "../../api/account";
 import { messageOf } from "../../api/problem";
-import { sessionsQuery } from "../../api/queries";
+import { sessionsQuery } from "../../api/accountQueries";
 import type { Session } from "../../api/types";
 import { useSignOut } from "../../app/signOut";
 import { Failed } from "../../components/Notice";

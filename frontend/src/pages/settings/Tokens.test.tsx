@@ -4,7 +4,7 @@ import { render, screen, waitFor } from "@testing-library/react";
 import userEvent from "@testing-library/user-event";
 import { afterEach, beforeEach, expect, it, vi } from "vitest";
 
-import * as api from "../../api/client";
+import * as api from "../../api/account";
 import { Problem } from "../../api/problem";
 import type { Token } from "../../api/types";
 import { AT } from "../../testing/makers";

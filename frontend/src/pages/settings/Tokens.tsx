@@ -3,10 +3,10 @@ import { IconKey, IconPlus } from "@tabler/icons-react";
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { lazy, useState } from "react";
 
-import { createToken, revokeToken, setTokenSurvival } from "../../api/client";
+import { createToken, revokeToken, setTokenSurvival } from "../../api/account";
 import { loadPart } from "../../api/parts";
 import { messageOf } from "../../api/problem";
-import { tokensQuery } from "../../api/queries";
+import { tokensQuery } from "../../api/accountQueries";
 import type { Token, TokenScope } from "../../api/types";
 import { Confirm } from "../../components/Confirm";
 import { Empty, Failed } from "../../components/Notice";

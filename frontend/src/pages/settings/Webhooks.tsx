@@ -3,10 +3,10 @@ import { IconPlus, IconWebhook } from "@tabler/icons-react";
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { lazy, useState } from "react";
 
-import { createWebhook, removeWebhook, testWebhook } from "../../api/client";
+import { createWebhook, removeWebhook, testWebhook } from "../../api/account";
 import { loadPart } from "../../api/parts";
 import { messageOf } from "../../api/problem";
-import { webhooksQuery } from "../../api/queries";
+import { webhooksQuery } from "../../api/accountQueries";
 import type { Webhook } from "../../api/types";
 import { Confirm } from "../../components/Confirm";
 import { Empty, Failed } from "../../components/Notice";

@@ -3,9 +3,9 @@ import { IconPlus, IconTrash } from "@tabler/icons-react";
 import { useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 
-import { tenantsQuery } from "../../api/queries";
+import { tenantsQuery } from "../../api/treeQueries";
 import type { Tenant, TenantChange } from "../../api/types";
-import { changeTenant } from "../../api/client";
+import { changeTenant } from "../../api/tree";
 import { SectionHead } from "../../components/Page";
 import { SaveBar } from "../vcs/SaveBar";
 import { useDryRun } from "../vcs/useDryRun";

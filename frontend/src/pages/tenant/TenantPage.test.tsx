@@ -5,7 +5,7 @@ import type { ReactNode } from "react";
 import { beforeEach, expect, test, vi } from "vitest";
 
 import { Problem } from "../../api/problem";
-import * as api from "../../api/client";
+import * as api from "../../api/tree";
 import { makeTenant, NO_CAP } from "../../testing/makers";
 import { TenantPage } from "./TenantPage";
 
@@ -13,7 +13,7 @@ vi.mock("@tanstack/react-router", () => ({
   getRouteApi: () => ({ useParams: () => ({ name: "vision" }) }),
   Link: ({ children }: { children: ReactNode }) => <a href="#">{children}</a>,
 }));
-vi.mock("../../api/client");
+vi.mock("../../api/tree");
 
 function show(tenant: ReturnType<typeof makeTenant>) {
   vi.mocked(api.listTenants).mockResolvedValue({ results: [tenant], next: null });

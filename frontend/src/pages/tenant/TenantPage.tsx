@@ -3,7 +3,7 @@ import { IconUsersGroup } from "@tabler/icons-react";
 import { useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
 
-import { tenantsQuery } from "../../api/queries";
+import { tenantsQuery } from "../../api/treeQueries";
 import type { Tenant } from "../../api/types";
 import { Empty, Failed } from "../../components/Notice";
 import { Page, PageHeader, SectionHead } from "../../components/Page";

@@ -3,9 +3,10 @@ import { useQueryClient } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { useState } from "react";
 
-import { poolsQuery, vcCellsQuery, vcsQuery } from "../../api/queries";
+import { poolsQuery, vcsQuery } from "../../api/queries";
+import { vcCellsQuery } from "../../api/treeQueries";
 import type { CellsWanted, PoolCells, VcCells } from "../../api/cells";
-import { previewVcCells, putVcCells } from "../../api/client";
+import { previewVcCells, putVcCells } from "../../api/tree";
 import { SectionHead } from "../../components/Page";
 import { plural } from "../../format/amount";
 import { PromiseBar } from "./PromiseBar";

@@ -3,7 +3,7 @@ import { IconClock } from "@tabler/icons-react";
 import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 
-import { delaysQuery } from "../../api/queries";
+import { delaysQuery } from "../../api/treeQueries";
 import { StackedBars } from "../../components/charts/StackedBars";
 import { Empty, Failed } from "../../components/Notice";
 import { SectionHead } from "../../components/Page";

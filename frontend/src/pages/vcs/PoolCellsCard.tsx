@@ -1,7 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { useMemo } from "react";
 
-import { poolCellsQuery } from "../../api/queries";
+import { poolCellsQuery } from "../../api/treeQueries";
 import { Failed } from "../../components/Notice";
 import { SectionHead } from "../../components/Page";
 import { physicalBox } from "./boxes";

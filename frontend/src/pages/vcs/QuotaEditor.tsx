@@ -2,9 +2,10 @@ import { NativeSelect, TextInput } from "@mantine/core";
 import { useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 
-import { vcQuery, vcsQuery } from "../../api/queries";
+import { vcsQuery } from "../../api/queries";
+import { vcQuery } from "../../api/treeQueries";
 import type { Vc, VcDetail } from "../../api/types";
-import { changeVc } from "../../api/client";
+import { changeVc } from "../../api/tree";
 import { SectionHead } from "../../components/Page";
 import { changeOf, formOf, mistakeIn, refusals, type Form, type QuotaFields } from "./form";
 import { PromiseBar } from "./PromiseBar";

@@ -5,6 +5,7 @@ import type { ReactNode } from "react";
 import { beforeEach, expect, test, vi } from "vitest";
 
 import * as api from "../../api/client";
+import * as treeApi from "../../api/tree";
 import { Problem } from "../../api/problem";
 import {
   AT,
@@ -25,6 +26,7 @@ vi.mock("@tanstack/react-router", () => ({
   ),
 }));
 vi.mock("../../api/client");
+vi.mock("../../api/tree");
 
 function poolWith(admission: string) {
   const pool = { name: "main", policy: "fifo", placement: "", admission, nodes: 2 };
@@ -43,7 +45,7 @@ function show(page: ReactNode) {
 
 function given(vc: ReturnType<typeof makeVc>, ...others: ReturnType<typeof makeVc>[]) {
   vi.mocked(api.listVcs).mockResolvedValue({ results: [vc, ...others], next: null });
-  vi.mocked(api.getVc).mockResolvedValue(vc);
+  vi.mocked(treeApi.getVc).mockResolvedValue(vc);
 }
 
 beforeEach(() => {
@@ -51,9 +53,9 @@ beforeEach(() => {
   poolWith("quota");
   given(makeVc());
   const nothing = { results: [], next: null };
-  vi.mocked(api.listTenants).mockResolvedValue(nothing);
-  vi.mocked(api.listOrganisations).mockResolvedValue(nothing);
-  vi.mocked(api.getDelays).mockResolvedValue({ from: AT(0), to: AT(60), by: "day", results: [] });
+  vi.mocked(treeApi.listTenants).mockResolvedValue(nothing);
+  vi.mocked(treeApi.listOrganisations).mockResolvedValue(nothing);
+  vi.mocked(treeApi.getDelays).mockResolvedValue({ from: AT(0), to: AT(60), by: "day", results: [] });
 });
 
 test("a member sees quota, loans and limits, and no form", async () => {
@@ -85,7 +87,7 @@ test("a member sees quota, loans and limits, and no form", async () => {
 
 test("an operator sees while typing what does not fit, and the server's sentence at the field", async () => {
   given(makeVc({ may: "operate" }), makeVc({ id: 6, name: "other", quotas: [makeQuota({ gpus: 6 })] }));
-  vi.mocked(api.changeVc).mockRejectedValue(
+  vi.mocked(treeApi.changeVc).mockRejectedValue(
     new Problem(422, "Invalid", "the pool has 16 A100, and 6 are promised", "invalid", [
       { field: "quotas.0.gpus", message: "only 10 A100 are not promised" },
     ]),
@@ -95,7 +97,7 @@ test("an operator sees while typing what does not fit, and the server's sentence
   expect(screen.getByText("6 promised to others + 11 = 17 of 16: 1 too many")).toBeTruthy();
   expect(await screen.findByText("Only 10 A100 are not promised")).toBeTruthy();
   expect(screen.getByRole("alert").textContent).toBe("the pool has 16 A100, and 6 are promised");
-  expect(api.changeVc).toHaveBeenCalledWith(
+  expect(treeApi.changeVc).toHaveBeenCalledWith(
     5,
     { version: 3, quotas: [{ gpu_type: "A100", gpus: 11 }] },
     true,
@@ -106,7 +108,7 @@ test("an operator sees while typing what does not fit, and the server's sentence
 test("what fits is saved, and who saved meanwhile is named with a way to load it", async () => {
   const vc = makeVc({ may: "manage" });
   given(vc);
-  vi.mocked(api.changeVc).mockImplementation((_, __, dryRun) =>
+  vi.mocked(treeApi.changeVc).mockImplementation((_, __, dryRun) =>
     dryRun === true
       ? Promise.resolve(vc)
       : Promise.reject(new Problem(409, "Conflict", "otto changed vision-vc at 12:00", "conflict", [])),
@@ -118,7 +120,7 @@ test("what fits is saved, and who saved meanwhile is named with a way to load it
   fireEvent.click(screen.getByRole("button", { name: "Save" }));
   const alert = await screen.findByRole("alert");
   expect(within(alert).getByText("otto changed vision-vc at 12:00")).toBeTruthy();
-  vi.mocked(api.getVc).mockResolvedValue({ ...vc, weight: 4, version: 4 });
+  vi.mocked(treeApi.getVc).mockResolvedValue({ ...vc, weight: 4, version: 4 });
   fireEvent.click(within(alert).getByRole("button", { name: "Reload" }));
   await waitFor(() => expect(weight.value).toBe("4"));
   expect(screen.queryByRole("alert")).toBeNull();
@@ -128,13 +130,13 @@ test("a pool in cells shows them as boxes and as a table, and which jobs a chang
   poolWith("hived");
   given(makeVc({ may: "operate" }));
   const virtual = makeVirtualCell({ physical: "r1/n1", state: "used", used: 6, jobs: [12] });
-  vi.mocked(api.getVcCells).mockResolvedValue(
+  vi.mocked(treeApi.getVcCells).mockResolvedValue(
     makeVcCells({ virtual: [virtual], opportunistic_gpus: 3, demoted: [9] }),
   );
-  vi.mocked(api.getPoolCells).mockResolvedValue(
+  vi.mocked(treeApi.getPoolCells).mockResolvedValue(
     makePoolCells({ physical: [makeCell({ used: 6, opportunistic: 2 })] }),
   );
-  vi.mocked(api.previewVcCells).mockResolvedValue({
+  vi.mocked(treeApi.previewVcCells).mockResolvedValue({
     fits: true,
     problem: "",
     field: "",
@@ -153,7 +155,7 @@ test("a pool in cells shows them as boxes and as a table, and which jobs a chang
   });
   expect(await screen.findByText(/1 running job would become opportunistic/)).toBeTruthy();
   expect(screen.getByRole("link", { name: "job 12 of vision-vc" }).getAttribute("href")).toBe("/jobs/12");
-  expect(api.previewVcCells).toHaveBeenCalledWith(5, { cells: {}, pinned: [] });
+  expect(treeApi.previewVcCells).toHaveBeenCalledWith(5, { cells: {}, pinned: [] });
   await waitFor(() =>
     expect(screen.getAllByRole<HTMLButtonElement>("button", { name: "Save" })[1]?.disabled).toBe(false),
   );

@@ -3,16 +3,14 @@ import { IconHierarchy, IconListDetails, IconListNumbers } from "@tabler/icons-r
 import { useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
 
+import { poolsQuery, useFallbackInterval, vcsQuery } from "../../api/queries";
 import {
   organisationsQuery,
   poolCellsQuery,
-  poolsQuery,
   tenantsQuery,
-  useFallbackInterval,
   vcCellsQuery,
   vcQuery,
-  vcsQuery,
-} from "../../api/queries";
+} from "../../api/treeQueries";
 import type { Vc, VcDetail } from "../../api/types";
 import { Fact, Facts } from "../../components/Fact";
 import { Empty, Failed } from "../../components/Notice";

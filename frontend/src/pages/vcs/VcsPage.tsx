@@ -3,7 +3,8 @@ import { IconHierarchy } from "@tabler/icons-react";
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 
-import { organisationsQuery, poolsQuery, useFallbackInterval, vcsQuery } from "../../api/queries";
+import { poolsQuery, useFallbackInterval, vcsQuery } from "../../api/queries";
+import { organisationsQuery } from "../../api/treeQueries";
 import type { Vc } from "../../api/types";
 import { Empty, Failed } from "../../components/Notice";
 import { Page, PageHeader } from "../../components/Page";

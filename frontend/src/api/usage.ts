@@ -1,0 +1,45 @@
+/** Calls about what was used, wasted, and shared fairly. */
+import { http, queryString, read } from "./rest";
+import type { LeastEfficientList, PoolDecisions, PoolFairness, Usage, UsageFairness, Waste } from "./types";
+
+/** Whose GPU-hours, and of which time, such as `7d` until now. */
+export interface UsageFilter {
+  since: string;
+  tenant?: string | undefined;
+  user?: string | undefined;
+}
+
+/** GPU-hours told apart by what the comma-separated list says. */
+export async function getUsage(by: string, filter: UsageFilter): Promise<Usage> {
+  // It may also be a table, for those who ask for one.
+  return (await read<Usage | string>(
+    http.GET("/api/v1/usage", { params: { query: { by, ...filter } } }),
+  )) as Usage;
+}
+
+export const usageCsvUrl = (by: string, filter: UsageFilter): string =>
+  `/api/v1/usage?${queryString({ by, ...filter, format: "csv" })}`;
+
+/** How much slower than alone the jobs and sweeps were that ended, by week and tenant. */
+export async function getUsageFairness(filter: UsageFilter): Promise<UsageFairness> {
+  // It may also be a table, for those who ask for one.
+  return (await read<UsageFairness | string>(
+    http.GET("/api/v1/usage/fairness", { params: { query: { ...filter } } }),
+  )) as UsageFairness;
+}
+
+export const getWaste = (filter: UsageFilter): Promise<Waste> =>
+  read(http.GET("/api/v1/usage/waste", { params: { query: { ...filter } } }));
+
+export const listLeastEfficient = (filter: UsageFilter): Promise<LeastEfficientList> =>
+  read(http.GET("/api/v1/usage/least-efficient", { params: { query: { ...filter, limit: 8 } } }));
+/** Verdicts on the policy of a pool and on another one, if it is named, and what sharing cost its tenants. */
+export function getPoolFairness(name: string, policy?: string): Promise<PoolFairness> {
+  const query = policy === undefined ? {} : { policy };
+  return read(http.GET("/api/v1/pools/{name}/fairness", { params: { path: { name }, query } }));
+}
+/** The names of the policies that a pool can decide by. */
+export const listPolicies = async (): Promise<string[]> =>
+  (await read(http.GET("/api/v1/policies"))).policies.map(({ name }) => name);
+export const getPoolDecisions = (name: string): Promise<PoolDecisions> =>
+  read(http.GET("/api/v1/pools/{name}/decisions", { params: { path: { name } } }));
