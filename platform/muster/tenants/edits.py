@@ -58,15 +58,17 @@ def touch(row: TreeNode, *, actor: str) -> None:
     row.refresh_from_db()
 
 
-def edit_virtual_cluster(*, user: User, vc: VirtualCluster, version: int, changes: Mapping[str, Any]) -> VirtualCluster:
+def edit_virtual_cluster(
+    *, user: User, node: VirtualCluster, version: int, changes: Mapping[str, Any]
+) -> VirtualCluster:
     """Change weight and quotas, or move quota to another virtual cluster of the tenant. In a transaction."""
-    lock_pools([vc.pool_id])
+    lock_pools([node.pool_id])
     move = changes.get("move")
-    other = None if move is None else _target(vc, move["to"])
+    other = None if move is None else _target(node, move["to"])
     # Both by their id, as appliers lock them.
     rows = VirtualCluster.objects.select_for_update(no_key=True).order_by("pk")
-    list(rows.filter(pk__in=[vc.pk] if other is None else [vc.pk, other.pk]))
-    vc = locked(VirtualCluster, vc.pk, version=version)
+    list(rows.filter(pk__in=[node.pk] if other is None else [node.pk, other.pk]))
+    vc = locked(VirtualCluster, node.pk, version=version)
     before = quotas_as_data(vc.quotas.all())
     was = {"weight": vc.weight, "quotas": before}
     vc.weight = weight_of(changes, vc)
@@ -83,17 +85,17 @@ def edit_virtual_cluster(*, user: User, vc: VirtualCluster, version: int, change
     return vc
 
 
-def edit_group(*, user: User, group: GroupT, version: int, changes: Mapping[str, Any]) -> GroupT:
+def edit_group(*, user: User, node: GroupT, version: int, changes: Mapping[str, Any]) -> GroupT:
     """Change what only operators may of an organisation or a tenant: what is above it, weight, quotas. In a
     transaction."""
-    above = "parent" if isinstance(group, Organisation) else "organisation"
+    above = "parent" if isinstance(node, Organisation) else "organisation"
     if not user.is_operator:
         raise _operators_only([name for name in (above, "weight", "quotas") if name in changes])
     organisations = {}
     if above in changes:
         organisations = {one.name: one for one in Organisation.objects.select_for_update(no_key=True).order_by("pk")}
     pools = lock_pools(_pool_ids(changes.get("quotas", ())))
-    group = locked(type(group), group.pk, version=version)
+    group = locked(type(node), node.pk, version=version)
     was = _group_as_data(group)
     if above in changes:
         name = changes[above]
@@ -293,16 +295,17 @@ def _group_as_data(group: Organisation | Tenant) -> dict[str, Any]:
     return {"weight": group.weight, "above": str(above) if above else None, "quotas": quotas}
 
 
-def edit_tenant(*, user: User, tenant: Tenant, version: int, changes: Mapping[str, Any]) -> None:
+def edit_tenant(*, user: User, node: Tenant, version: int, changes: Mapping[str, Any]) -> Tenant:
     """Change a tenant: what `edit_group` may of it, and its caps, which managers may change too. In a transaction."""
     rest = {name: value for name, value in changes.items() if name != "caps"}
     if rest or not changes:
-        tenant = edit_group(user=user, group=tenant, version=version, changes=rest)
+        tenant = edit_group(user=user, node=node, version=version, changes=rest)
     else:
-        tenant = locked(Tenant, tenant.pk, version=version)
+        tenant = locked(Tenant, node.pk, version=version)
         touch(tenant, actor=user.username)
     if "caps" in changes:
         set_caps(user=user, tenant=tenant, rows=changes["caps"])
+    return tenant
 
 
 def create_tenant_below(*, user: User, name: str, organisation: str | None, weight: float) -> Tenant:

@@ -153,7 +153,7 @@ class TestTwoPeople:
     def test_the_second_reads_who_was_first_and_nothing_is_stored(self, browser: Client, pool: Pool) -> None:
         tenant = Tenant.objects.get(name="vision")
         otto = make_user("otto", operator=True)
-        edit_group(user=otto, group=tenant, version=1, changes={"weight": 2})
+        edit_group(user=otto, node=tenant, version=1, changes={"weight": 2})
         ada = make_user("ada")
         rows = {**formset("memberships", [{"user": ada.pk, "role": "member"}]), **formset("caps", [{"gpus": 1}])}
         answer = save(browser, tenant, loaded_version="1", weight="3", **rows)

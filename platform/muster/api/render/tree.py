@@ -101,6 +101,11 @@ def tenant_list(user: User, tenants: QuerySet[Tenant]) -> list[Json]:
     ]
 
 
+def tenant(user: User, row: Tenant) -> Json:
+    """One tenant."""
+    return tenant_list(user, Tenant.objects.filter(pk=row.pk))[0]
+
+
 def organisation_list(user: User, organisations: QuerySet[Organisation]) -> list[Json]:
     """The organisations with what is directly below them."""
     rows = organisations.order_by("name").select_related("parent").prefetch_related("quotas__pool", "organisations")
@@ -119,6 +124,11 @@ def organisation_list(user: User, organisations: QuerySet[Organisation]) -> list
         }
         for row in rows
     ]
+
+
+def organisation(user: User, row: Organisation) -> Json:
+    """One organisation."""
+    return organisation_list(user, Organisation.objects.filter(pk=row.pk))[0]
 
 
 def _tenants_seen(user: User) -> QuerySet[Tenant]:

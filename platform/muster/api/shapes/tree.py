@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from rest_framework import serializers
 
 from muster.api.shapes.common import Choice, Flag, Integer, Moment, Number, Shape, Text, values
@@ -9,6 +11,10 @@ from muster.tenants.roles import Role
 
 MAX_GPUS = 2**31 - 1
 _MAY = [("operate", "operate"), ("manage", "manage"), ("read", "read")]
+_PROMISED = "The number of GPUs that it is promised."
+_BORROWING = "How many GPUs more it may borrow; null: no limit."
+_LENDING = "How many of its GPUs others may borrow; null: all."
+_SHARES = "Its shares among its siblings."
 
 
 class Change(Shape):
@@ -35,9 +41,9 @@ class Limits(Shape):
     """GPUs of one type that a part of the tree is promised, and its limits."""
 
     gpu_type = Text(help_text="The GPU type.")
-    gpus = Integer(help_text="The number of GPUs that it is promised.")
-    borrowing_limit = Integer(allow_null=True, help_text="How many GPUs more it may borrow; null: no limit.")
-    lending_limit = Integer(allow_null=True, help_text="How many of its GPUs others may borrow; null: all.")
+    gpus = Integer(help_text=_PROMISED)
+    borrowing_limit = Integer(allow_null=True, help_text=_BORROWING)
+    lending_limit = Integer(allow_null=True, help_text=_LENDING)
 
 
 class Quota(Limits):
@@ -58,19 +64,9 @@ class NewLimits(Shape):
     """Limits to be set of one GPU type; what is left out stays."""
 
     gpu_type = Text(max_length=63, help_text="The GPU type.")
-    gpus = Integer(required=False, max_value=MAX_GPUS, help_text="The number of GPUs that it is promised.")
-    borrowing_limit = Integer(
-        required=False,
-        allow_null=True,
-        max_value=MAX_GPUS,
-        help_text="How many GPUs more it may borrow; null: no limit.",
-    )
-    lending_limit = Integer(
-        required=False,
-        allow_null=True,
-        max_value=MAX_GPUS,
-        help_text="How many of its GPUs others may borrow; null: all.",
-    )
+    gpus = Integer(required=False, max_value=MAX_GPUS, help_text=_PROMISED)
+    borrowing_limit = Integer(required=False, allow_null=True, max_value=MAX_GPUS, help_text=_BORROWING)
+    lending_limit = Integer(required=False, allow_null=True, max_value=MAX_GPUS, help_text=_LENDING)
 
 
 class NewCommonLimits(NewLimits):
@@ -92,6 +88,26 @@ class Part(Shape):
         choices=_MAY,
         help_text="What the caller may do: `operate` for operators, `manage` for managers of the tenant, or `read`.",
     )
+
+
+class NewPart(Shape):
+    """What all new parts of the tree have."""
+
+    name = Text(max_length=63, help_text="The name.")
+    weight = Number(required=False, default=1.0, help_text=_SHARES)
+
+
+class PartChanges(Shape):
+    """What can be changed of all parts of the tree."""
+
+    version = Integer(help_text="The version that is changed.")
+    weight = Number(required=False, help_text=_SHARES)
+
+
+class GroupChanges(PartChanges):
+    """What can be changed of organisations and tenants."""
+
+    quotas = NewCommonLimits(many=True, required=False, help_text="The limits to set; others stay as they are.")
 
 
 class Loan(Shape):
@@ -132,13 +148,11 @@ class VirtualClusterList(Shape):
     next = Text(allow_null=True, help_text="Always null: the list comes whole.")
 
 
-class NewVirtualCluster(Shape):
+class NewVirtualCluster(NewPart):
     """A virtual cluster to be made."""
 
-    name = Text(max_length=63, help_text="The name of the virtual cluster.")
     tenant = Text(max_length=63, help_text="The name of the tenant.")
     pool = Text(max_length=63, help_text="The name of the pool.")
-    weight = Number(required=False, default=1.0, help_text="Its shares among its siblings.")
     quotas = NewLimits(many=True, required=False, help_text="The quotas, by GPU type.")
 
 
@@ -150,13 +164,15 @@ class Move(Shape):
     gpus = Integer(min_value=1, max_value=MAX_GPUS, help_text="The number of GPUs.")
 
 
-class VirtualClusterChanges(Shape):
+class VirtualClusterChanges(PartChanges):
     """What is changed of a virtual cluster. Managers may set the weight, move quota and lower limits."""
 
-    version = Integer(help_text="The version that is changed.")
-    weight = Number(required=False, help_text="Its shares among its siblings.")
     quotas = NewLimits(many=True, required=False, help_text="The limits to set; other GPU types stay as they are.")
     move = Move(required=False, help_text="Quota to move to another virtual cluster.")
+
+
+def _cap(field: type[serializers.Field], text: str, **options: Any) -> Any:  # type: ignore[type-arg]
+    return field(allow_null=True, help_text=f"{text}; null: it says nothing.", **options)
 
 
 class Cap(Shape):
@@ -164,68 +180,26 @@ class Cap(Shape):
 
     user = Text(allow_null=True, help_text="The name of the user; null: no single user.")
     role = Choice(choices=values(Role), allow_null=True, help_text="Null, as `user`: each member.")
-    gpus = Integer(
-        allow_null=True,
-        help_text="GPUs at once; null: it says nothing.",
-    )
-    jobs = Integer(
-        allow_null=True,
-        help_text="Jobs at once; null: it says nothing.",
-    )
-    gpu_hours_month = Number(
-        allow_null=True,
-        help_text="GPU-hours a calendar month (UTC); null: it says nothing.",
-    )
-    time_s = Number(
-        allow_null=True,
-        help_text="The longest `time` of a job, s; null: it says nothing.",
-    )
-    job_gpus = Integer(
-        allow_null=True,
-        help_text="GPUs of one job; null: it says nothing.",
-    )
+    gpus = _cap(Integer, "GPUs at once")
+    jobs = _cap(Integer, "Jobs at once")
+    gpu_hours_month = _cap(Number, "GPU-hours a calendar month (UTC)")
+    time_s = _cap(Number, "The longest `time` of a job, s")
+    job_gpus = _cap(Integer, "GPUs of one job")
+
+
+_UNSET: dict[str, Any] = {"required": False, "default": None}
 
 
 class NewCap(Shape):
     """A cap to be set; it needs `user`, `role` or neither."""
 
-    user = Text(required=False, default=None, allow_null=True, help_text="The name of the user; null: no single user.")
-    role = Choice(
-        choices=values(Role), required=False, default=None, allow_null=True, help_text="Null, as `user`: each member."
-    )
-    gpus = Integer(
-        required=False,
-        default=None,
-        allow_null=True,
-        max_value=MAX_GPUS,
-        help_text="GPUs at once; null: it says nothing.",
-    )
-    jobs = Integer(
-        required=False,
-        default=None,
-        allow_null=True,
-        max_value=MAX_GPUS,
-        help_text="Jobs at once; null: it says nothing.",
-    )
-    gpu_hours_month = Number(
-        required=False,
-        default=None,
-        allow_null=True,
-        help_text="GPU-hours a calendar month (UTC); null: it says nothing.",
-    )
-    time_s = Number(
-        required=False,
-        default=None,
-        allow_null=True,
-        help_text="The longest `time` of a job, s; null: it says nothing.",
-    )
-    job_gpus = Integer(
-        required=False,
-        default=None,
-        allow_null=True,
-        max_value=MAX_GPUS,
-        help_text="GPUs of one job; null: it says nothing.",
-    )
+    user = Text(allow_null=True, help_text="The name of the user; null: no single user.", **_UNSET)
+    role = Choice(choices=values(Role), allow_null=True, help_text="Null, as `user`: each member.", **_UNSET)
+    gpus = _cap(Integer, "GPUs at once", max_value=MAX_GPUS, **_UNSET)
+    jobs = _cap(Integer, "Jobs at once", max_value=MAX_GPUS, **_UNSET)
+    gpu_hours_month = _cap(Number, "GPU-hours a calendar month (UTC)", **_UNSET)
+    time_s = _cap(Number, "The longest `time` of a job, s", **_UNSET)
+    job_gpus = _cap(Integer, "GPUs of one job", max_value=MAX_GPUS, **_UNSET)
 
 
 class OwnCluster(Shape):
@@ -260,21 +234,16 @@ class TenantList(Shape):
     next = Text(allow_null=True, help_text="Always null: the list comes whole.")
 
 
-class NewTenant(Shape):
+class NewTenant(NewPart):
     """A tenant to be made."""
 
-    name = Text(max_length=63, help_text="The name of the tenant.")
     organisation = Text(required=False, default=None, allow_null=True, max_length=63, help_text="Its organisation.")
-    weight = Number(required=False, default=1.0, help_text="Its shares among its siblings.")
 
 
-class TenantChanges(Shape):
+class TenantChanges(GroupChanges):
     """What is changed of a tenant. Managers may set caps, and may not raise a limit on themselves."""
 
-    version = Integer(help_text="The version that is changed.")
-    weight = Number(required=False, help_text="Its shares among its siblings.")
     organisation = Text(required=False, allow_null=True, max_length=63, help_text="Its organisation; null: none.")
-    quotas = NewCommonLimits(many=True, required=False, help_text="The limits to set; others stay as they are.")
     caps = NewCap(many=True, required=False, help_text="The caps that replace all present ones.")
 
 
@@ -296,18 +265,13 @@ class OrganisationList(Shape):
     next = Text(allow_null=True, help_text="Always null: the list comes whole.")
 
 
-class NewOrganisation(Shape):
+class NewOrganisation(NewPart):
     """An organisation to be made."""
 
-    name = Text(max_length=63, help_text="The name of the organisation.")
     parent = Text(required=False, default=None, allow_null=True, max_length=63, help_text="What it is below.")  # type: ignore[assignment]
-    weight = Number(required=False, default=1.0, help_text="Its shares among its siblings.")
 
 
-class OrganisationChanges(Shape):
+class OrganisationChanges(GroupChanges):
     """What is changed of an organisation."""
 
-    version = Integer(help_text="The version that is changed.")
-    weight = Number(required=False, help_text="Its shares among its siblings.")
     parent = Text(required=False, allow_null=True, max_length=63, help_text="What it is below; null: nothing.")  # type: ignore[assignment]
-    quotas = NewCommonLimits(many=True, required=False, help_text="The limits to set; others stay as they are.")

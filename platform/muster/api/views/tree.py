@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, cast
 
 from django.db import transaction
 from django.db.models import QuerySet
@@ -19,213 +20,106 @@ from muster.api.views.base import ApiView, body_of, caller, describe, query_of
 from muster.common.errors import Forbidden, NotFound
 from muster.jobs.closing import close_virtual_cluster
 from muster.tenants import edits
-from muster.tenants.models import Organisation, Tenant
+from muster.tenants.models import TreeNode
 from muster.tenants.selectors import is_manager, organisations_of, tenants_of, virtual_clusters_of
 
 _WRITES = (404, 409, 413, 415, 422)
+_Handler = Callable[..., Response]
 
 
-class VirtualClusters(ApiView):
-    """The virtual clusters of the caller's tenants."""
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind of node: which of them a user may see, their documents, and what makes and changes one.
 
-    @describe("list_virtual_clusters", tag="cluster", answers={200: shapes.VirtualClusterList})
-    def get(self, request: Request) -> Response:
-        """Each virtual cluster with what it may hold, holds, and waits for."""
+    `manager_of` gives the id of the tenant whose managers may change a node; without it only operators may.
+    """
+
+    name: str
+    rows: Callable[[User], QuerySet[Any]]
+    listed: Callable[[User, QuerySet[Any]], list[dict[str, Any]]]
+    document: Callable[[User, Any], dict[str, Any]]
+    create: Callable[..., TreeNode]
+    edit: Callable[..., TreeNode]
+    list_shape: type[Shape]
+    shape: type[Shape]
+    new_shape: type[Shape]
+    changes_shape: type[Shape]
+    manager_of: Callable[[Any], int] | None = None
+
+    @property
+    def key(self) -> str:
+        """How the ids of its operations name it."""
+        return self.name.replace(" ", "_")
+
+    def one(self, user: User, path: dict[str, int]) -> Any:
+        """The node of a path that the user may see."""
+        (pk,) = path.values()
+        row = self.rows(user).filter(pk=pk).first()
+        if row is None:
+            raise NotFound(f"there is no {self.name} {pk} that you may see")
+        return row
+
+
+def _lists(kind: Kind, description: str) -> _Handler:
+    @describe(f"list_{kind.key}s", tag="cluster", answers={200: kind.list_shape}, description=description)
+    def get(view: ApiView, request: Request) -> Response:
         user = caller(request)
-        return _whole(render.virtual_cluster_list(user, virtual_clusters_of(user)))
+        return Response({"results": kind.listed(user, kind.rows(user)), "next": None})
 
+    return cast(_Handler, get)
+
+
+def _creates(kind: Kind, description: str) -> _Handler:
     @describe(
-        "create_virtual_cluster",
+        f"create_{kind.key}",
         tag="cluster",
-        answers={201: shapes.VirtualClusterDetail},
+        answers={201: kind.shape},
         problems=_WRITES,
-        request=shapes.NewVirtualCluster,
+        request=kind.new_shape,
+        description=description,
     )
-    def post(self, request: Request) -> Response:
-        """Make a virtual cluster with its quotas. For operators."""
-        user, body = _operator(request), body_of(request, shapes.NewVirtualCluster)
+    def post(view: ApiView, request: Request) -> Response:
+        user, body = _operator(request), body_of(request, kind.new_shape)
         with transaction.atomic():
-            row = edits.create_cluster(user=user, **body)
-        return Response(render.virtual_cluster(user, row), status=status.HTTP_201_CREATED)
+            row = kind.create(user=user, **body)
+        return Response(kind.document(user, row), status=status.HTTP_201_CREATED)
+
+    return cast(_Handler, post)
 
 
-class OneVirtualCluster(ApiView):
-    """One virtual cluster."""
-
-    @describe("get_virtual_cluster", tag="cluster", answers={200: shapes.VirtualClusterDetail}, problems=(404,))
-    def get(self, request: Request, vc_id: int) -> Response:
-        """The virtual cluster with its limits, and who lends to whom."""
+def _gets(kind: Kind, description: str) -> _Handler:
+    @describe(f"get_{kind.key}", tag="cluster", answers={200: kind.shape}, problems=(404,), description=description)
+    def get(view: ApiView, request: Request, **path: int) -> Response:
         user = caller(request)
-        return Response(render.virtual_cluster(user, _one(virtual_clusters_of(user), vc_id, "virtual cluster")))
+        return Response(kind.document(user, kind.one(user, path)))
 
+    return cast(_Handler, get)
+
+
+def _changes(kind: Kind, description: str) -> _Handler:
     @describe(
-        "change_virtual_cluster",
+        f"change_{kind.key}",
         tag="cluster",
-        answers={200: shapes.VirtualClusterDetail},
+        answers={200: kind.shape},
         problems=_WRITES,
-        request=shapes.VirtualClusterChanges,
+        request=kind.changes_shape,
         parameters=[shapes.Change],
+        description=description,
     )
-    def patch(self, request: Request, vc_id: int) -> Response:
-        """Change weight and limits. Managers may set the weight, move quota within their tenant, and lower limits."""
-        user = caller(request)
-        row = _one(virtual_clusters_of(user), vc_id, "virtual cluster")
-        _require_manager(user, row.tenant_id)
-
-        def change(body: dict[str, Any]) -> dict[str, Any]:
-            edited = edits.edit_virtual_cluster(user=user, vc=row, version=body.pop("version"), changes=body)
-            return render.virtual_cluster(user, edited)
-
-        return _changed(request, shapes.VirtualClusterChanges, change)
-
-    @describe(
-        "delete_virtual_cluster",
-        tag="cluster",
-        answers={204: None},
-        problems=(404, 409, 422),
-        parameters=[shapes.Closing],
-    )
-    def delete(self, request: Request, vc_id: int) -> Response:
-        """Delete a virtual cluster without running jobs; its waiting jobs may move to another one. For operators."""
-        user = _operator(request)
-        row = _one(virtual_clusters_of(user), vc_id, "virtual cluster")
-        close_virtual_cluster(user=user, vc=row, merge_into=query_of(request, shapes.Closing).get("merge_into"))
-        return Response(status=status.HTTP_204_NO_CONTENT)
-
-
-class Tenants(ApiView):
-    """The caller's tenants."""
-
-    @describe("list_tenants", tag="cluster", answers={200: shapes.TenantList})
-    def get(self, request: Request) -> Response:
-        """Each tenant with its virtual clusters, members and caps."""
-        user = caller(request)
-        return _whole(render.tenant_list(user, tenants_of(user)))
-
-    @describe("create_tenant", tag="cluster", answers={201: shapes.Tenant}, problems=_WRITES, request=shapes.NewTenant)
-    def post(self, request: Request) -> Response:
-        """Make a tenant without members. For operators."""
-        user, body = _operator(request), body_of(request, shapes.NewTenant)
+    def patch(view: ApiView, request: Request, **path: int) -> Response:
+        user = caller(request) if kind.manager_of else _operator(request)
+        row = kind.one(user, path)
+        if kind.manager_of and not is_manager(user, kind.manager_of(row)):
+            raise Forbidden("only managers of the tenant and operators may change this")
+        dry_run, body = query_of(request, shapes.Change)["dry_run"], body_of(request, kind.changes_shape)
         with transaction.atomic():
-            row = edits.create_tenant_below(user=user, **body)
-        return Response(_tenant(user, row), status=status.HTTP_201_CREATED)
+            row = kind.edit(user=user, node=row, version=body.pop("version"), changes=body)
+            document = kind.document(user, row)
+            if dry_run:
+                transaction.set_rollback(True)
+        return Response(document)
 
-
-class OneTenant(ApiView):
-    """One tenant."""
-
-    @describe("get_tenant", tag="cluster", answers={200: shapes.Tenant}, problems=(404,))
-    def get(self, request: Request, tenant_id: int) -> Response:
-        """The tenant with its virtual clusters, members and caps."""
-        user = caller(request)
-        return Response(_tenant(user, _one(tenants_of(user), tenant_id, "tenant")))
-
-    @describe(
-        "change_tenant",
-        tag="cluster",
-        answers={200: shapes.Tenant},
-        problems=_WRITES,
-        request=shapes.TenantChanges,
-        parameters=[shapes.Change],
-    )
-    def patch(self, request: Request, tenant_id: int) -> Response:
-        """Change organisation, weight, quotas and caps. Managers may set caps, and raise no limit on themselves."""
-        user = caller(request)
-        row = _one(tenants_of(user), tenant_id, "tenant")
-        _require_manager(user, row.pk)
-
-        def change(body: dict[str, Any]) -> dict[str, Any]:
-            edits.edit_tenant(user=user, tenant=row, version=body.pop("version"), changes=body)
-            return _tenant(user, row)
-
-        return _changed(request, shapes.TenantChanges, change)
-
-
-class Organisations(ApiView):
-    """The organisations above the caller's tenants."""
-
-    @describe("list_organisations", tag="cluster", answers={200: shapes.OrganisationList})
-    def get(self, request: Request) -> Response:
-        """Each organisation with what is below it."""
-        user = caller(request)
-        return _whole(render.organisation_list(user, organisations_of(user)))
-
-    @describe(
-        "create_organisation",
-        tag="cluster",
-        answers={201: shapes.Organisation},
-        problems=_WRITES,
-        request=shapes.NewOrganisation,
-    )
-    def post(self, request: Request) -> Response:
-        """Make an organisation. For operators."""
-        user, body = _operator(request), body_of(request, shapes.NewOrganisation)
-        with transaction.atomic():
-            row = edits.create_organisation(user=user, **body)
-        return Response(_organisation(user, row), status=status.HTTP_201_CREATED)
-
-
-class OneOrganisation(ApiView):
-    """One organisation."""
-
-    @describe("get_organisation", tag="cluster", answers={200: shapes.Organisation}, problems=(404,))
-    def get(self, request: Request, organisation_id: int) -> Response:
-        """The organisation with what is below it."""
-        user = caller(request)
-        return Response(_organisation(user, _one(organisations_of(user), organisation_id, "organisation")))
-
-    @describe(
-        "change_organisation",
-        tag="cluster",
-        answers={200: shapes.Organisation},
-        problems=_WRITES,
-        request=shapes.OrganisationChanges,
-        parameters=[shapes.Change],
-    )
-    def patch(self, request: Request, organisation_id: int) -> Response:
-        """Change what it is below, its weight and quotas. For operators."""
-        user = _operator(request)
-        row = _one(organisations_of(user), organisation_id, "organisation")
-
-        def change(body: dict[str, Any]) -> dict[str, Any]:
-            edits.edit_group(user=user, group=row, version=body.pop("version"), changes=body)
-            return _organisation(user, row)
-
-        return _changed(request, shapes.OrganisationChanges, change)
-
-    @describe("delete_organisation", tag="cluster", answers={204: None}, problems=(404, 409))
-    def delete(self, request: Request, organisation_id: int) -> Response:
-        """Delete an organisation with nothing below it. For operators."""
-        user = _operator(request)
-        row = _one(organisations_of(user), organisation_id, "organisation")
-        with transaction.atomic():
-            edits.delete_organisation(user=user, organisation=row)
-        return Response(status=status.HTTP_204_NO_CONTENT)
-
-
-def _changed(request: Request, shape: type[Shape], change: Callable[[dict[str, Any]], dict[str, Any]]) -> Response:
-    """The answer to a change, which is not stored in a dry run."""
-    dry_run, body = query_of(request, shapes.Change)["dry_run"], body_of(request, shape)
-    with transaction.atomic():
-        document = change(body)
-        if dry_run:
-            transaction.set_rollback(True)
-    return Response(document)
-
-
-def _one(rows: QuerySet[Any], pk: int, what: str) -> Any:
-    row = rows.filter(pk=pk).first()
-    if row is None:
-        raise NotFound(f"there is no {what} {pk} that you may see")
-    return row
-
-
-def _tenant(user: User, row: Tenant) -> dict[str, Any]:
-    return render.tenant_list(user, Tenant.objects.filter(pk=row.pk))[0]
-
-
-def _organisation(user: User, row: Organisation) -> dict[str, Any]:
-    return render.organisation_list(user, Organisation.objects.filter(pk=row.pk))[0]
+    return cast(_Handler, patch)
 
 
 def _operator(request: Request) -> User:
@@ -235,11 +129,112 @@ def _operator(request: Request) -> User:
     return user
 
 
-def _require_manager(user: User, tenant_id: int) -> None:
-    if not is_manager(user, tenant_id):
-        raise Forbidden("only managers of the tenant and operators may change this")
+VIRTUAL_CLUSTER = Kind(
+    name="virtual cluster",
+    rows=virtual_clusters_of,
+    listed=render.virtual_cluster_list,
+    document=render.virtual_cluster,
+    create=edits.create_cluster,
+    edit=edits.edit_virtual_cluster,
+    list_shape=shapes.VirtualClusterList,
+    shape=shapes.VirtualClusterDetail,
+    new_shape=shapes.NewVirtualCluster,
+    changes_shape=shapes.VirtualClusterChanges,
+    manager_of=lambda row: row.tenant_id,
+)
+TENANT = Kind(
+    name="tenant",
+    rows=tenants_of,
+    listed=render.tenant_list,
+    document=render.tenant,
+    create=edits.create_tenant_below,
+    edit=edits.edit_tenant,
+    list_shape=shapes.TenantList,
+    shape=shapes.Tenant,
+    new_shape=shapes.NewTenant,
+    changes_shape=shapes.TenantChanges,
+    manager_of=lambda row: row.pk,
+)
+ORGANISATION = Kind(
+    name="organisation",
+    rows=organisations_of,
+    listed=render.organisation_list,
+    document=render.organisation,
+    create=edits.create_organisation,
+    edit=edits.edit_group,
+    list_shape=shapes.OrganisationList,
+    shape=shapes.Organisation,
+    new_shape=shapes.NewOrganisation,
+    changes_shape=shapes.OrganisationChanges,
+)
 
 
-def _whole(results: list[dict[str, Any]]) -> Response:
-    """A list that comes in one piece."""
-    return Response({"results": results, "next": None})
+class VirtualClusters(ApiView):
+    """The virtual clusters of the caller's tenants."""
+
+    get = _lists(VIRTUAL_CLUSTER, "Each virtual cluster with what it may hold, holds, and waits for.")
+    post = _creates(VIRTUAL_CLUSTER, "Make a virtual cluster with its quotas. For operators.")
+
+
+class OneVirtualCluster(ApiView):
+    """One virtual cluster."""
+
+    get = _gets(VIRTUAL_CLUSTER, "The virtual cluster with its limits, and who lends to whom.")
+    patch = _changes(
+        VIRTUAL_CLUSTER,
+        "Change weight and limits. Managers may set the weight, move quota within their tenant, and lower limits.",
+    )
+
+    @describe(
+        "delete_virtual_cluster",
+        tag="cluster",
+        answers={204: None},
+        problems=(404, 409, 422),
+        parameters=[shapes.Closing],
+    )
+    def delete(self, request: Request, **path: int) -> Response:
+        """Delete a virtual cluster without running jobs; its waiting jobs may move to another one. For operators."""
+        user = _operator(request)
+        row = VIRTUAL_CLUSTER.one(user, path)
+        close_virtual_cluster(user=user, vc=row, merge_into=query_of(request, shapes.Closing).get("merge_into"))
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
+
+class Tenants(ApiView):
+    """The caller's tenants."""
+
+    get = _lists(TENANT, "Each tenant with its virtual clusters, members and caps.")
+    post = _creates(TENANT, "Make a tenant without members. For operators.")
+
+
+class OneTenant(ApiView):
+    """One tenant."""
+
+    get = _gets(TENANT, "The tenant with its virtual clusters, members and caps.")
+    patch = _changes(
+        TENANT,
+        "Change organisation, weight, quotas and caps. Managers may set caps, and raise no limit on themselves.",
+    )
+
+
+class Organisations(ApiView):
+    """The organisations above the caller's tenants."""
+
+    get = _lists(ORGANISATION, "Each organisation with what is below it.")
+    post = _creates(ORGANISATION, "Make an organisation. For operators.")
+
+
+class OneOrganisation(ApiView):
+    """One organisation."""
+
+    get = _gets(ORGANISATION, "The organisation with what is below it.")
+    patch = _changes(ORGANISATION, "Change what it is below, its weight and quotas. For operators.")
+
+    @describe("delete_organisation", tag="cluster", answers={204: None}, problems=(404, 409))
+    def delete(self, request: Request, **path: int) -> Response:
+        """Delete an organisation with nothing below it. For operators."""
+        user = _operator(request)
+        row = ORGANISATION.one(user, path)
+        with transaction.atomic():
+            edits.delete_organisation(user=user, organisation=row)
+        return Response(status=status.HTTP_204_NO_CONTENT)
