@@ -43,7 +43,6 @@ _GROUPS = {
     "postgres": "Postgres",
     "valkey-server": "Valkey",
     "uvicorn": "web",
-    "beat": "beat",
     "schedule": "worker schedule",
     "default": "worker default",
     "links": LINKS,

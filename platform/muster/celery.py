@@ -5,9 +5,32 @@ from __future__ import annotations
 import os
 
 from celery import Celery
+from celery.signals import worker_ready, worker_shutting_down
+from django.conf import settings
+
+from muster.common.periodic import Clock, consumes
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "muster.settings")
 
 celery_app = Celery("muster")
 celery_app.config_from_object("django.conf:settings", namespace="CELERY")
 celery_app.autodiscover_tasks()
+
+_clocks: list[Clock] = []
+
+
+@worker_ready.connect
+def _start_clocks(sender: object = None, **_: object) -> None:
+    """The worker of the queue `default` does the periodic tasks."""
+    if not consumes(sender, settings.CELERY_TASK_DEFAULT_QUEUE):
+        return
+    for number, periods in enumerate(settings.PERIODIC_TASKS):
+        clock = Clock(number, periods, lambda name: celery_app.tasks[name]())
+        _clocks.append(clock)
+        clock.start()
+
+
+@worker_shutting_down.connect
+def _stop_clocks(**_: object) -> None:
+    for clock in _clocks:
+        clock.stop()

@@ -8,7 +8,7 @@ from tests.faults.cluster import Cluster, until
 
 pytestmark = pytest.mark.timeout(300)
 
-# The cluster runs no beat: this is what its timer asks for.
+# The cluster runs no worker `default`: this is what its clock does.
 LOOK = "from muster.sweeps.tasks import look; look()"
 STEPS = 20
 # Its loss falls with the steps, and is the lower the smaller Q is.

@@ -33,7 +33,7 @@ STEPS = 40
 # PyTorch before 2.0 cannot say under Python 3.11 that nothing is redirected: iterating over its flags leaves 0 out. So
 # it is told to redirect the output of a rank that there is not. And it looks at its workers every 5 s only.
 OLD_TORCH = {"PET_REDIRECTS": "9:1", "PET_TEE": "9:1", "PET_MONITOR_INTERVAL": "0.2", "OMP_NUM_THREADS": "1"}
-# The cluster runs no beat: this is what its timer asks for.
+# The cluster runs no worker `default`: this is what its clock does.
 LOOK = "from muster.sweeps.tasks import look; look()"
 # Ends once it is told to.
 HOLDING = "until [ -e $SCRATCH/$WORD ]; do sleep 0.2; done"

@@ -15,6 +15,7 @@ from django.db.models import QuerySet, Sum
 from django.db.models.functions import Length
 from django.utils import timezone
 
+from muster.common.periodic import consumes
 from muster.dispatch.cycles import run_cycle as run_one_cycle
 from muster.dispatch.lane_processes import LaneProcesses
 from muster.dispatch.models import Cycle, Planner, Target
@@ -87,7 +88,7 @@ def forget_old_cycles() -> None:
 
 
 class SweepTimer(threading.Thread):
-    """The schedule worker's own timer: scheduling progresses without beat and without Redis.
+    """The schedule worker's own timer: scheduling progresses without Redis.
 
     It sweeps once every `SWEEP_EVERY_S`, and in between runs the cycles of pools whose timers are due, once every
     `TIMER_EVERY_S` at most. A timer that another process sets is seen by the next sweep.
@@ -144,7 +145,7 @@ _threads: list[SweepTimer | LaneProcesses] = []
 
 @worker_ready.connect
 def _start_threads(sender: object = None, **_: object) -> None:
-    if _consumes_schedule(sender):
+    if consumes(sender, "schedule"):
         for thread in (SweepTimer(), LaneProcesses()):
             _threads.append(thread)
             thread.start()
@@ -154,8 +155,3 @@ def _start_threads(sender: object = None, **_: object) -> None:
 def _stop_threads(**_: object) -> None:
     for thread in _threads:
         thread.stop()
-
-
-def _consumes_schedule(consumer: object) -> bool:
-    queues = getattr(getattr(getattr(consumer, "app", None), "amqp", None), "queues", None)
-    return queues is not None and "schedule" in queues.consume_from

@@ -84,21 +84,13 @@ def schedule_worker(site: Site) -> Child:
 
 
 def default_worker(site: Site) -> Child:
-    """Everything else that Celery does: deliveries, retention, roll-ups."""
+    """The periodic tasks, by clocks of its own, and what others ask of it by a hint."""
     return _platform_child(site, "default", _worker("default", "--pool", "threads", "--concurrency", "2"))
 
 
 def links(site: Site) -> Child:
     """The process that keeps the SSH connections to servers without an installed agent."""
     return _platform_child(site, "links", ("manage", "links"))
-
-
-def beat(site: Site) -> Child:
-    """The clock that sends the periodic tasks."""
-    folder = site.home / "beat"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    words = ("beat", "--loglevel", "INFO", "--schedule", str(folder / "schedule"), "--pidfile", "")
-    return _platform_child(site, "beat", ("celery", "--app", "muster", *words))
 
 
 def agent(site: Site, options: AgentOptions, *, folder: Path) -> Child:
@@ -141,8 +133,8 @@ def choose_port(wanted: int | None) -> int:
 
 
 def _worker(queue: str, *words: str) -> tuple[str, ...]:
-    # Gossip and mingle are for fleets of workers; each costs a start its second.
-    quiet = ("--without-gossip", "--without-mingle", "--loglevel", "INFO")
+    # For fleets of workers: gossip and mingle cost a start a second each, and heartbeats a message every two seconds.
+    quiet = ("--without-gossip", "--without-mingle", "--without-heartbeat", "--loglevel", "INFO")
     return ("celery", "--app", "muster", "worker", "--queues", queue, "--hostname", f"{queue}@%h", *quiet, *words)
 
 

@@ -17,7 +17,7 @@ import psycopg2
 
 from muster.settings.env import database_settings
 
-# The longest silence of a part that works, with room for a busy machine. `default` ticks when beat asks it to.
+# The longest silence of a part that works, with room for a busy machine. `default` ticks every 30 s.
 LONGEST_SILENCE_S = {"web": 30, "schedule": 120, "default": 180, "links": 60}
 
 

@@ -1,4 +1,4 @@
-"""The platform on one machine: services, migrations, web, workers and beat, under one supervisor."""
+"""The platform on one machine: services, migrations, web, workers and links, under one supervisor."""
 
 from __future__ import annotations
 
@@ -46,13 +46,12 @@ def running_stack(home: Path, *, port: int | None, console: Console) -> Iterator
         for child in (
             children.schedule_worker(site),
             children.default_worker(site),
-            children.beat(site),
             children.links(site),
         ):
             supervisor.start(child)
         supervisor.wait_ready(web.name)
         step(console, "web", f"answers at {site.public_url}")
-        step(console, "workers", f"schedule, default, beat and links run; logs are in {home / 'log'}")
+        step(console, "workers", f"schedule, default and links run; logs are in {home / 'log'}")
         try:
             yield site, supervisor
         finally:

@@ -149,34 +149,33 @@ CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_BROKER_TRANSPORT_OPTIONS = {"socket_timeout": 5, "socket_connect_timeout": 2, "retry_on_timeout": True}
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
-CELERY_BEAT_SCHEDULE = {
-    "links": {"task": "links.sweep", "schedule": timedelta(seconds=2), "options": {"expires": 2}},
-    "outbox": {"task": "events.deliver", "schedule": timedelta(seconds=5), "options": {"expires": 5}},
-    "notices": {"task": "notices.read_events", "schedule": timedelta(seconds=2), "options": {"expires": 2}},
-    "webhooks": {"task": "notices.deliver_webhooks", "schedule": timedelta(seconds=2), "options": {"expires": 2}},
-    "gathered": {"task": "notices.gather", "schedule": timedelta(minutes=1), "options": {"expires": 60}},
-    "digests": {"task": "notices.send_digests", "schedule": timedelta(minutes=15), "options": {"expires": 900}},
-    "old_deliveries": {"task": "events.forget_deliveries", "schedule": timedelta(minutes=10)},
-    "old_notices": {"task": "notices.forget", "schedule": timedelta(minutes=10)},
-    "retention": {"task": "dispatch.forget_old_cycles", "schedule": timedelta(minutes=10)},
-    "roll_up": {"task": "samples.roll_up", "schedule": timedelta(seconds=30), "options": {"expires": 30}},
-    "rates": {"task": "samples.refresh_rates", "schedule": timedelta(seconds=20), "options": {"expires": 20}},
-    "grades": {"task": "usage.grade", "schedule": timedelta(seconds=10), "options": {"expires": 10}},
-    "totals": {"task": "usage.count", "schedule": timedelta(minutes=1), "options": {"expires": 60}},
-    "idle_jobs": {"task": "idle.look", "schedule": timedelta(minutes=1), "options": {"expires": 60}},
-    "old_samples": {"task": "samples.forget", "schedule": timedelta(minutes=5), "options": {"expires": 300}},
-    "training": {"task": "training.look", "schedule": timedelta(seconds=20), "options": {"expires": 20}},
-    "sweeps": {"task": "sweeps.look", "schedule": timedelta(seconds=3), "options": {"expires": 3}},
-    "failure_rates": {
-        "task": "training.count_failures",
-        "schedule": timedelta(minutes=10),
-        "options": {"expires": 600},
+# What the worker `default` does by its clocks, and how often. Tasks of one clock wait for each other, and those of the
+# first wait for mail servers and receivers of webhooks.
+PERIODIC_TASKS = (
+    {"events.deliver": timedelta(seconds=5), "notices.deliver_webhooks": timedelta(seconds=2)},
+    {
+        "links.sweep": timedelta(seconds=2),
+        "notices.read_events": timedelta(seconds=2),
+        "sweeps.look": timedelta(seconds=3),
+        "usage.grade": timedelta(seconds=10),
+        "samples.refresh_rates": timedelta(seconds=20),
+        "training.look": timedelta(seconds=20),
+        "samples.roll_up": timedelta(seconds=30),
+        "notices.gather": timedelta(minutes=1),
+        "usage.count": timedelta(minutes=1),
+        "idle.look": timedelta(minutes=1),
+        "samples.forget": timedelta(minutes=5),
+        "accounts.forget": timedelta(minutes=10),
+        "dispatch.forget_old_cycles": timedelta(minutes=10),
+        "events.forget_deliveries": timedelta(minutes=10),
+        "notices.forget": timedelta(minutes=10),
+        "offers.forget_old_offers": timedelta(minutes=10),
+        "outputs.forget": timedelta(minutes=10),
+        "training.count_failures": timedelta(minutes=10),
+        "training.forget": timedelta(minutes=10),
+        "notices.send_digests": timedelta(minutes=15),
     },
-    "old_series": {"task": "training.forget", "schedule": timedelta(minutes=10)},
-    "old_outputs": {"task": "outputs.forget", "schedule": timedelta(minutes=10)},
-    "old_sign_ins": {"task": "accounts.forget", "schedule": timedelta(minutes=10)},
-    "old_offers": {"task": "offers.forget_old_offers", "schedule": timedelta(minutes=10)},
-}
+)
 
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": [

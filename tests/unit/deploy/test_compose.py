@@ -70,7 +70,7 @@ def words_of(service: dict[str, Any]) -> list[str]:
 
 def test_everything_that_the_platform_runs_locally_is_there() -> None:
     assert set(SERVICES) == {
-        *("postgres", "valkey", "migrate", "web", "schedule", "default", "beat", "links", "agent"),
+        *("postgres", "valkey", "migrate", "web", "schedule", "default", "links", "agent"),
     }
 
 
@@ -117,7 +117,7 @@ def test_what_lasts_is_watched_and_started_again(name: str) -> None:
 def test_the_database_is_migrated_once_before_anything_of_the_platform_starts() -> None:
     assert SERVICES["migrate"]["restart"] == "no"
     assert SERVICES["migrate"]["depends_on"] == {"postgres": {"condition": "service_healthy"}}
-    for name in ("web", "schedule", "default", "beat", "links"):
+    for name in ("web", "schedule", "default", "links"):
         assert SERVICES[name]["depends_on"]["migrate"] == {"condition": "service_completed_successfully"}
 
 
@@ -159,7 +159,7 @@ def test_every_variable_is_documented_and_in_the_example_and_the_example_has_no_
 
 def test_the_processes_get_settings_that_the_platform_knows() -> None:
     known = (ROOT / "platform" / "muster" / "settings" / "env.py").read_text()
-    for name in ("migrate", "web", "schedule", "default", "beat", "links"):
+    for name in ("migrate", "web", "schedule", "default", "links"):
         assert {key for key in SERVICES[name]["environment"] if f'"{key}"' not in known} == set()
     # A container has its own port and home, and shows nobody a traceback.
     settable = set(re.findall(r'"(MUSTER_[A-Z_]+)"', known)) - {
@@ -190,8 +190,6 @@ def test_the_processes_are_those_of_the_local_stack(tmp_path: Path) -> None:
     site = Site(home=tmp_path, port=8000, services={})
     assert tuple(SERVICES["schedule"]["command"]) == children.schedule_worker(site).argv[2:]
     assert tuple(SERVICES["default"]["command"]) == children.default_worker(site).argv[2:]
-    local_beat = children.beat(site).argv[2:]
-    assert set(local_beat) - set(SERVICES["beat"]["command"]) == {str(tmp_path / "beat" / "schedule")}
     started, composed = list(children.web(site).argv[2:]), SERVICES["web"]["command"]
     assert composed[:2] == started[:2]
     assert "--no-proxy-headers" in started
@@ -205,7 +203,7 @@ def test_every_command_exists() -> None:
     assert {words[2] for words in commands} <= set(get_commands())
     checks = {name: service["healthcheck"].get("test", []) for name, service in SERVICES.items()}
     asked = {name: check[3:] for name, check in checks.items() if check[1:3] == ["python", "-m"]}
-    parts = {"schedule": "schedule", "default": "default", "beat": "default", "links": "links"}
+    parts = {"schedule": "schedule", "default": "default", "links": "links"}
     assert asked == {name: ["muster.local.healthy", part] for name, part in parts.items()}
     assert set(parts.values()) <= set(LONGEST_SILENCE_S)
     assert importlib.util.find_spec("muster.local.healthy") is not None

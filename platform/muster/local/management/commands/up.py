@@ -15,7 +15,7 @@ from muster.local.stack import running_stack
 class Command(BaseCommand):
     """Starts everything and stays."""
 
-    help = "Starts Postgres, Valkey, web, workers and beat on this machine, and keeps them running until Ctrl-C."
+    help = "Starts Postgres, Valkey, web, workers and links on this machine, and keeps them running until Ctrl-C."
     # The processes bring their own checks; the database may not have been made yet.
     requires_system_checks: list[str] = []
 
