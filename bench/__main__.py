@@ -27,6 +27,7 @@ from bench.figures import (
     FAILURES,
     FIGURES,
     GAVEL,
+    GROWTH,
     IDLE,
     INGEST,
     ITEMS,
@@ -35,6 +36,7 @@ from bench.figures import (
     LOG_PAGE,
     PLANNERS,
     POSTGRES,
+    REST,
     SIMULATE,
     SWEEPS,
     USAGE,
@@ -147,7 +149,7 @@ def _measure_muster(plan: Plan, console: Console) -> System:
     return System(MUSTER, series, peaks, others_share, "as `manage.py up` starts it, with two agents")
 
 
-def _measure_live(  # noqa: PLR0912 - one branch for each item
+def _measure_live(  # noqa: PLR0912, PLR0915 - one branch for each item
     home: Path, plan: Plan, console: Console
 ) -> tuple[Series, Mapping[str, Usage]]:
     """What needs the whole platform, and then what needs its database."""
@@ -170,6 +172,8 @@ def _measure_live(  # noqa: PLR0912 - one branch for each item
         with running_platform(home, console) as stack, PeakMemory(process_groups) as memory:
             series |= jobs.measure(stack, plan)
             peaks = memory.peaks  # what no peer has costs memory that is not compared
+            if REST in plan.items:
+                series |= jobs.measure_rest(plan)
             if IDLE in plan.items:
                 series |= agents.measure_idle(plan)
             if INGEST in plan.items:
@@ -188,6 +192,9 @@ def _measure_live(  # noqa: PLR0912 - one branch for each item
                     series |= containers.measure(stack, plan)
                 except containers.NoEngine as error:
                     console.print(f"Containers are not measured: {error}", highlight=False)
+            if GROWTH in plan.items:
+                with as_owner():
+                    series |= jobs.measure_growth(stack, plan)
             if JOB_LIST in plan.items:
                 with as_owner():  # only the owner of tables may analyze them
                     series |= listing.measure(stack, plan)

@@ -12,6 +12,7 @@ from bench.samples import median, p95, p99
 Series = dict[str, list[float]]
 
 FIRST_LINE, SUBMIT, THROUGHPUT, LOG_LINE = "first-line", "submit", "throughput", "log-line"
+GROWTH, REST = "growth", "rest"
 JOB_LIST, CYCLE, CYCLE_GROWTH, SIMULATE = "job-list", "cycle", "cycle-growth", "simulate"
 CYCLE_SCREENING = "cycle-screening"
 EACH_POLICY = "policies"
@@ -27,12 +28,14 @@ ITEMS: Mapping[str, str] = {
     SUBMIT: "how long the call that submits a job takes",
     THROUGHPUT: "many one-GPU jobs that do nothing, from the first submit to the last end",
     LOG_LINE: "from a job's print to the client that follows its log",
+    REST: "the platform and its agents while nothing runs or waits: shares of a core",
     JOB_LIST: "a page of 100 jobs out of 100,000",
+    GROWTH: "many jobs submitted at once beside 100,000 ended ones, and before there were any",
     IDLE: "an agent that has nothing to do, and the process that keeps links over SSH",
     INGEST: "logs of eight agents that write all they can, and a line beside them",
     LOG_PAGE: "from a job's print to the page in Chromium that shows it, alone and beside those eight agents",
     CONTAINERS: "from submitting a job in a container to its first line, beside `docker run`",
-    AGENTS: "the calls of a thousand agents to one web process",
+    AGENTS: "the calls of two thousand agents to one web process",
     CYCLE: "one scheduling decision over 1,000 nodes with 8 GPUs each and 10,000 waiting jobs",
     CYCLE_GROWTH: "the same decision, all but 64 GPUs taken, for 1,000 to 8,000 waiting jobs",
     CYCLE_SCREENING: "the same decision, all but 64 GPUs taken, with 2,000 of the 10,000 jobs to be screened",
@@ -55,6 +58,19 @@ ITEMS: Mapping[str, str] = {
 POLICIES = (
     *("backfill", "capacity", "conservative", "drf", "fair", "fifo", "gandiva", "gavel"),
     *("las", "optimus", "philly", "priority", "qssf", "sjf", "srsf", "srtf", "tetris", "themis", "tiresias"),
+)
+
+# Whose processor time is told apart, as `bench.live.stack.process_groups` names them.
+CLIENT = "the client"
+PROCESSES = (
+    "web",
+    "worker schedule",
+    "worker default",
+    "beat",
+    "links",
+    "Postgres",
+    "Valkey",
+    "agents, shims and jobs",
 )
 
 # The admissions under which a decision with many virtual clusters is measured.
@@ -105,9 +121,19 @@ FIGURES: tuple[Figure, ...] = (
     *_times(SUBMIT, "submit_ms", "submit call", (30, None)),
     Figure("throughput.single", "jobs submitted one by one", "jobs/s", "throughput_single", median, 20, True),
     Figure("throughput.batch", "jobs submitted at once", "jobs/s", "throughput_batch", median, None, True),
-    Figure("throughput.cpu", "processor time a job, everything", "ms", "throughput_cpu_ms", median),
+    Figure("throughput.cpu", "processor time a job, everything", "ms", "throughput_cpu_ms", median, 40),
+    *(
+        Figure(f"throughput.cpu-{name}", f"of which {name}", "ms", f"throughput_{name}_ms", median)
+        for name in (*PROCESSES, CLIENT)
+    ),
+    Figure("throughput.commits", "commits a job", "", "throughput_commits", median),
     *_times("throughput.submit", "throughput_submit_ms", "submit call in that burst", (None, None)),
     *_times(LOG_LINE, "log_line_ms", "log line to client", (None, 200)),
+    Figure("rest.cpu", "share of a core at rest, everything", "%", "rest_percent", median, 3),
+    *(Figure(f"rest.cpu-{name}", f"of which {name}", "%", f"rest_{name}_percent", median) for name in PROCESSES),
+    Figure("growth.empty", "jobs submitted at once, a new database", "jobs/s", "growth_empty", median, None, True),
+    Figure("growth.full", "the same beside 100,000 ended jobs", "jobs/s", "growth_full", median, None, True),
+    Figure("growth.ratio", "the second as a part of the first", "", "growth_ratio", median, 0.9, True),
     *_times(JOB_LIST, "job_list_ms", "100 jobs of 100,000", (None, 50)),
     *_times("job-list.tenant", "job_list_tenant_ms", "100 jobs of one tenant", (None, 50)),
     Figure("job-list.queries", "queries for 100 jobs", "queries", "job_list_queries", max),
@@ -152,7 +178,7 @@ FIGURES: tuple[Figure, ...] = (
         for name in (f"{what}, load {load}, {decision_s} s",)
     ),
     *_times("agents.report", "agents_report_ms", "report of an agent among many", (None, None)),
-    Figure("agents.report-p99", "report of an agent among many, p99", "ms", "agents_report_ms", p99, 1000),
+    Figure("agents.report-p99", "report of an agent among many, p99", "ms", "agents_report_ms", p99, 500),
     Figure("agents.beat-p99", "beat of an agent among many, p99", "ms", "agents_beat_ms", p99),
     Figure("agents.late-p99", "long-poll's answer late, p99", "ms", "agents_late_ms", p99, 1000),
     Figure("agents.kept", "nodes that never lost their lease", "%", "agents_kept", min, 100, True),

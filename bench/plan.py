@@ -14,6 +14,7 @@ from bench.figures import (
     CYCLE_SCREENING,
     EACH_POLICY,
     FAILURES,
+    GROWTH,
     IDLE,
     INGEST,
     ITEMS,
@@ -22,6 +23,7 @@ from bench.figures import (
     LOG_PAGE,
     PLANNERS,
     POSTGRES,
+    REST,
     SIMULATE,
     SWEEPS,
     USAGE,
@@ -35,7 +37,7 @@ LINE_COMMAND = 'LC_ALL=C; for _ in $(seq "$1"); do echo "at $EPOCHREALTIME"; sle
 _ALONE = frozenset({CELLS, CYCLE, CYCLE_GROWTH, CYCLE_SCREENING, EACH_POLICY, FAILURES, PLANNERS, SIMULATE})
 # What no peer has a counterpart of.
 _OURS = frozenset(
-    {AGENTS, CELLS_POSTGRES, CONTAINERS, IDLE, INGEST, JOB_LIST, LANES, LOG_PAGE, POSTGRES, SWEEPS, USAGE}
+    {AGENTS, CELLS_POSTGRES, CONTAINERS, GROWTH, IDLE, INGEST, JOB_LIST, LANES, LOG_PAGE, POSTGRES, REST, SWEEPS, USAGE}
 )
 # What needs the platform's database, and none of its processes.
 STORED = frozenset({CELLS_POSTGRES, POSTGRES, SWEEPS, USAGE})
@@ -58,13 +60,14 @@ class Plan:
     listed_jobs: int = 100_000
     lists: int = 60
     cycles: int = 15
-    agents: int = 1_000
+    agents: int = 2_000
     agents_s: float = 60.0
     ingest_s: float = 15.0
     containers: int = 15
     solves: int = 3
     planner_hours: float = 4.0
     idle_s: float = 30.0
+    rest_s: float = 60.0
     usage_attempts: int = 100_000
     reports: int = 5
 
@@ -99,6 +102,7 @@ def quick(items: tuple[str, ...]) -> Plan:
         solves=1,
         planner_hours=1.0,
         idle_s=10.0,
+        rest_s=20.0,
         usage_attempts=20_000,
         reports=2,
     )

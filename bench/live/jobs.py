@@ -7,13 +7,16 @@ import uuid
 from datetime import datetime
 
 import httpx
+from django.db import connection
 from django.db.models import Max
 
-from bench.figures import FIRST_LINE, LOG_LINE, SUBMIT, THROUGHPUT, Series
-from bench.live.stack import NAME, Stack, StackError
+from bench.figures import CLIENT, FIRST_LINE, LOG_LINE, SUBMIT, THROUGHPUT, Series
+from bench.live import usage
+from bench.live.stack import NAME, Stack, StackError, processor_of_groups
 from bench.plan import LINE_COMMAND, Plan, read_line_time
-from bench.processor import read_processor
+from bench.samples import median
 from muster.jobs.models import Job
+from muster.usage.totals import BATCH, count_ended
 from muster_client.client import Client
 from muster_client.logs import LogEnd, LogText
 from muster_client.shapes import JobSpec
@@ -38,20 +41,45 @@ def measure(stack: Stack, plan: Plan) -> Series:
             series["submit_ms"] = [_paced_submit(client, plan) * 1000 for _ in range(plan.submits)]
             _await_all_ended()
         if THROUGHPUT in plan.items:
-            series |= {"throughput_single": [], "throughput_submit_ms": [], "throughput_cpu_ms": []}
             for _ in range(plan.bursts):
-                before = read_processor()
+                before, commits = processor_of_groups(), _commits()
                 rate, calls = _burst(client, plan.jobs)
-                spent = read_processor().since(before)
-                series["throughput_single"].append(rate)
-                series["throughput_submit_ms"] += [call * 1000 for call in calls]
-                series["throughput_cpu_ms"].append(spent.ours_s * 1000 / plan.jobs)
+                spent = {name: seconds - before[name] for name, seconds in processor_of_groups().items()}
+                _add(series, "throughput_single", rate)
+                _add(series, "throughput_submit_ms", *(call * 1000 for call in calls))
+                _add(series, "throughput_cpu_ms", sum(spent.values()) * 1000 / plan.jobs)
+                for name, seconds in spent.items():
+                    _add(series, f"throughput_{name}_ms", seconds * 1000 / plan.jobs)
+                _add(series, "throughput_commits", (_commits() - commits) / plan.jobs)
             series["throughput_batch"] = [_batch(stack, plan.jobs) for _ in range(plan.bursts)]
         if LOG_LINE in plan.items:
             series["log_line_ms"] = [
                 delay * 1000 for _ in range(plan.talks) for delay in talk(client, lines=plan.lines)
             ]
     return series
+
+
+def measure_rest(plan: Plan) -> Series:
+    """The share of a core, in percent, that each group of processes takes while nothing runs or waits."""
+    before, start = processor_of_groups(), time.monotonic()
+    time.sleep(plan.rest_s)
+    took = time.monotonic() - start
+    percent = {
+        name: 100 * (seconds - before[name]) / took for name, seconds in processor_of_groups().items() if name != CLIENT
+    }
+    return {"rest_percent": [sum(percent.values())]} | {f"rest_{name}_percent": [one] for name, one in percent.items()}
+
+
+def measure_growth(stack: Stack, plan: Plan) -> Series:
+    """Jobs a second of jobs submitted at once, before and after the database has jobs that ended long ago."""
+    empty = [_batch(stack, plan.jobs) for _ in range(plan.bursts)]
+    usage.fill(plan.listed_jobs, name="ended", running=0, queued=0)
+    while count_ended(most=BATCH):  # what the platform has done by the end of each day
+        pass
+    with connection.cursor() as cursor:  # what autovacuum does within a minute
+        cursor.execute("VACUUM ANALYZE")
+    full = [_batch(stack, plan.jobs) for _ in range(plan.bursts)]
+    return {"growth_empty": empty, "growth_full": full, "growth_ratio": [median(full) / median(empty)]}
 
 
 def first_line(client: Client, spec: JobSpec) -> float:
@@ -132,6 +160,19 @@ def spec_of(command: str, *, vc: str = NAME, image: str | None = None) -> JobSpe
     """A job of one GPU."""
     spec: JobSpec = {"name": NAME, "vc": vc, "command": command, "gpus": 1, "cpus": 1, "memory": "64MiB"}
     return spec if image is None else {**spec, "image": image}
+
+
+def _add(series: Series, name: str, *values: float) -> None:
+    series.setdefault(name, []).extend(values)
+
+
+def _commits() -> int:
+    """The transactions that Postgres has committed; its processes report theirs within a second of the end of each."""
+    time.sleep(1.0)
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()")
+        count: int = cursor.fetchone()[0]
+    return count
 
 
 def _newest_job() -> int:

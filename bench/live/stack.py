@@ -15,7 +15,9 @@ from pathlib import Path
 
 from rich.console import Console
 
+from bench.figures import CLIENT
 from bench.plan import GPUS_PER_NODE, NODES
+from bench.processor import read_processor, read_seconds
 from muster.accounts.models import User
 from muster.accounts.scopes import Scope
 from muster.accounts.services import create_token, create_user
@@ -94,6 +96,18 @@ def process_groups() -> dict[str, list[int]]:
         words = [Path(_FIRST_WORD.split(word, maxsplit=1)[0]).name for word in processes.command_line(pid)]
         found[next((name for word, name in _GROUPS.items() if word in words), _AGENTS)].append(pid)
     return found
+
+
+def processor_of_groups() -> dict[str, float]:
+    """Seconds of processor time so far, by the groups of `process_groups` and of this process itself.
+
+    What has ended is counted with the process that waited for it. Jobs come and go under agents and this process, so
+    what is left of the whole is theirs.
+    """
+    found = {name: sum(map(read_seconds, pids)) for name, pids in process_groups().items() if name != _AGENTS}
+    own = os.times()
+    found[CLIENT] = own.user + own.system
+    return found | {_AGENTS: read_processor().ours_s - sum(found.values())}
 
 
 def new_user(name: str, *, operator: bool = False, password: str | None = None) -> User:

@@ -8,6 +8,7 @@ from datetime import timedelta
 from functools import partial
 
 from django.db import connection, models, transaction
+from django.db.models import Max
 from django.utils import timezone
 
 from bench.figures import Series
@@ -40,7 +41,7 @@ _PERIODS = {"week": 7, "month": 30, "quarter": 90, "year": 365}
 
 def measure(*, attempts: int, samples: int) -> Series:
     """Milliseconds of each report without and with sums, attempts that are counted in a second, and MiB of the sums."""
-    member = _fill(attempts)
+    member = fill(attempts)
     series = {f"usage_claims_{name}_ms": taken for name, taken in _reports(member, samples=1).items()}
     start, done = time.perf_counter(), 0
     while found := count_ended(most=BATCH):
@@ -94,14 +95,14 @@ def _taken_ms(ask: Callable[[], object], samples: int) -> list[float]:
     return taken
 
 
-def _fill(attempts: int) -> User:
-    """Stores a year of jobs, 2,000 that run and 10,000 that wait, and returns a member of one of the tenants.
+def fill(attempts: int, *, name: str = "year", running: int = _RUNNING, queued: int = _QUEUED) -> User:
+    """Stores a year of jobs, some that run and some that wait, and returns a member of one of the tenants.
 
     Six of seven jobs have one attempt, and the others two to four. Triggers are off meanwhile: they look at each row.
     """
-    pool = create_pool(name="year", actor=ACTOR)
+    pool = create_pool(name=name, actor=ACTOR)
     nodes = Node.objects.bulk_create(
-        Node(pool=pool, name=f"year{number:03}", cpus=128, memory_mib=1 << 20) for number in range(_NODES)
+        Node(pool=pool, name=f"{name}{number:03}", cpus=128, memory_mib=1 << 20) for number in range(_NODES)
     )
     gpus = Gpu.objects.bulk_create(
         Gpu(node=node, index=index, uuid=f"GPU-y{node.pk}-{index}", type=("A100", "H100")[place % 2], memory_mib=81_920)
@@ -110,11 +111,12 @@ def _fill(attempts: int) -> User:
     )
     owners: list[tuple[VirtualCluster, User]] = []
     for number in range(_TENANTS):
-        tenant = create_tenant(name=f"year{number}", actor=ACTOR)
-        vc = create_virtual_cluster(tenant=tenant, pool=pool, name=f"year{number}", actor=ACTOR)
+        tenant = create_tenant(name=f"{name}{number}", actor=ACTOR)
+        vc = create_virtual_cluster(tenant=tenant, pool=pool, name=f"{name}{number}", actor=ACTOR)
         # Without passwords, each of which takes a tenth of a second by design.
-        uids = range(_UIDS + number * _USERS_PER_TENANT, _UIDS + (number + 1) * _USERS_PER_TENANT)
-        users = User.objects.bulk_create(User(username=f"year{uid}", uid=uid) for uid in uids)
+        first = 1 + max(_UIDS, User.objects.aggregate(last=Max("uid"))["last"] or 0)
+        uids = range(first, first + _USERS_PER_TENANT)
+        users = User.objects.bulk_create(User(username=f"{name}{uid}", uid=uid) for uid in uids)
         Membership.objects.bulk_create(Membership(tenant=tenant, user=user, role=Role.MEMBER) for user in users)
         owners += [(vc, user) for user in users]
     with transaction.atomic(), connection.cursor() as cursor:
@@ -127,8 +129,8 @@ def _fill(attempts: int) -> User:
             [(place, vc.tenant_id, vc.pk, user.pk) for place, (vc, user) in enumerate(owners)],
         )
         base = _template(owners[0], nodes[0], gpus[0])
-        cursor.execute(_DRAWN, {"attempts": attempts, "base": base, "running": _RUNNING, "queued": _QUEUED})
-        numbers = {"nodes": _NODES, "node": nodes[0].pk, "gpu": gpus[0].pk, "running": _RUNNING, "base": base}
+        cursor.execute(_DRAWN, {"attempts": attempts, "base": base, "running": running, "queued": queued})
+        numbers = {"nodes": _NODES, "node": nodes[0].pk, "gpu": gpus[0].pk, "running": running, "base": base}
         for model, source, values in _ROWS:
             cursor.execute(_copied(model, source, values), numbers)
         cursor.execute("DELETE FROM jobs_gpuclaim WHERE allocation_id = %(base)s", numbers)
@@ -136,7 +138,9 @@ def _fill(attempts: int) -> User:
             cursor.execute(f"DELETE FROM {table} WHERE id = %(base)s", numbers)
         cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
         for model, _, _ in _ROWS:
-            cursor.execute(f"ALTER TABLE {model._meta.db_table} ENABLE TRIGGER USER")
+            table = model._meta.db_table
+            cursor.execute(f"ALTER TABLE {table} ENABLE TRIGGER USER")
+            cursor.execute(f"SELECT setval(pg_get_serial_sequence('{table}', 'id'), max(id)) FROM {table}")
     with connection.cursor() as cursor:
         cursor.execute("VACUUM ANALYZE")
     if Attempt.objects.count() < attempts:
@@ -146,7 +150,8 @@ def _fill(attempts: int) -> User:
 
 def _template(owner: tuple[VirtualCluster, User], node: Node, gpu: Gpu) -> int:
     """A job, an attempt, an allocation and a claim, which all have the same id; all others are copies of them."""
-    base, now = 10_000_000, timezone.now()
+    newest = GpuClaim.objects.aggregate(newest=Max("pk"))["newest"] or 0
+    base, now = 10_000_000 + 2 * newest, timezone.now()
     vc, user = owner
     spec = {
         "command": "python train.py --config configs/base.yaml --epochs 90 --seed 1",
