@@ -124,8 +124,12 @@ class OrderedPolicy:
         # Only jobs that share its quota can free it: often there are none to preempt.
         if not admitted and not context.admitted_without(job, self._all_victims(context, job, key, of_quota=True)):
             return False
-        victims = self._all_victims(context, job, key)
-        placed = context.place_instead(job, victims, "its GPUs go to a job ahead of it")
+        # It fits a share without jobs after it in the order. These need not go for that, if the quota has room for all.
+        with context.beyond_shares():
+            if not admitted and context.place(job, context.admissible(job)[0]):
+                return True
+            victims = self._all_victims(context, job, key)
+            placed = context.place_instead(job, victims, "its GPUs go to a job ahead of it")
         if placed and self.preemptive:
             reprieve.add_latest()
         if not placed and admitted:

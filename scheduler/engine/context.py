@@ -97,7 +97,7 @@ class CycleContext:
         self.wakes_at: float | None = None  # the earliest moment at which the policy wants to decide again
         self._kept_together = kept_together or (lambda _: frozenset())
         self._undo: list[Callable[[], None]] | None = None  # the steps that undo the present attempt, in order
-        self._within_shares = False  # whether the pass is one of jobs within a share of their own
+        self._level: int | None = None  # of the tree: this pass places only jobs within its shares; None: all jobs
         self._kept_free = KeptFree(state.view, state.free)
         self._failures = FailedDemands()
         self._defers = placement.fills and not admission.chooses_gpus
@@ -262,15 +262,24 @@ class CycleContext:
             yield None
             return
         for level in range(self.ledger.levels()):
-            self._within_shares = True
+            self._level = level
             self.ledger.limit_to(level)
             yield JobClass.GUARANTEED
             self.waits_behind.clear()
             self.pending_reasons.clear()
-        self._within_shares = False
+        self._level = None
         self.ledger.limit_to(None)
         yield JobClass.GUARANTEED
         yield JobClass.OPPORTUNISTIC
+
+    @contextmanager
+    def beyond_shares(self) -> Iterator[None]:
+        """Offer all that the ledger may within the block, also in a pass of jobs within shares."""
+        self.ledger.limit_to(None)
+        try:
+            yield
+        finally:
+            self.ledger.limit_to(self._level)
 
     def reclaimable(self, job: Job) -> Sequence[Running]:
         """The running jobs whose GPUs the job may reclaim, in the order in which they go.
@@ -327,7 +336,7 @@ class CycleContext:
 
     def keep_free(self, job: Job, demand: Demand) -> None:
         """Keep free GPUs for a job within its share that found no room, until jobs have stopped that stop already."""
-        if self._within_shares:
+        if self._level is not None:
             self._kept_free.keep(job, demand)
 
     def release(self, run: Running) -> None:
@@ -514,10 +523,11 @@ class CycleContext:
 
     def can_stay(self, run: Running) -> bool:
         """Whether a released job can keep its resources: they are free, not promised to a lot, and within quota."""
-        return self.has_room_for(run) and all(
-            not isinstance(self.ledger.offer(run.job, Config(kind, gpus)), Denial)
-            for kind, gpus in self._types_of(run).items()
-        )
+        if not self.has_room_for(run):
+            return False
+        with self.beyond_shares():
+            offers = [self.ledger.offer(run.job, Config(kind, gpus)) for kind, gpus in self._types_of(run).items()]
+        return not any(isinstance(offer, Denial) for offer in offers)
 
     def has_gpus_for(self, run: Running) -> bool:
         """Whether this cycle has given no GPU of a released job to another job."""

@@ -128,21 +128,24 @@ class TreeLedger(Ledger):
             job = self.view.waiting_by_id.get(job_id)
             if job is not None and job.job_class is JobClass.GUARANTEED:
                 young.update((job.vc_id, gpu_type) for _, gpu_type, _ in self._gpus(kept.allocations[:1]))
+        kinds = {gpu_type for _, gpu_type in young}
         waiting = Counter(
             (job.vc_id, gpu_type, job.request.gpus_on(gpu_type))
             for job in (self._startable() if young else ())
-            for gpu_type in {gpu_type for _, gpu_type in young}
+            for gpu_type in kinds
         )
+        due = {
+            (vc_id, gpu_type): max(self._lent(vc_id, other, kind) for other, kind in young if kind == gpu_type)
+            for vc_id, gpu_type in {(vc_id, gpu_type) for vc_id, gpu_type, _ in waiting}
+        }
         wanted: Counter[tuple[int, str]] = Counter()
         for (vc_id, gpu_type, gpus), jobs in waiting.items():
-            if gpus and any(kind == gpu_type and self._lends(vc_id, gpus, other, kind) for other, kind in young):
+            if 0 < gpus <= due[vc_id, gpu_type]:
                 wanted[vc_id, gpu_type] += gpus * jobs
-        found = {}
-        for (vc_id, gpu_type), gpus in sorted(wanted.items()):
-            path = self._tree.path(_leaf(vc_id))[:-1]
-            unused = max(self._tree.subtree(one, gpu_type) - self._use.of(one, gpu_type) for one in path)
-            found[_leaf(vc_id), gpu_type] = self._use.of(_leaf(vc_id), gpu_type) + min(gpus, unused)
-        return found
+        return {
+            (_leaf(vc_id), gpu_type): self._use.of(_leaf(vc_id), gpu_type) + min(gpus, due[vc_id, gpu_type])
+            for (vc_id, gpu_type), gpus in sorted(wanted.items())
+        }
 
     def _startable(self) -> Iterator[Job]:
         """The guaranteed jobs that wait and have nothing reserved."""
@@ -153,14 +156,12 @@ class TreeLedger(Ledger):
             if startable and job.job_class is JobClass.GUARANTEED:
                 yield job
 
-    def _lends(self, lender: int, gpus: int, borrower: int, gpu_type: str) -> bool:
-        """Whether a borrower has GPUs on loan that belong to the share of a virtual cluster that needs `gpus`."""
+    def _lent(self, lender: int, borrower: int, gpu_type: str) -> int:
+        """The most GPUs for which a virtual cluster may reclaim what a borrower has on loan of its share; 0: none."""
         below = common(self._tree, _leaf(lender), _leaf(borrower))
-        if below is None:
-            return False
-        use = self._use
-        lent = use.beyond(_leaf(borrower), below, gpu_type)
-        return lent and not use.beyond(_leaf(lender), below, gpu_type, gpus)
+        if below is None or not self._use.beyond(_leaf(borrower), below, gpu_type):
+            return 0
+        return self._use.due(_leaf(lender), below, gpu_type)
 
     def _denial(self, job: Job, gpu_type: str, gpus: int, available: int) -> Denial:
         tree, leaf = self._tree, _leaf(job.vc_id)
@@ -209,7 +210,7 @@ class TreeLedger(Ledger):
             return False
         if running.job_class is JobClass.OPPORTUNISTIC:
             return True
-        return self._lends(waiting.vc_id, gpus, running.vc_id, gpu_type)
+        return gpus <= self._lent(waiting.vc_id, running.vc_id, gpu_type)
 
     def on_loan(self, waiting: Job, running: Job, gpu_type: str | None) -> bool:
         """As `reclaims` with the jobs exchanged, were the waiting job to run in place of the other."""

@@ -207,6 +207,24 @@ class Use:
             gpus = max(0, used + gpus - local) - max(0, used - local)
         return bool(branch)
 
+    def due(self, node: NodeId, below: NodeId, gpu_type: str) -> int:
+        """The most GPUs that a leaf may have in addition within a share of its branch; see `beyond` for the branch.
+
+        On the way to that share the borrowing limits of the nodes below it hold.
+        """
+        tree, path = self.tree, self.tree.path(node)
+        found, most, spare = 0, None, 0  # within the limits so far, and what is local below and unused
+        for each in path[: path.index(below)]:
+            used, subtree = self.of(each, gpu_type), tree.subtree(each, gpu_type)
+            unused = subtree - used + spare
+            if used <= subtree:
+                found = max(found, unused if most is None else min(unused, most))
+            limit = tree.borrowing(each, gpu_type)
+            if limit is not None:
+                most = unused + limit if most is None else min(most, unused + limit)
+            spare += max(0, tree.local(each, gpu_type) - used)
+        return found
+
     def copy(self) -> Use:
         """A count that goes on from here by itself."""
         return Use(self.tree, self._counts)
