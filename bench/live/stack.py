@@ -45,6 +45,7 @@ _GROUPS = {
     "postgres": "Postgres",
     "valkey-server": "Valkey",
     "uvicorn": "web",
+    "muster.local.nursery": "nursery",
     "schedule": "worker schedule",
     "default": "worker default",
     "links": LINKS,

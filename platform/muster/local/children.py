@@ -147,6 +147,7 @@ def _platform_child(
         env=site.environment(),
         cwd=ROOT,
         stage=stage,
+        forked=True,
         umask=0o077,  # logs and code of jobs are for the platform, which looks who may see them
         ready=(lambda: _answers(f"{site.local_url}/readyz")) if ready else None,
     )

@@ -38,8 +38,9 @@ def running_stack(home: Path, *, port: int | None, console: Console) -> Iterator
         site = Site(home=home, port=children.choose_port(port), services=services.environment())
         _write(lock, f"{os.getpid()} {site.public_url}")
         step(console, "services", _described(services))
-        call_command("migrate", interactive=False, verbosity=0)
         Path(settings.STATIC_ROOT).mkdir(exist_ok=True)  # the finders serve the files; its absence is only warned about
+        supervisor.prepare_forks(env=site.environment(), cwd=children.ROOT)
+        call_command("migrate", interactive=False, verbosity=0)
         step(console, "database", "migrated")
         web = children.web(site)
         supervisor.start(web)

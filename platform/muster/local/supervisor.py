@@ -16,6 +16,7 @@ from pathlib import Path
 from types import TracebackType
 
 from muster.local import processes
+from muster.local.nursery import Forked, Nursery
 from muster.local.places import LocalError
 
 FIRST_DELAY_S, LONGEST_DELAY_S = 0.5, 30.0
@@ -52,12 +53,14 @@ class Child:
     grace_s: float = 10.0
     final: frozenset[int] = frozenset()
     umask: int = -1  # the caller's
+    forked: bool = False
+    """Whether the nursery forks it; `env` and `cwd` are then those of the nursery."""
 
 
 @dataclass(slots=True)
 class _Run:
     child: Child
-    process: subprocess.Popen[bytes]
+    process: subprocess.Popen[bytes] | Forked
     started_at: float
     failures: int = 0
     start_again_at: float | None = None
@@ -87,6 +90,7 @@ class Supervisor:
         self._idle, self._ended = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._keep_running, name="supervisor", daemon=True)
         self._zombies: set[int] = set()
+        self._nursery: Nursery | None = None
 
     def __enter__(self) -> Supervisor:
         self._log_folder.mkdir(mode=0o700, exist_ok=True)
@@ -99,6 +103,10 @@ class Supervisor:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
+
+    def prepare_forks(self, *, env: Mapping[str, str], cwd: Path) -> None:
+        """Starts the nursery, which imports meanwhile what the first forked child waits for."""
+        self._nursery = Nursery(env=env, cwd=cwd, log=self.log_of("nursery"), tied=_tied())
 
     def start(self, child: Child) -> None:
         """Starts a child now; from here on it is started again whenever it ends."""
@@ -139,6 +147,8 @@ class Supervisor:
             self._stopping.set()
             if self._thread.is_alive():
                 self._idle.wait()
+            if self._nursery is not None:
+                self._nursery.stop()
             for stage in sorted({run.child.stage for run in self._runs.values()}, reverse=True):
                 self._end_stage([run for run in self._runs.values() if run.child.stage == stage])
             left = processes.end_all(self._strays, grace_s=0.0 if self._hurry else 2.0)
@@ -150,14 +160,19 @@ class Supervisor:
             for number, handler in previous.items():
                 signal.signal(number, handler)
 
-    def _spawn(self, child: Child) -> subprocess.Popen[bytes]:
+    def _spawn(self, child: Child) -> subprocess.Popen[bytes] | Forked:
         # A session of its own: Ctrl-C goes to the terminal's group, and the order of stopping is ours to choose.
         with self.log_of(child.name).open("ab") as log:
             os.fchmod(log.fileno(), 0o600)
             log.write(f"--- {time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} start of {child.name}\n".encode())
             log.flush()
+            if child.forked and self._nursery is not None:
+                forked = self._nursery.fork(child.argv, log=self.log_of(child.name), umask=child.umask)
+                if forked is not None:
+                    return forked
+                self._nursery = None  # it is gone, and nothing but its memory is missed
             return subprocess.Popen(
-                (sys.executable, "-I", "-S", "-c", _TIED, str(os.getpid()), *child.argv),
+                (*_tied(), *child.argv),
                 env=dict(child.env),
                 cwd=child.cwd,
                 stdin=subprocess.DEVNULL,
@@ -273,6 +288,11 @@ class Supervisor:
     def _hurry_up(self, _number: int, _frame: object) -> None:
         # No event: its lock may be held by what this has interrupted, even by itself when signals come in twos.
         self._hurry = True
+
+
+def _tied() -> tuple[str, ...]:
+    """What comes before the words of a program, so that it ends with this process."""
+    return (sys.executable, "-I", "-S", "-c", _TIED, str(os.getpid()))
 
 
 def _ending(status: int) -> str:
