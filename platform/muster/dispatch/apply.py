@@ -13,7 +13,6 @@ from django.db import IntegrityError, OperationalError, transaction
 from django.db.models import Case, JSONField, Value, When
 from psycopg2.errors import DeadlockDetected, ExclusionViolation, UniqueViolation
 
-from muster.common.clock import database_now
 from muster.common.errors import Invalid
 from muster.dispatch.caps import lock_capped
 from muster.dispatch.chains import AsPlanned, Chains
@@ -219,7 +218,7 @@ def _apply(
     seen_nodes = (
         list(nodes.values()) if not whole else list(Node.objects.filter(pool=pool).exclude(admin=NodeAdmin.RETIRED))
     )
-    snapshot = locked_snapshot(pool, vcs, list(jobs.values()), seen_nodes, seen=known, now=database_now())
+    snapshot = locked_snapshot(pool, vcs, list(jobs.values()), seen_nodes, seen=known)
     current = [unit for unit in wanted if applied.unless(unit, _outdated(unit, seen, snapshot))]
     valid = _valid(snapshot, current, admission, applied)
     given: dict[int, Request] = {}

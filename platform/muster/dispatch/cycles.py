@@ -7,12 +7,12 @@ import logging
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from django.db import OperationalError, connection
+from django.db import InterfaceError, OperationalError, connection
 from django.db.backends.utils import CursorWrapper
-from django.db.models import F, QuerySet
+from django.db.models import F
 from psycopg2.errors import LockNotAvailable
 
 from muster.dispatch import targets
@@ -20,9 +20,10 @@ from muster.dispatch.apply import Applied, Refusal, apply_plan
 from muster.dispatch.hooks import end_cycle
 from muster.dispatch.loans import keep_loans
 from muster.dispatch.models import Cycle, Lane, Planner, Target
+from muster.dispatch.parts import Work, work_of
 from muster.dispatch.pending import pending_reserved, pending_while_paused, write_pending_reasons, write_queue_orders
 from muster.dispatch.planners import name_of
-from muster.dispatch.policy_state import set_timer, timers_s
+from muster.dispatch.policy_state import set_timer
 from muster.dispatch.records import packed, plan_of, snapshot_of
 from muster.dispatch.reservations import delete_expired_reservations
 from muster.dispatch.restore_pause import placement_pause
@@ -30,11 +31,9 @@ from muster.dispatch.settings import config_of, fall_back, simpler_config
 from muster.dispatch.snapshot import planner_snapshot
 from muster.events.services import forget_hint, wake_pool
 from muster.fleet.models import Pool
-from muster.jobs.models import Job
 from scheduler.engine.cycle import CycleConfig, compose, config_from_dict, config_to_dict, decide, decide_by_target
 from scheduler.model import Snapshot
 from scheduler.model.invariants import Violation, check
-from scheduler.model.lifecycle import JobState
 from scheduler.model.plan import Plan
 from scheduler.model.planners import own_part
 
@@ -66,7 +65,8 @@ def run_cycle(pool_id: int, *, trigger: str, planner_id: int | None = None) -> C
 
     1. Wait for the planner's lock. The lock only reduces refusals; correctness does not depend on it. Planners of one
        pool run at the same time.
-    2. Delete the hint before taking the snapshot, so that later changes send a new hint.
+    2. Delete the hint before taking the snapshot, so that later changes send a new hint. A cycle that was asked for by
+       a hint finds it deleted.
     3. Make a plan. If that fails, or the plan violates an invariant, record the failure and fall back to simpler
        settings. Nothing of such a plan is applied.
     4. Apply the plan unit by unit, and write the pending reasons that changed.
@@ -80,16 +80,21 @@ def run_cycle(pool_id: int, *, trigger: str, planner_id: int | None = None) -> C
     """
     key = (_POOL_SPACE, pool_id % _LOCK_KEYS) if planner_id is None else (_PLANNER_SPACE, planner_id % _LOCK_KEYS)
     with _cycle_lock(key), _gc_paused():
-        pool = Pool.objects.get(pk=pool_id)
-        planner = None if planner_id is None else Planner.objects.filter(pk=planner_id, pool=pool).first()
-        if planner_id is not None and planner is None:  # deleted, so its jobs are the default planner's
-            return _nothing()
-        if planner is None:
+        if planner_id is None and trigger != "hint":
             forget_hint(pool_id)
+        work = work_of(pool_id, planner_id)
+        if work is not None and trigger == "command" and work.left_s is not None:
+            work = replace(work, left_s=0.0)  # it does not wait for the timer
+        if work is None or not work.any:
+            return _nothing()
+        pool = Pool.objects.get(pk=pool_id)
+        planner = None if planner_id is None else Planner.objects.get(pk=planner_id)
+        if work.expired:
             delete_expired_reservations(pool)
-        result, again = _cycle(pool, planner, trigger)
-        if planner is None:
+        result, again = _cycle(pool, planner, trigger, work)
+        if planner is None and (work.loans or (result.applied.started and pool.admission != "quota")):
             keep_loans(pool)
+        if work.after:
             end_cycle(pool)
     if again:
         wake_pool(pool_id)
@@ -100,18 +105,18 @@ def _nothing() -> CycleResult:
     return CycleResult(None, Plan(places=(), holds=()), Applied())
 
 
-def _cycle(pool: Pool, planner: Planner | None, trigger: str) -> tuple[CycleResult, bool]:
+def _cycle(pool: Pool, planner: Planner | None, trigger: str, work: Work) -> tuple[CycleResult, bool]:
     """The result of the cycle, and whether another cycle would find more to do."""
-    pause = placement_pause()
+    pause = placement_pause() if work.paused else ""
     if pause:
         write_pending_reasons(pool.pk, pending_while_paused(pool.pk, pause), {})
         return _nothing(), False
-    lane = targets.lane_of(pool) if planner is None else None
+    lane = targets.lane_of(pool) if work.lane else None
     standing = targets.standing(lane)
-    if standing is None and not _waiting_jobs(pool, planner).exists() and not _is_due(pool, planner, trigger):
+    if standing is None and not work.waiting and not work.is_due:
         return _nothing(), False
     carried = standing if lane is not None and lane.mode == Lane.Mode.ON else None
-    decided = decide_for(pool, planner, trigger, carried)
+    decided = decide_for(pool, planner, trigger, carried, has_lane=work.lane)
     result = carry_out(pool, planner, trigger, decided)
     if standing is not None and carried is None:
         targets.compare(standing, decided.snapshot)
@@ -138,20 +143,6 @@ def carry_out(pool: Pool, planner: Planner | None, trigger: str, decided: Decide
     return result, again
 
 
-def _waiting_jobs(pool: Pool, planner: Planner | None) -> QuerySet[Job]:
-    """The waiting jobs on which the planner decides."""
-    jobs = Job.objects.filter(pool=pool, state=JobState.QUEUED, held=False)
-    if planner is not None:
-        return jobs.filter(vc__planned_by__planner=planner)
-    return jobs.exclude(vc__planned_by__planner__pool=pool)
-
-
-def _is_due(pool: Pool, planner: Planner | None, trigger: str) -> bool:
-    """Whether the timer of the planner is due; a command does not wait for it."""
-    left_s = timers_s().get((pool.pk, None if planner is None else planner.pk))
-    return left_s is not None and (left_s <= 0 or trigger == "command")
-
-
 @dataclass(frozen=True, slots=True)
 class Decided:
     """A valid plan and its inputs."""
@@ -164,10 +155,13 @@ class Decided:
     dropped: Mapping[int, str] = field(default_factory=dict)
 
 
-def decide_for(pool: Pool, planner: Planner | None, trigger: str, target: Target | None = None) -> Decided:
+def decide_for(
+    pool: Pool, planner: Planner | None, trigger: str, target: Target | None = None, *, has_lane: bool = True
+) -> Decided:
     """A valid plan by the target and the settings of the planner, or by simpler ones if these fail."""
     while True:
-        config = targets.filling_config(pool, targets.carrying(pool)) if planner is None else config_of(pool, planner)
+        lane = targets.carrying(pool) if has_lane and planner is None else None
+        config = targets.filling_config(pool, lane) if planner is None else config_of(pool, planner)
         started = time.perf_counter()
         snapshot = planner_snapshot(pool, planner, seed=pool.pk)
         taken = time.perf_counter()
@@ -313,10 +307,11 @@ def _cycle_lock(key: tuple[int, int]) -> Iterator[None]:
     try:
         yield
     finally:
-        # A broken connection has already lost its locks.
-        if connection.is_usable():
+        try:
             with connection.cursor() as cursor:
                 cursor.execute("SELECT pg_advisory_unlock(%s, %s)", list(key))
+        except (OperationalError, InterfaceError):
+            connection.close()  # a broken connection has already lost its locks, and any other loses them now
 
 
 def _lock(cursor: CursorWrapper, key: tuple[int, int]) -> bool:

@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import datetime
 from itertools import groupby
 from operator import itemgetter
 from types import MappingProxyType
@@ -17,11 +16,11 @@ from django.db import connection, transaction
 from django.db.models import Case, F, QuerySet, When
 
 from muster.cells.selectors import chain_versions, with_bindings
-from muster.common.clock import database_now
 from muster.dispatch.caps import with_caps
 from muster.dispatch.groups import groups_of, members_whose_turn_it_is
 from muster.dispatch.hooks import reservations_of_other_apps
 from muster.dispatch.models import Planner
+from muster.dispatch.parts import Parts, parts_of
 from muster.dispatch.past_use import with_past_use
 from muster.dispatch.planners import scope_of
 from muster.dispatch.policy_state import pool_state_of
@@ -131,12 +130,16 @@ NO_STRIKES: Mapping[int, float] = MappingProxyType({})
 
 @contextmanager
 def one_moment() -> Iterator[None]:
-    """A read-only transaction in which every query sees the same moment."""
+    """A read-only transaction in which every query sees the same moment.
+
+    Inside another transaction, such as that of a caller or of a test, it is that one.
+    """
+    if connection.in_atomic_block:
+        yield
+        return
     with transaction.atomic():
-        # Inside another transaction, such as a test's, the isolation level cannot be changed.
-        if not connection.in_atomic_block or len(connection.savepoint_ids) == 0:
-            with connection.cursor() as cursor:
-                cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+        with connection.cursor() as cursor:
+            cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
         yield
 
 
@@ -145,8 +148,9 @@ def planner_snapshot(
 ) -> model.Snapshot:
     """The pool as one of its planners sees it now: see `scheduler.model.planners`."""
     with one_moment():
-        scope = scope_of(pool, planner)
-        snapshot = pool_snapshot(pool, seed=seed, screening_of=screening_of, planner=planner)
+        parts = parts_of(pool.pk)
+        scope = scope_of(pool, planner) if parts.planners else None
+        snapshot = _pool_snapshot(pool, parts, seed=seed, screening_of=screening_of, planner=planner)
         return snapshot if scope is None else seen_by(snapshot, scope)
 
 
@@ -158,39 +162,50 @@ def pool_snapshot(
     It includes the virtual clusters that bound the screening runs of these tenants, even without any in the pool.
     """
     with one_moment():
-        snapshot = _whole(pool, seed=seed, planner=planner, waiting=lambda now: _waiting(pool, now=now))
-        snapshot = with_caps(with_sizes(_with_rates(snapshot, live_rates(pool.pk))), now=database_now())
-        return with_screening(pool, snapshot, also_of=screening_of)
+        return _pool_snapshot(pool, parts_of(pool.pk), seed=seed, screening_of=screening_of, planner=planner)
+
+
+def _pool_snapshot(
+    pool: Pool, parts: Parts, *, seed: int, screening_of: Collection[int], planner: Planner | None
+) -> model.Snapshot:
+    snapshot = _whole(pool, parts, seed=seed, planner=planner, waiting=lambda now: _waiting(pool, parts, now=now))
+    snapshot = with_sizes(_with_rates(snapshot, live_rates(pool.pk) if parts.rates else {}))
+    if parts.caps:
+        snapshot = with_caps(snapshot, now=parts.now)
+    return with_screening(pool, snapshot, also_of=screening_of)
 
 
 def snapshot_without_others(job: Job) -> model.Snapshot:
     """The job's pool as it is now, with this waiting job alone and its rates; what is reserved for others stays so."""
     pool = job.pool
     with one_moment():
-        snapshot = _whole(pool, seed=0, planner=None, waiting=lambda now: (job_view(job, job_id=job.pk, now=now),))
+        parts = parts_of(pool.pk)
+        snapshot = _whole(
+            pool, parts, seed=0, planner=None, waiting=lambda now: (job_view(job, job_id=job.pk, now=now),)
+        )
         reservations = tuple(replace(one, foreign=one.job_id != job.pk) for one in snapshot.reservations)
         rates = {job.pk: rates_of(job)}
         return with_screening(pool, with_sizes(_with_rates(replace(snapshot, reservations=reservations), rates)))
 
 
 def _whole(
-    pool: Pool, *, seed: int, planner: Planner | None, waiting: Callable[[float], tuple[model.Job, ...]]
+    pool: Pool, parts: Parts, *, seed: int, planner: Planner | None, waiting: Callable[[float], tuple[model.Job, ...]]
 ) -> model.Snapshot:
     """The pool as it is now, with these waiting jobs and without rates."""
-    moment = database_now()
-    now = moment.timestamp()
+    now = parts.now.timestamp()
     nodes = list(_nodes_of(pool))
+    strikes = strikes_of([node.pk for node in nodes], now=parts.now) if parts.strikes else NO_STRIKES
     queue, running = waiting(now), _running(_IN_POOL, [pool.pk], now=now)
-    tree = tree_of(pool, virtual_clusters_in(pool))
+    tree = tree_of(pool, virtual_clusters_in(pool), parts)
     tree["vcs"] = with_past_use(tree["vcs"], pool, planner)
     snapshot = model.Snapshot(
         now=now,
         seed=seed,
         pool_id=pool.pk,
-        nodes=_nodes(nodes, strikes_of([node.pk for node in nodes], now=moment)),
+        nodes=_nodes(nodes, parts, strikes),
         waiting=queue,
         running=running,
-        reservations=(*reservations_of_other_apps(pool), *reservations_of(pool)),
+        reservations=_reservations(pool, parts),
         **tree,
         pool_state=pool_state_of(pool, planner),
         groups=groups_of([*queue, *(run.job for run in running)]),
@@ -201,30 +216,32 @@ def _whole(
 def hardware_snapshot(pool: Pool) -> model.Snapshot:
     """The nodes of the pool that have reported their hardware, in service or not, and its virtual clusters; no jobs."""
     with one_moment():
+        parts = parts_of(pool.pk)
         return model.Snapshot(
-            now=database_now().timestamp(),
+            now=parts.now.timestamp(),
             seed=0,
             pool_id=pool.pk,
-            nodes=_nodes(_nodes_of(pool).exclude(health=NodeHealth.PENDING)),
+            nodes=_nodes(_nodes_of(pool).exclude(health=NodeHealth.PENDING), parts),
             waiting=(),
             running=(),
             reservations=(),
-            **tree_of(pool, virtual_clusters_in(pool)),
+            **tree_of(pool, virtual_clusters_in(pool), parts),
         )
 
 
 def held_snapshot(pool: Pool) -> model.Snapshot:
     """What jobs of the pool hold now, and its tree of tenants; nothing that waits."""
     with one_moment():
-        now = database_now().timestamp()
+        parts = parts_of(pool.pk)
+        now = parts.now.timestamp()
         return model.Snapshot(
             now=now,
             seed=0,
             pool_id=pool.pk,
-            nodes=_nodes(_nodes_of(pool)),
+            nodes=_nodes(_nodes_of(pool), parts),
             waiting=(),
             running=_running(_IN_POOL, [pool.pk], now=now),
-            **tree_of(pool, virtual_clusters_in(pool)),
+            **tree_of(pool, virtual_clusters_in(pool), parts),
         )
 
 
@@ -240,7 +257,6 @@ def locked_snapshot(
     nodes: list[Node],
     *,
     seen: Mapping[int, model.Node] = NOTHING_SEEN,
-    now: datetime,
 ) -> model.Snapshot:
     """A small snapshot for validation: some jobs, the nodes of their gangs, and the attempts that count against them.
 
@@ -248,8 +264,8 @@ def locked_snapshot(
     locked the virtual clusters, the jobs and the nodes. Queued jobs are waiting ones. Other nodes are as `seen` shortly
     before, unless their version has changed since.
     """
-    node_ids = {node.pk for node in nodes}
-    vc_ids, job_ids, moment = [vc.pk for vc in vcs], [job.pk for job in jobs], now.timestamp()
+    parts, node_ids = parts_of(pool.pk), {node.pk for node in nodes}
+    vc_ids, job_ids, moment = [vc.pk for vc in vcs], [job.pk for job in jobs], parts.now.timestamp()
     params: list[Any]
     who, params = _WHO_COUNTS, [vc_ids, job_ids, sorted(node_ids), AllocationState.RELEASED.value]
     if any(job.stage == Stage.SCREENING for job in jobs):
@@ -265,13 +281,21 @@ def locked_snapshot(
         now=moment,
         seed=0,
         pool_id=pool.pk,
-        nodes=tuple(sorted([*_nodes(nodes), *elsewhere], key=lambda node: node.id)),
+        nodes=tuple(sorted([*_nodes(nodes, parts), *elsewhere], key=lambda node: node.id)),
         waiting=tuple(job_view(job, job_id=job.pk, now=moment) for job in jobs if job.state == JobState.QUEUED),
         running=running,
-        reservations=(*reservations_of_other_apps(pool), *reservations_of(pool)),
-        **tree_of(pool, vcs),
+        reservations=_reservations(pool, parts),
+        **tree_of(pool, vcs, parts),
     )
-    return with_screening(pool, with_caps(_with_bindings(snapshot), now=now))
+    snapshot = _with_bindings(snapshot)
+    return with_screening(pool, with_caps(snapshot, now=parts.now) if parts.caps else snapshot)
+
+
+def _reservations(pool: Pool, parts: Parts) -> tuple[model.Reservation, ...]:
+    return (
+        *(reservations_of_other_apps(pool) if parts.reserved_by_others else ()),
+        *(reservations_of(pool) if parts.reservations else ()),
+    )
 
 
 def _with_bindings(snapshot: model.Snapshot) -> model.Snapshot:
@@ -295,16 +319,18 @@ def job_view(job: Job, *, job_id: int, now: float) -> model.Job:
     return sized(_job(values | {"id": job_id}, now))
 
 
-def _waiting(pool: Pool, *, now: float) -> tuple[model.Job, ...]:
+def _waiting(pool: Pool, parts: Parts, *, now: float) -> tuple[model.Job, ...]:
+    turns = members_whose_turn_it_is(pool.pk) if parts.groups else []
     with connection.cursor() as cursor:
-        params: list[Any] = [pool.pk, JobState.QUEUED.value, Desired.RUN.value, members_whose_turn_it_is(pool.pk)]
+        params: list[Any] = [pool.pk, JobState.QUEUED.value, Desired.RUN.value, turns]
         cursor.execute(_WAITING.format(job_fields=_SELECTED), params)
         return tuple(_job(dict(zip(_JOB_FIELDS, row, strict=True)), now) for row in cursor.fetchall())
 
 
-def _nodes(nodes: Iterable[Node], strikes: Mapping[int, float] = NO_STRIKES) -> tuple[model.Node, ...]:
+def _nodes(nodes: Iterable[Node], parts: Parts, strikes: Mapping[int, float] = NO_STRIKES) -> tuple[model.Node, ...]:
     rows = sorted(nodes, key=lambda node: node.pk)
-    closing, only_tenants, pause = closing_of(rows), _only_tenants(rows), placement_pause()
+    closing = closing_of(rows) if parts.maintenance else {}
+    only_tenants, pause = _only_tenants(rows), placement_pause() if parts.paused else ""
     gpus: defaultdict[int, list[model.Gpu]] = defaultdict(list)
     fields = ("id", "node_id", "index", "uuid", "type", "memory_mib", "healthy")
     query = Gpu.objects.filter(node__in=[node.pk for node in rows], present=True).order_by("pk")

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from muster.cells.selectors import with_cells
+from muster.dispatch.parts import Parts
 from muster.fleet.models import Pool
 from muster.tenants.models import CommonQuota, Limits, Organisation, Quota, VirtualCluster
 from scheduler import model
@@ -18,16 +19,20 @@ def virtual_clusters_in(pool: Pool) -> list[VirtualCluster]:
     return list(rows.select_related("tenant").order_by("pk"))
 
 
-def tree_of(pool: Pool, rows: Sequence[VirtualCluster]) -> dict[str, Any]:
+def tree_of(pool: Pool, rows: Sequence[VirtualCluster], parts: Parts) -> dict[str, Any]:
     """The virtual clusters with all that is above them, as the fields of a snapshot."""
     tenants = {row.tenant_id: row.tenant for row in rows}
     organisations = _above({tenant.organisation_id for tenant in tenants.values()})
     of_vc, of_tenant, of_organisation = (defaultdict[int | None, list[Limits]](list) for _ in range(3))
     for quota in Quota.objects.filter(vc__in=[row.pk for row in rows]).order_by("vc_id", "gpu_type"):
         of_vc[quota.vc_id].append(quota)
-    for common in CommonQuota.objects.filter(pool=pool).order_by("gpu_type"):
+    for common in CommonQuota.objects.filter(pool=pool).order_by("gpu_type") if parts.common_quotas else ():
         of_tenant[common.tenant_id].append(common)
         of_organisation[common.organisation_id].append(common)
+    vcs = tuple(
+        model.VirtualCluster(row.pk, row.tenant_id, row.name, weight=row.weight, **_limits(of_vc[row.pk]))
+        for row in rows
+    )
     return {
         "organisations": tuple(
             model.Organisation(one.pk, one.name, one.weight, one.parent_id, **_limits(of_organisation[one.pk]))
@@ -39,10 +44,7 @@ def tree_of(pool: Pool, rows: Sequence[VirtualCluster]) -> dict[str, Any]:
             )
             for pk in sorted(tenants)
         ),
-        "vcs": with_cells(
-            model.VirtualCluster(row.pk, row.tenant_id, row.name, weight=row.weight, **_limits(of_vc[row.pk]))
-            for row in rows
-        ),
+        "vcs": with_cells(vcs) if parts.cells else vcs,
     }
 
 

@@ -70,6 +70,15 @@ RETURNING lease.node_id
 """
 
 
+# A time that is to come is one of a clock that was set back since; no node would be judged until it has come.
+_TICK = """
+INSERT INTO fleet_tick AS tick (name, at, answering_since) VALUES (%s, clock_timestamp(), clock_timestamp())
+ON CONFLICT (name) DO UPDATE SET at = excluded.at, answering_since = CASE
+    WHEN abs(extract(epoch FROM excluded.at - tick.at)) > %s THEN excluded.at ELSE tick.answering_since END
+RETURNING answering_since
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class Registration:
     """A node that may now speak under a new epoch; `rebooted` when its processes of before are gone."""
@@ -262,14 +271,9 @@ def set_health(node: Node, target: NodeHealth) -> bool:
 
 def tick(name: str) -> datetime:
     """Note that this part of the platform works, and return since when it has done so without a gap."""
-    now = database_now()
-    Tick.objects.get_or_create(name=name, defaults={"at": now, "answering_since": now})
-    longest = timedelta(seconds=LONGEST_SILENCE_S)
-    # A time that is to come is one of a clock that was set back since; no node would be judged until it has come.
-    gap = Q(at__lt=now - longest) | Q(at__gt=now + longest)
-    Tick.objects.filter(gap, name=name).update(answering_since=now)
-    Tick.objects.filter(name=name).update(at=now)
-    since: datetime = Tick.objects.values_list("answering_since", flat=True).get(name=name)
+    with connection.cursor() as cursor:
+        cursor.execute(_TICK, [name, LONGEST_SILENCE_S])
+        since: datetime = cursor.fetchone()[0]
     return since
 
 

@@ -130,7 +130,7 @@ def _insert(pool: Pool, decided: tuple[two_level.Offer, ...]) -> list[Offer]:
     shares = {one.share.node_id: one for one in decided}
     nodes = list(Node.objects.select_for_update(no_key=True).filter(pk__in=sorted(shares)).order_by("pk"))
     now = database_now()
-    free = SchedulerState(locked_snapshot(pool, [], [], nodes, now=now)).free
+    free = SchedulerState(locked_snapshot(pool, [], [], nodes)).free
     # An offer whose end is not committed yet counts as standing; the next round offers its GPUs.
     offered = set(OfferedGpu.objects.filter(gpu__node__in=nodes).values_list("gpu_id", flat=True))
     rows: list[Offer] = []

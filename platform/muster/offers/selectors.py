@@ -19,6 +19,15 @@ from scheduler.outside.offers import reservation_of
 
 # A framework that has not asked for this time gets no further offers.
 ASKS_FOR = timedelta(seconds=60)
+# The conditions of a cycle's hooks: whether the pool has frameworks, and standing offers.
+HAS_FRAMEWORKS = """EXISTS (
+    SELECT FROM offers_framework framework JOIN offers_role role ON role.id = framework.role_id
+    JOIN tenants_virtualcluster vc ON vc.id = role.vc_id WHERE vc.pool_id = pool.id
+)"""
+HAS_STANDING = f"""EXISTS (
+    SELECT FROM offers_offer offer JOIN fleet_node node ON node.id = offer.node_id
+    WHERE node.pool_id = pool.id AND offer.state = '{OfferState.STANDING.value}'
+)"""
 # The age at which the time of its last request is updated.
 _SEEN_AGAIN_AFTER = timedelta(seconds=5)
 

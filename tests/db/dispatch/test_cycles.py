@@ -114,6 +114,25 @@ class TestWhatACycleWrites:
         assert cycle(world).cycle_id is None
         assert not Cycle.objects.exists()
 
+    def test_a_pool_without_work_is_asked_once(self, world: World) -> None:
+        with CaptureQueriesContext(connection) as queries:
+            cycle(world)
+        assert [query["sql"].split()[1].partition("(")[0] for query in queries] == [
+            "pg_try_advisory_lock",
+            "pool.id,",
+            "pg_advisory_unlock",
+        ]
+
+    def test_what_no_part_of_a_pool_has_is_not_read(self, world: World) -> None:
+        submit(world)
+        with CaptureQueriesContext(connection) as queries:
+            cycle(world)
+        read = " ".join(query["sql"] for query in queries if "EXISTS (SELECT FROM" not in query["sql"])
+        empty = ("fleet_maintenance", "fleet_strike", "jobs_reservation", "offers_offer", "tenants_commonquota")
+        assert [
+            table for table in (*empty, "cells_cellshare", "events_restore", "dispatch_lane") if table in read
+        ] == []
+
     def test_holds_are_written_only_where_they_changed(self, world: World) -> None:
         for _ in range(20):
             submit(world, gpus=9)

@@ -31,14 +31,14 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("
 # Of each part: statements, transactions.
 COSTS = {
     "submission": (11, 9),
-    "cycle": (61, 17),
+    "cycle": (31, 9),
     "sync": (2, 2),
     "claim": (14, 5),
     "running": (10, 3),
     "log": (5, 2),
     "end": (11, 3),
     "log:finish": (3, 2),
-    "cycle after the end": (11, 12),
+    "cycle after the end": (3, 3),
 }
 ENDS_AT_ONCE = {"end": (13, 3)}
 """The end of a job of whose start its agent told nothing, because it was over by then."""
