@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from collections.abc import Callable, Iterator
+from typing import Any, Generic, TypeVar
 
-from django.db import DEFAULT_DB_ALIAS
+from django.db import DEFAULT_DB_ALIAS, connection
 from django.db.models import Model, QuerySet
 
 M = TypeVar("M", bound=Model)
@@ -30,3 +31,23 @@ def part_of(model: type[M], **columns: object) -> M:
     if len(names) != len(columns):
         raise ValueError(f"{model.__name__} has no column {sorted(columns.keys() - set(names))}")
     return model.from_db(DEFAULT_DB_ALIAS, names, [columns[name] for name in names])
+
+
+class Whole(Generic[M]):
+    """A model whose rows a statement of one's own reads whole: its columns for the SQL, and a row from their values."""
+
+    def __init__(self, model: type[M], *, alias: str) -> None:
+        fields = model._meta.concrete_fields
+        self._model = model
+        self._names = [field.attname for field in fields]
+        self._converters: list[tuple[int, Callable[..., Any]]] = [
+            (place, convert) for place, field in enumerate(fields) for convert in field.get_db_converters(connection)
+        ]
+        self.columns = ", ".join(f'{alias}."{field.column}"' for field in fields)
+
+    def take(self, values: Iterator[Any]) -> M:
+        """The row whose values come next."""
+        found = [next(values) for _ in self._names]
+        for place, convert in self._converters:
+            found[place] = convert(found[place], None, connection)
+        return self._model.from_db(DEFAULT_DB_ALIAS, self._names, found)

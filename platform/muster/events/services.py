@@ -16,6 +16,7 @@ from django.db import connection, transaction
 from kombu.exceptions import KombuError
 
 from muster.common.client_address import current_address
+from muster.common.statements import Statement
 from muster.events.models import AuditEntry, Outbox
 from muster.events.redis import ACCESS_CHANNEL, EVENTS_CHANNEL, client, node_channel, publish
 
@@ -25,14 +26,14 @@ HINT_LIFETIME_S = 5
 
 # A cycle may tell of ten thousand jobs, and for Django to put together as many rows took ten times as long as for
 # Postgres to store them. The rows get their ids in the order in which the events were recorded.
-_STORE = """
+_STORE = Statement("""
 INSERT INTO events_event (tx, at, kind, actor, tenant_id, job_id, node_id, data)
 SELECT pg_current_xact_id()::text::bigint, clock_timestamp(), kind, actor, tenant_id, job_id, node_id, data
 FROM ROWS FROM (jsonb_to_recordset(%s) AS (
     kind text, actor text, tenant_id bigint, job_id bigint, node_id bigint, data jsonb
 )) WITH ORDINALITY AS told(kind, actor, tenant_id, job_id, node_id, data, place)
 ORDER BY place
-"""
+""")
 
 
 class _Told(TypedDict):
@@ -180,8 +181,7 @@ def _hint_key(pool_id: int) -> str:
 
 
 def _store(events: Sequence[_Told]) -> None:
-    with connection.cursor() as cursor:
-        cursor.execute(_STORE, [orjson.dumps(events, option=orjson.OPT_NON_STR_KEYS).decode()])
+    _STORE.run(orjson.dumps(events, option=orjson.OPT_NON_STR_KEYS).decode())
     _announce_once()
 
 

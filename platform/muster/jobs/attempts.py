@@ -9,14 +9,13 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 from datetime import timedelta
-from operator import attrgetter
 
 from django.db import transaction
 from django.db.models import F
 from django.db.models.functions import Greatest
 
 from muster.common.clock import utc_now
-from muster.common.errors import Conflict, NotFound
+from muster.common.errors import Conflict
 from muster.common.models import DatabaseNow
 from muster.common.rows import first_of
 from muster.events.services import record, recorded_together, wake_group, wake_node, wake_pool
@@ -26,7 +25,8 @@ from muster.fleet.strikes import blame_for_failure, blame_for_launch, blame_for_
 from muster.jobs.blackholes import failed_by_node
 from muster.jobs.claimants import is_left_behind
 from muster.jobs.estimates import learn_from
-from muster.jobs.models import Allocation, Attempt, ExcludedNode, Job
+from muster.jobs.gangs import Gang, locked_by_rank, locked_gang
+from muster.jobs.models import Allocation, ExcludedNode, Job
 from muster.jobs.outcome import Outcome, derive_job_state, is_told_of_node, retry_fields
 from muster.jobs.resizes import FailedResize, resize_that_failed
 from muster.jobs.screener import ScreeningEnd, screener
@@ -73,26 +73,13 @@ class End:
     """The end of what it printed, if it failed."""
 
 
-@dataclass(slots=True)
-class _Gang:
-    """An attempt under lock, with its job and every allocation."""
-
-    job: Job
-    attempt: Attempt
-    allocations: list[Allocation]
-
-    @property
-    def all_released(self) -> bool:
-        return all(allocation.state == AllocationState.RELEASED for allocation in self.allocations)
-
-
 def claim_allocation(*, node_id: int, allocation_id: int, fence: int, boot_id: str, state_id: str = "") -> Allocation:
     """The allocation, now held by this boot of the node and this state folder of its agent.
 
     The same boot and folder may ask again; any other is refused.
     """
     with transaction.atomic(), recorded_together():
-        gang, allocation = _locked_by_allocation(node_id, allocation_id, fence)
+        gang, allocation = locked_by_rank(node_id=node_id, allocation_id=allocation_id, fence=fence)
         if gang.attempt.state not in _CLAIMABLE:
             raise Conflict(f"the attempt is {gang.attempt.state} and must not start any more")
         if allocation.state == AllocationState.ACTIVE and allocation.boot_id == boot_id:
@@ -116,7 +103,7 @@ def claim_allocation(*, node_id: int, allocation_id: int, fence: int, boot_id: s
 def report_running(*, node_id: int, allocation_id: int, fence: int) -> None:
     """Note that the rank's processes run; the attempt runs once every rank does."""
     with transaction.atomic(), recorded_together():
-        gang, allocation = _locked_by_allocation(node_id, allocation_id, fence)
+        gang, allocation = locked_by_rank(node_id=node_id, allocation_id=allocation_id, fence=fence)
         if allocation.state != AllocationState.ACTIVE or allocation.observed != Observed.STARTING:
             return
         _set_observed(allocation, Observed.RUNNING)
@@ -130,7 +117,7 @@ def report_kept(*, node_id: int, allocation_id: int, fence: int, end: End, left_
     first that failed says how long the attempt is kept, and how it has failed.
     """
     with transaction.atomic(), recorded_together():
-        gang, allocation = _locked_by_allocation(node_id, allocation_id, fence)
+        gang, allocation = locked_by_rank(node_id=node_id, allocation_id=allocation_id, fence=fence)
         if allocation.state != AllocationState.ACTIVE or allocation.observed == Observed.KEPT:
             return
         how = {"exit_code": end.exit_code, "end_reason": end.reason, "end_detail": end.detail[:500]}
@@ -194,7 +181,7 @@ def end_allocation(*, node_id: int, allocation_id: int, fence: int, boot_id: str
     4. When all ranks are released, the attempt ends.
     """
     with transaction.atomic(), recorded_together():
-        gang, allocation = _locked_by_allocation(node_id, allocation_id, fence)
+        gang, allocation = locked_by_rank(node_id=node_id, allocation_id=allocation_id, fence=fence)
         if allocation.state == AllocationState.RELEASED:
             return
         if allocation.boot_id not in {"", boot_id}:
@@ -233,7 +220,7 @@ def stop_attempt(
 ) -> AttemptState | None:
     """Stop a live attempt so that it ends as `outcome`; returns its state now, None if it was over or stopping."""
     with transaction.atomic(), recorded_together():
-        gang = _locked(attempt_id)
+        gang = locked_gang(attempt_id)
         if gang.attempt.state in ATTEMPT_TERMINAL or gang.attempt.state == AttemptState.STOPPING:
             return None
         late = [one.node_id for one in gang.allocations if one.state == AllocationState.RESERVED]
@@ -253,7 +240,7 @@ def lose_allocations(
     on the same node.
     """
     with transaction.atomic(), recorded_together():
-        gang = _locked(attempt_id)
+        gang = locked_gang(attempt_id)
         held = [
             allocation
             for allocation in gang.allocations
@@ -291,36 +278,12 @@ def _require_same_folder(allocation: Allocation, state_id: str) -> None:
         raise Conflict("the allocation was claimed out of another state folder of the node's agent")
 
 
-def _locked_by_allocation(node_id: int, allocation_id: int, fence: int) -> tuple[_Gang, Allocation]:
-    found = Allocation.objects.filter(pk=allocation_id, node_id=node_id).values_list("attempt_id", "attempt__job_id")
-    if not found:
-        raise NotFound("this node has no such allocation")
-    attempt_id, job_id = found[0]
-    if attempt_id != fence:
-        raise Conflict("the fence is not that of this allocation's attempt")
-    gang = _locked(attempt_id, job_id)
-    return gang, next(allocation for allocation in gang.allocations if allocation.pk == allocation_id)
-
-
-def _locked(attempt_id: int, job_id: int | None = None) -> _Gang:
-    """The gang under lock. The locks of job and attempt guard its allocations too: nothing changes them without."""
-    if job_id is None:
-        job_id = Attempt.objects.values_list("job_id", flat=True).get(pk=attempt_id)
-    job = Job.objects.select_for_update(no_key=True).get(pk=job_id)
-    attempt = Attempt.objects.select_for_update(no_key=True).get(pk=attempt_id)
-    allocations = sorted(Allocation.objects.filter(attempt_id=attempt_id), key=attrgetter("pk"))
-    attempt.job = job
-    for allocation in allocations:
-        allocation.attempt = attempt
-    return _Gang(job, attempt, allocations)
-
-
 def _set_observed(allocation: Allocation, observed: Observed) -> None:
     Allocation.objects.filter(pk=allocation.pk).update(observed=observed)
     allocation.observed = observed
 
 
-def _run_if_all_started(gang: _Gang, *, ago_s: float = 0.0) -> None:
+def _run_if_all_started(gang: Gang, *, ago_s: float = 0.0) -> None:
     """Let the attempt run once every rank does, or did; `ago_s` ago, but not before the first rank was claimed."""
     begun = {Observed.RUNNING, Observed.KEPT, Observed.EXITED}
     started = all(one.observed in begun for one in gang.allocations)
@@ -332,7 +295,7 @@ def _run_if_all_started(gang: _Gang, *, ago_s: float = 0.0) -> None:
 
 
 def _begin_stop(
-    gang: _Gang, outcome: AttemptState, reason: Reason, detail: str, *, exit_code: int | None, actor: str
+    gang: Gang, outcome: AttemptState, reason: Reason, detail: str, *, exit_code: int | None, actor: str
 ) -> None:
     """Move to stopping: what nobody claimed is free at once, and the agents of the rest are told.
 
@@ -363,7 +326,7 @@ def _begin_stop(
             wake_node(allocation.node_id)
 
 
-def _blame_for_launch(gang: _Gang, node_ids: list[int], reason: Reason, detail: str) -> None:
+def _blame_for_launch(gang: Gang, node_ids: list[int], reason: Reason, detail: str) -> None:
     if reason in _BAD_LAUNCHES:
         blame_for_launch(
             node_ids=node_ids,
@@ -374,7 +337,7 @@ def _blame_for_launch(gang: _Gang, node_ids: list[int], reason: Reason, detail: 
         )
 
 
-def _finish_if_released(gang: _Gang, *, tail: str = "") -> None:
+def _finish_if_released(gang: Gang, *, tail: str = "") -> None:
     """End the attempt once nothing of it is held, and move its job on; `tail` is that of the rank that ended last."""
     if not gang.all_released or gang.attempt.state in ATTEMPT_TERMINAL:
         return
@@ -394,7 +357,7 @@ def _finish_if_released(gang: _Gang, *, tail: str = "") -> None:
     _move_job_on(gang, target, reason, verdict)
 
 
-def _move_job_on(gang: _Gang, ended_as: AttemptState, reason: Reason, verdict: Verdict | None) -> None:
+def _move_job_on(gang: Gang, ended_as: AttemptState, reason: Reason, verdict: Verdict | None) -> None:
     job, attempt, now = gang.job, gang.attempt, utc_now()
     # The other ranks were stopped because of it: their own ends say nothing against their nodes.
     to_blame = [one for one in gang.allocations if one.end_reason == reason]
@@ -465,7 +428,7 @@ def _record_resize(job: Job, resize: FailedResize | None) -> None:
         record("job.resize_failed", actor="platform", tenant_id=job.tenant_id, job_id=job.pk, data=data)
 
 
-def _blame_for_failure(gang: _Gang, blamed: list[int], reason: Reason, verdict: Verdict | None) -> None:
+def _blame_for_failure(gang: Gang, blamed: list[int], reason: Reason, verdict: Verdict | None) -> None:
     if verdict is not None and is_told_of_node(verdict, reason):
         blame_for_failure(
             node_ids=blamed,

@@ -10,6 +10,7 @@ from django.db.models import F, Value
 from django.db.models.functions import Least
 
 from muster.common.clock import utc_now
+from muster.common.statements import Statement
 from muster.jobs.models import Attempt, Job
 from muster.jobs.requests import gpu_type_of
 from muster.jobs.units import parse_duration_s
@@ -59,14 +60,23 @@ def learn_from(job: Job) -> None:
     transaction.on_commit(lambda: estimate_waiting(kind), robust=True)
 
 
+# Asked after the end of every job, and mostly there are none.
+_ANY_ALIKE = Statement("""
+SELECT EXISTS (
+    SELECT FROM jobs_job WHERE owner_id = %s AND name = %s AND gpu_type = %s AND gpus = %s AND nodes = %s
+    AND ended_at IS NULL AND state = %s AND expected_source <> ALL (%s))
+""")
+_KNOWN_BETTER = [Source.HISTORY, Source.SWEEP]
+
+
 def estimate_waiting(kind: Kind) -> None:
     """Estimate those waiting jobs anew that have no history yet, or an estimate that the history contradicts."""
+    if not _ANY_ALIKE.rows(*kind, JobState.QUEUED, _KNOWN_BETTER)[0][0]:
+        return
     owner_id, name, gpu_type, gpus, nodes = kind
     alike = Job.objects.filter(
         owner=owner_id, name=name, gpu_type=gpu_type, gpus=gpus, nodes=nodes, ended_at=None, state=JobState.QUEUED
-    ).exclude(expected_source__in=[Source.HISTORY, Source.SWEEP])
-    if not alike.exists():
-        return
+    ).exclude(expected_source__in=_KNOWN_BETTER)
     took_s = _history({kind})[kind]
     with transaction.atomic():
         by_estimate: defaultdict[Estimate, list[int]] = defaultdict(list)

@@ -33,14 +33,14 @@ COSTS = {
     "submission": (11, 9),
     "cycle": (31, 9),
     "sync": (2, 2),
-    "claim": (14, 5),
-    "running": (10, 3),
+    "claim": (11, 5),
+    "running": (7, 3),
     "log": (5, 2),
-    "end": (11, 3),
+    "end": (8, 3),
     "log:finish": (3, 2),
     "cycle after the end": (3, 3),
 }
-ENDS_AT_ONCE = {"end": (13, 3)}
+ENDS_AT_ONCE = {"end": (10, 3)}
 """The end of a job of whose start its agent told nothing, because it was over by then."""
 
 LINE = b"done\n"

@@ -1,0 +1,53 @@
+"""Statements of our own that Postgres parses and plans once a connection: most take longer to plan than to run."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from django.db import connection
+
+_prepared: WeakKeyDictionary[Any, set[str]] = WeakKeyDictionary()
+"""The names that each connection of the driver knows; Postgres forgets them with the connection."""
+
+
+class Statement:
+    """A statement with `%s` for each parameter, prepared on a connection when that runs it for the first time.
+
+    A rollback does not take a prepared statement back. Postgres plans it anew after a change of its tables, and when
+    their statistics are new.
+    """
+
+    def __init__(self, sql: str) -> None:
+        first, *others = sql.split("%s")
+        text = first + "".join(f"${number}{part}" for number, part in enumerate(others, start=1))
+        self._name = f"muster_{hashlib.sha256(sql.encode()).hexdigest()[:16]}"
+        self._prepare = f"PREPARE {self._name} AS {text.replace('%%', '%')}"
+        self._execute = f"EXECUTE {self._name}"
+        if others:
+            self._execute += f" ({', '.join(['%s'] * len(others))})"
+
+    def rows(self, *params: Any) -> list[tuple[Any, ...]]:
+        """The rows that it returns."""
+        with connection.cursor() as cursor:
+            self._prepare_once()
+            cursor.execute(self._execute, params)
+            found: list[tuple[Any, ...]] = cursor.fetchall()
+            return found
+
+    def run(self, *params: Any) -> int:
+        """Run it for what it changes, and return the number of changed rows."""
+        with connection.cursor() as cursor:
+            self._prepare_once()
+            cursor.execute(self._execute, params)
+            changed: int = cursor.rowcount
+            return changed
+
+    def _prepare_once(self) -> None:
+        names = _prepared.setdefault(connection.connection, set())
+        if self._name not in names:
+            # Not by a cursor of Django's: what a connection does once is no part of what a request costs.
+            with connection.wrap_database_errors, connection.connection.cursor() as cursor:
+                cursor.execute(self._prepare)
+            names.add(self._name)
