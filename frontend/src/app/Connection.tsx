@@ -1,4 +1,4 @@
-import { Button, Tooltip } from "@mantine/core";
+import { Button } from "@mantine/core";
 import { IconPlugConnectedX } from "@tabler/icons-react";
 import { useQueryClient } from "@tanstack/react-query";
 import { useEffect, useState } from "react";
@@ -21,12 +21,10 @@ export function LiveDot({ short = false }: { short?: boolean }) {
   const status = useObservable(streamStatus);
   const { label, hint } = WORDS[status];
   return (
-    <Tooltip label={hint}>
-      <span className={classes.live} data-status={status} role="status">
-        <span className={classes.dot} aria-hidden="true" />
-        <span className={short && status === "live" ? "sr-only" : undefined}>{label}</span>
-      </span>
-    </Tooltip>
+    <span className={classes.live} data-status={status} role="status" title={hint}>
+      <span className={classes.dot} aria-hidden="true" />
+      <span className={short && status === "live" ? "sr-only" : undefined}>{label}</span>
+    </span>
   );
 }
 
