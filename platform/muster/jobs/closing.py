@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from django.db import connection, transaction
+from django.db.models import QuerySet
 
 from muster.accounts.models import User
 from muster.common.errors import Conflict, Invalid
@@ -79,13 +80,16 @@ def require_open(vc: VirtualCluster) -> None:
         raise Invalid.field("vc", f"{vc.name} has been deleted: name another virtual cluster")
 
 
+def merge_targets(vc: VirtualCluster) -> QuerySet[VirtualCluster]:
+    """The virtual clusters that its waiting jobs may move to: of the same tenant and pool."""
+    found = VirtualCluster.objects.filter(tenant=vc.tenant_id, pool=vc.pool_id, closed_at__isnull=True)
+    return found.exclude(pk=vc.pk)
+
+
 def _target(vc: VirtualCluster, name: str | None) -> VirtualCluster | None:
     if name is None:
         return None
-    found = VirtualCluster.objects.filter(
-        tenant=vc.tenant_id, pool=vc.pool_id, name=name, closed_at__isnull=True
-    ).exclude(pk=vc.pk)
-    target = found.first()
+    target = merge_targets(vc).filter(name=name).first()
     if target is None:
         raise Invalid.field("merge_into", f"{vc.tenant.name} has no other virtual cluster {name!r} in this pool")
     return target

@@ -22,8 +22,6 @@ from muster.tenants.admin_forms import (
     CommonQuotaFormSet,
     MemberForm,
     MemberFormSet,
-    QuotaForm,
-    QuotaFormSet,
     TreeNodeForm,
     add_tenant_form,
     quota_fields,
@@ -33,7 +31,6 @@ from muster.tenants.models import (
     CommonQuota,
     Membership,
     Organisation,
-    Quota,
     RegistryCredentials,
     Tenant,
     TreeNode,
@@ -311,59 +308,6 @@ class VolumeAdmin(AuditedMixin, ModelAdmin[Volume]):
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
         """Specs know its name, so that and whose it is stay."""
         return [] if obj is None else ["name", "tenant"]
-
-
-class QuotaInline(OperatorsMixin, TabularInline[Quota, VirtualCluster]):
-    """How many GPUs of each type the virtual cluster may hold."""
-
-    model = Quota
-    form = QuotaForm
-    formset = QuotaFormSet
-    extra = 0
-
-    def get_extra(self, request: HttpRequest, obj: Any = None, **kwargs: Any) -> int:
-        """A row to fill in while there is none."""
-        return 0 if obj is not None and obj.quotas.exists() else 1
-
-
-@admin.register(VirtualCluster)
-class VirtualClusterAdmin(TreeNodeMixin, ModelAdmin[VirtualCluster]):
-    """Tenants' shares of pools."""
-
-    form = TreeNodeForm
-    audit_type = "virtual_cluster"
-    list_display = ["name", "organisation", "tenant", "pool", "weight", "quota"]
-    list_filter = ["pool", "tenant"]
-    list_select_related = ["tenant__organisation", "pool"]
-    search_fields = ["name", "tenant__name"]
-    ordering = ["name"]
-    inlines = [QuotaInline]
-
-    class Media:
-        js = ["muster/quota.js"]
-
-    def get_queryset(self, request: HttpRequest) -> Any:
-        """Those that are not deleted, with their quotas for the list."""
-        return super().get_queryset(request).filter(closed_at__isnull=True).prefetch_related("quotas")
-
-    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
-        """Jobs know all of these, so they stay."""
-        return [] if obj is None else ["name", "tenant", "pool", "organisation"]
-
-    def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
-        """Whose and where it is, its tenant's organisation, and of a stored one the version that the page shows."""
-        shown = [] if obj is None else ["organisation", "loaded_version"]
-        return ["name", "tenant", "pool", "weight", *shown]
-
-    @admin.display(description="Organisation", ordering="tenant__organisation__name", empty_value="none")
-    def organisation(self, vc: VirtualCluster) -> Organisation | None:
-        """The organisation of its tenant."""
-        return vc.tenant.organisation
-
-    @admin.display(description="Quota")
-    def quota(self, vc: VirtualCluster) -> str:
-        """The quotas in one line."""
-        return quotas_of(vc)
 
 
 def quotas_of(vc: VirtualCluster) -> str:

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
+from django.contrib.admin.models import LogEntry
 from django.test import Client
 from django.urls import reverse
 
 from muster.common.models import DatabaseNow
 from muster.events.models import AuditEntry
 from muster.fleet.models import Pool
+from muster.jobs.models import Job
 from muster.tenants.edits import edit_group
 from muster.tenants.models import Cap, CommonQuota, Organisation, Quota, Tenant, VirtualCluster
+from scheduler.model.lifecycle import JobState
 from tests.db.web.test_admin import browser, formset, last_audit, operator
 from tests.db.web.test_admin_tenants import STORED
-from tests.factories import make_node, make_pool, make_tenant, make_user, make_vc
+from tests.factories import make_job, make_node, make_pool, make_tenant, make_user, make_vc
 
 __all__ = ["browser", "operator"]
 
@@ -189,6 +193,46 @@ def test_a_deleted_virtual_cluster_has_no_page(browser: Client, pool: Pool) -> N
     assert "vision-vc" not in browser.get(reverse("admin:tenants_virtualcluster_changelist")).content.decode()
     page = browser.get(reverse("admin:tenants_tenant_change", args=[vc.tenant_id])).content.decode()
     assert reverse("admin:tenants_virtualcluster_change", args=[vc.pk]) not in page
+
+
+class TestDeletion:
+    def test_what_hinders_it_is_told_and_nothing_is_deleted(self, browser: Client, pool: Pool) -> None:
+        vc = VirtualCluster.objects.get()
+        page = reverse("admin:tenants_virtualcluster_delete", args=[vc.pk])
+        job = make_job(vc)
+        answer = browser.post(page, {"post": "yes"}, follow=True).content.decode()
+        assert "1 jobs of vision-vc wait: cancel them, or name a virtual cluster" in answer
+        Job.objects.filter(pk=job.pk).update(state=JobState.ACTIVE)
+        answer = browser.post(page, {"post": "yes", "merge_into": "other"}, follow=True).content.decode()
+        assert "no other virtual cluster" in answer
+        answer = browser.post(page, {"post": "yes"}, follow=True).content.decode()
+        assert "1 jobs of vision-vc run: delete it when they have ended" in answer
+        vc.refresh_from_db()
+        assert (vc.closed_at, vc.quotas.get().gpus) == (None, 3)
+        assert not LogEntry.objects.exists()
+
+    def test_its_waiting_jobs_move_to_one_that_the_page_offers(self, browser: Client, pool: Pool) -> None:
+        vc = VirtualCluster.objects.get()
+        target = make_vc(vc.tenant, pool, "vision-small", quotas={})
+        make_vc(make_tenant("speech"), pool, "speech-vc", quotas={})
+        make_vc(vc.tenant, make_pool("far"), "vision-far", quotas={})
+        job = make_job(vc)
+        page = reverse("admin:tenants_virtualcluster_delete", args=[vc.pk])
+        form = browser.get(page).content.decode()
+        assert re.findall(r'<option value="([^"]*)"', form) == ["", "vision-small"]
+        answer = browser.post(page, {"post": "yes", "merge_into": "vision-small"})
+        assert (answer.status_code, answer.headers["Location"]) == (
+            302,
+            reverse("admin:tenants_virtualcluster_changelist"),
+        )
+        job.refresh_from_db()
+        vc.refresh_from_db()
+        assert (job.vc, vc.closed_at is None, vc.quotas.exists()) == (target, False, False)
+        entry = last_audit("virtual_cluster")
+        assert (entry.actor, entry.action, entry.after) == ("olga", "delete", {"moved_jobs": 1, "to": "vision-small"})
+
+    def test_several_are_not_deleted_at_once(self, browser: Client, pool: Pool) -> None:
+        assert "delete_selected" not in browser.get(reverse("admin:tenants_virtualcluster_changelist")).content.decode()
 
 
 def test_a_tenant_is_given_an_organisation(browser: Client) -> None:

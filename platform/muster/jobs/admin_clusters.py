@@ -1,0 +1,109 @@
+"""The admin's pages of virtual clusters: their quotas, and their deletion with what waits in them."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from django import forms
+from django.contrib import admin, messages
+from django.http import HttpRequest, HttpResponseRedirect
+from unfold.widgets import UnfoldAdminSelectWidget
+
+from muster.accounts.models import User
+from muster.common.errors import MusterError
+from muster.events.admin_base import ModelAdmin, OperatorsMixin, TabularInline
+from muster.jobs.closing import close_virtual_cluster, merge_targets
+from muster.tenants.admin import TreeNodeMixin, quotas_of
+from muster.tenants.admin_forms import QuotaForm, QuotaFormSet, TreeNodeForm
+from muster.tenants.models import Organisation, Quota, VirtualCluster
+
+
+class MergeForm(forms.Form):
+    """Where the waiting jobs of a virtual cluster that is deleted go."""
+
+    merge_into = forms.ChoiceField(
+        required=False,
+        widget=UnfoldAdminSelectWidget,
+        help_text="The virtual cluster of the same tenant and pool that gets the waiting jobs.",
+    )
+
+    def __init__(self, *, vc: VirtualCluster) -> None:
+        super().__init__()
+        names = merge_targets(vc).order_by("name").values_list("name", flat=True)
+        cast(forms.ChoiceField, self.fields["merge_into"]).choices = [("", "none"), *((name, name) for name in names)]
+
+
+class QuotaInline(OperatorsMixin, TabularInline[Quota, VirtualCluster]):
+    """How many GPUs of each type the virtual cluster may hold."""
+
+    model = Quota
+    form = QuotaForm
+    formset = QuotaFormSet
+    extra = 0
+
+    def get_extra(self, request: HttpRequest, obj: Any = None, **kwargs: Any) -> int:
+        """A row to fill in while there is none."""
+        return 0 if obj is not None and obj.quotas.exists() else 1
+
+
+class VirtualClusterAdmin(TreeNodeMixin, ModelAdmin[VirtualCluster]):
+    """Tenants' shares of pools."""
+
+    form = TreeNodeForm
+    audit_type = "virtual_cluster"
+    delete_confirmation_template = "admin/jobs/delete_virtual_cluster.html"
+    list_display = ["name", "organisation", "tenant", "pool", "weight", "quota"]
+    list_filter = ["pool", "tenant"]
+    list_select_related = ["tenant__organisation", "pool"]
+    search_fields = ["name", "tenant__name"]
+    ordering = ["name"]
+    inlines = [QuotaInline]
+
+    class Media:
+        js = ["muster/quota.js"]
+
+    def get_queryset(self, request: HttpRequest) -> Any:
+        """Those that are not deleted, with their quotas for the list."""
+        return super().get_queryset(request).filter(closed_at__isnull=True).prefetch_related("quotas")
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
+        """Jobs know all of these, so they stay."""
+        return [] if obj is None else ["name", "tenant", "pool", "organisation"]
+
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        """Whose and where it is, its tenant's organisation, and of a stored one the version that the page shows."""
+        shown = [] if obj is None else ["organisation", "loaded_version"]
+        return ["name", "tenant", "pool", "weight", *shown]
+
+    def get_actions(self, request: HttpRequest) -> Any:
+        """Each is deleted by itself, because its waiting jobs may have to move."""
+        return {name: found for name, found in super().get_actions(request).items() if name != "delete_selected"}
+
+    def get_deleted_objects(self, objs: Any, request: HttpRequest) -> Any:
+        """The virtual cluster alone: ended jobs keep its row, and the service says what hinders it."""
+        return [str(vc) for vc in objs], {}, set(), []
+
+    def delete_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> Any:
+        """The page that asks where waiting jobs go; what hinders the deletion is told on it."""
+        vc = self.get_object(request, object_id)
+        form = None if vc is None else MergeForm(vc=vc)
+        try:
+            return super().delete_view(request, object_id, {"form": form, **(extra_context or {})})
+        except MusterError as error:
+            self.message_user(request, error.detail, messages.ERROR)
+            return HttpResponseRedirect(request.path)
+
+    def delete_model(self, request: HttpRequest, obj: VirtualCluster) -> None:
+        """Delete it as REST does."""
+        merge_into = request.POST.get("merge_into") or None
+        close_virtual_cluster(user=cast(User, request.user), vc=obj, merge_into=merge_into)
+
+    @admin.display(description="Organisation", ordering="tenant__organisation__name", empty_value="none")
+    def organisation(self, vc: VirtualCluster) -> Organisation | None:
+        """The organisation of its tenant."""
+        return vc.tenant.organisation
+
+    @admin.display(description="Quota")
+    def quota(self, vc: VirtualCluster) -> str:
+        """The quotas in one line."""
+        return quotas_of(vc)
