@@ -9,10 +9,11 @@ import pytest
 from django.test import Client
 
 from muster.accounts.models import User
+from muster.cells.models import Binding
 from muster.fleet.models import Pool
 from tests.api.asking import fields_of, problem_of, require_described, send
 from tests.api.conftest import World
-from tests.factories import make_node
+from tests.factories import make_attempt, make_job, make_node
 
 Api = Callable[[User | None], Client]
 
@@ -45,6 +46,21 @@ def test_an_operator_gives_cells_and_members_see_what_became_of_them(world: Worl
     again = send(api(world.operator), "PUT", path, {"version": version, "cells": {}})
     assert again.status_code == 409
     assert "changed vision-vc at" in problem_of(again)["detail"]
+
+
+def test_gpus_outside_of_cells_are_told_apart_in_the_list(world: World, api: Api, kind: str) -> None:
+    attempt = make_attempt(make_job(world.vc, gpus=2), [world.pool.nodes.last()])
+
+    def held() -> tuple[int, int]:
+        rows = api(world.peer).get("/api/v1/vcs").json()["results"]
+        (quota,) = next(one["quotas"] for one in rows if one["name"] == "vision-vc")
+        return quota["used"], quota["opportunistic"]
+
+    assert held() == (4, 4)
+    Binding.objects.create(allocation=attempt.allocations.get(), cell=f"{kind}/0", gpu_ids=[])
+    assert held() == (4, 2)
+    Pool.objects.update(admission="tree")
+    assert held() == (4, 0)
 
 
 @pytest.mark.parametrize(

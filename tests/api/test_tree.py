@@ -51,7 +51,7 @@ class TestVirtualCluster:
         answer = patch(api(world.operator), world.vc, weight=2.5, quotas=[limits])
         assert (answer.status_code, answer.json()["weight"], answer.json()["version"]) == (200, 2.5, 2)
         (quota,) = answer.json()["quotas"]
-        assert quota == {**limits, "used": 2, "borrowed": 0, "lent": 0}
+        assert quota == {**limits, "used": 2, "borrowed": 0, "lent": 0, "opportunistic": 0}
         assert answer.json()["changed_by"] == "oscar"
         audit = AuditEntry.objects.get(object_type="virtual_cluster", object_id="vision-vc")
         assert audit.after == {"weight": 2.5, "quotas": {"A100": [1, 3, 0]}}

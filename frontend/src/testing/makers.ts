@@ -240,6 +240,7 @@ export function makeQuota(changes: Partial<VcQuota> = {}): VcQuota {
     used: 4,
     borrowed: 0,
     lent: 0,
+    opportunistic: 0,
     ...changes,
   };
 }

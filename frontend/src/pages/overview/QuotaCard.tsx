@@ -51,7 +51,7 @@ export function QuotaCard({ mine }: { mine: boolean }) {
                 key={quota.gpu_type}
                 label={<span className="mono">{quota.gpu_type}</span>}
                 name={`${vc.name}, ${quota.gpu_type} in use`}
-                used={quota.used}
+                used={quota.used - quota.opportunistic}
                 total={quota.gpus}
                 warnFull
               />

@@ -2,15 +2,22 @@ import type { VcQuota } from "../../api/types";
 import { partsOf, partsWords, type Parts } from "./shares";
 import classes from "./Shares.module.css";
 
-const PARTS = ["held", "lent", "free", "borrowed"] as const satisfies readonly (keyof Parts)[];
+const PARTS = [
+  "held",
+  "lent",
+  "free",
+  "borrowed",
+  "opportunistic",
+] as const satisfies readonly (keyof Parts)[];
 const LABELS: Record<keyof Parts, string> = {
   held: "Used of the quota",
   lent: "Lent",
   free: "Free",
   borrowed: "Borrowed beyond the quota",
+  opportunistic: "Opportunistic, beside the quota",
 };
 
-/** The quota of one GPU type as a bar: what is used, lent and free of it, and behind its end what is borrowed. */
+/** The quota of one GPU type as a bar: what is used, lent and free of it, and behind its end what is held beside. */
 export function ShareBar({ quota, of }: { quota: VcQuota; of: string }) {
   const parts = partsOf(quota);
   const whole = Math.max(
@@ -34,10 +41,10 @@ export function ShareBar({ quota, of }: { quota: VcQuota; of: string }) {
   );
 }
 
-export function ShareLegend() {
+export function ShareLegend({ inCells = false }: { inCells?: boolean }) {
   return (
     <ul className={classes.legend} aria-hidden="true">
-      {PARTS.map((part) => (
+      {PARTS.filter((part) => inCells || part !== "opportunistic").map((part) => (
         <li key={part}>
           <span className={classes.swatch} data-part={part} />
           {LABELS[part]}

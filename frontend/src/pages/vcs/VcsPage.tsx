@@ -40,7 +40,7 @@ export function VcsPage() {
         </div>
       ) : (
         <>
-          <ShareLegend />
+          <ShareLegend inCells={inCells.length > 0} />
           <Branches branches={treeOf(vcs, organisations)} inCells={new Set(inCells)} />
           <div className={classes.pools}>
             {inCells.map((name) => (

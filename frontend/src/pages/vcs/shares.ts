@@ -12,20 +12,29 @@ export interface Parts {
   free: number;
   /** Held beyond the quota. */
   borrowed: number;
+  /** Held outside of the cells that the quota stands for. */
+  opportunistic: number;
 }
 
-export function partsOf({ gpus, used, borrowed, lent }: VcQuota): Parts {
-  const held = Math.max(0, used - borrowed);
-  return { held, lent, free: Math.max(0, gpus - held - lent), borrowed };
+/** GPUs that fill the quota, or are borrowed beyond it. */
+export const guaranteed = ({ used, opportunistic }: VcQuota): number => used - opportunistic;
+
+export function partsOf(quota: VcQuota): Parts {
+  const { gpus, lent, opportunistic } = quota;
+  // What is held outside of the cells is on loan where it exceeds the quota together with the rest.
+  const borrowed = Math.max(0, quota.borrowed - opportunistic);
+  const held = Math.max(0, guaranteed(quota) - borrowed);
+  return { held, lent, free: Math.max(0, gpus - held - lent), borrowed, opportunistic };
 }
 
-/** `6 of 8 used, 1 lent, 1 free`, and what is borrowed beyond. */
+/** `6 of 8 used, 1 lent, 1 free`, and what is held beside. */
 export function partsWords(quota: VcQuota): string {
-  const { held, lent, free, borrowed } = partsOf(quota);
+  const { held, lent, free, borrowed, opportunistic } = partsOf(quota);
   const parts = [`${held} of ${quota.gpus} used`];
   if (lent > 0) parts.push(`${lent} lent`);
   if (free > 0) parts.push(`${free} free`);
   if (borrowed > 0) parts.push(`${borrowed} borrowed`);
+  if (opportunistic > 0) parts.push(`${opportunistic} opportunistic`);
   return parts.join(", ");
 }
 
@@ -94,9 +103,11 @@ export function sumWords(vcs: readonly Vc[]): string {
   const sum = (of: (quota: VcQuota) => number) =>
     vcs.reduce((all, vc) => all + vc.quotas.reduce((some, quota) => some + of(quota), 0), 0);
   const gpus = sum((quota) => quota.gpus);
-  const words = gpus === 0 ? [] : [`${sum((quota) => quota.used)} of ${plural(gpus, "GPU")} used`];
-  const borrowed = sum((quota) => quota.borrowed);
+  const words = gpus === 0 ? [] : [`${sum(guaranteed)} of ${plural(gpus, "GPU")} used`];
+  const borrowed = sum((quota) => partsOf(quota).borrowed);
   if (borrowed > 0) words.push(`${borrowed} borrowed`);
+  const opportunistic = sum((quota) => quota.opportunistic);
+  if (opportunistic > 0) words.push(`${opportunistic} opportunistic`);
   words.push(
     `${plural(
       vcs.reduce((all, { waiting }) => all + waiting, 0),

@@ -23,12 +23,30 @@ const organisation = (name: string, parent: string | null): Organisation => ({
 
 test("a quota has parts that are used, lent, free and borrowed", () => {
   const quota = makeQuota({ used: 6, borrowed: 2, lent: 3 });
-  expect(partsOf(quota)).toEqual({ held: 4, lent: 3, free: 1, borrowed: 2 });
+  expect(partsOf(quota)).toEqual({ held: 4, lent: 3, free: 1, borrowed: 2, opportunistic: 0 });
   expect(partsWords(quota)).toBe("4 of 8 used, 3 lent, 1 free, 2 borrowed");
-  expect(partsOf(makeQuota({ gpus: 2, used: 6 }))).toEqual({ held: 6, lent: 0, free: 0, borrowed: 0 });
+  expect(partsOf(makeQuota({ gpus: 2, used: 6 }))).toEqual({
+    held: 6,
+    lent: 0,
+    free: 0,
+    borrowed: 0,
+    opportunistic: 0,
+  });
   expect(limitWords(quota)).toBe("borrows without limit, lends all that it does not use");
   expect(limitWords(makeQuota({ borrowing_limit: 0, lending_limit: 4 }))).toBe(
     "borrows nothing, lends at most 4",
+  );
+});
+
+test("opportunistic GPUs of a pool with cells are beside the quota, and fill nothing of it", () => {
+  const within = makeQuota({ used: 6, opportunistic: 4, lent: 1 });
+  expect(partsOf(within)).toEqual({ held: 2, lent: 1, free: 5, borrowed: 0, opportunistic: 4 });
+  expect(partsWords(within)).toBe("2 of 8 used, 1 lent, 5 free, 4 opportunistic");
+  // The three GPUs above the quota are on loan: they are opportunistic, not borrowed a second time.
+  const beyond = makeQuota({ used: 11, opportunistic: 5, borrowed: 3 });
+  expect(partsOf(beyond)).toEqual({ held: 6, lent: 0, free: 2, borrowed: 0, opportunistic: 5 });
+  expect(sumWords([makeVc({ quotas: [within, beyond], waiting: 1 })])).toBe(
+    "8 of 16 GPUs used · 9 opportunistic · 1 job waiting",
   );
 });
 

@@ -7,11 +7,12 @@ from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import Any
 
-from django.db.models import Count, F, Q, QuerySet
+from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet
 
 from muster.accounts.models import User
 from muster.api.render.jobs import Json
 from muster.api.render.moments import moment
+from muster.cells.models import Binding
 from muster.common.models import DatabaseNow
 from muster.jobs.models import GpuClaim, Job
 from muster.tenants.caps import cap_as_data
@@ -36,17 +37,7 @@ LOANS_SHOWN, LOANS_KEPT = 100, timedelta(days=30)
 def virtual_cluster_list(user: User, clusters: QuerySet[VirtualCluster]) -> list[Json]:
     """The virtual clusters with what they may hold, hold, lend, borrow and wait for."""
     rows = list(clusters.select_related("tenant__organisation", "pool").prefetch_related("quotas"))
-    holding: Counter[tuple[int, str]] = Counter()
-    # GPUs of screening runs do not count for the virtual cluster.
-    claims = GpuClaim.objects.filter(
-        released_at__isnull=True, allocation__attempt__job__vc__in=rows, allocation__attempt__stage=Stage.FULL
-    )
-    for vc_id, kind, count in (
-        claims.values_list("allocation__attempt__job__vc_id", "gpu__type")
-        .annotate(count=Count("gpu_id", distinct=True))
-        .order_by()
-    ):
-        holding[vc_id, kind] = count
+    holding, outside = _holding(rows)
     jobs: Counter[tuple[int, str]] = Counter()
     counted = Job.objects.filter(vc__in=rows, state__in=[JobState.QUEUED, JobState.ACTIVE])
     for vc_id, state, count in counted.values_list("vc_id", "state").annotate(count=Count("id")).order_by():
@@ -60,7 +51,7 @@ def virtual_cluster_list(user: User, clusters: QuerySet[VirtualCluster]) -> list
             "tenant_id": vc.tenant_id,
             "organisation": _name(vc.tenant.organisation),
             "pool": vc.pool.name,
-            "quotas": _quotas(vc, holding, lent, borrowed),
+            "quotas": _quotas(vc, holding, outside, lent, borrowed),
             "waiting": jobs[vc.pk, JobState.QUEUED],
             "active": jobs[vc.pk, JobState.ACTIVE],
         }
@@ -173,6 +164,7 @@ def _common_quotas(rows: Iterable[CommonQuota]) -> list[Json]:
 def _quotas(
     vc: VirtualCluster,
     holding: Mapping[tuple[int, str], int],
+    outside: Mapping[tuple[int, str], int],
     lent: Mapping[tuple[int, str], int],
     borrowed: Mapping[tuple[int, str], int],
 ) -> list[dict[str, Any]]:
@@ -183,9 +175,26 @@ def _quotas(
         {"gpu_type": kind}
         | _limits(promised.get(kind))
         | {"used": holding.get((vc.pk, kind), 0), "borrowed": borrowed.get((vc.pk, kind), 0)}
-        | {"lent": lent.get((vc.pk, kind), 0)}
+        | {"lent": lent.get((vc.pk, kind), 0), "opportunistic": outside.get((vc.pk, kind), 0)}
         for kind in kinds
     ]
+
+
+def _holding(rows: list[VirtualCluster]) -> tuple[dict[tuple[int, str], int], dict[tuple[int, str], int]]:
+    """The GPUs that each of the virtual clusters holds by GPU type, and those of them outside of its cells."""
+    holding, outside = {}, {}
+    # GPUs of screening runs do not count for the virtual cluster.
+    claims = GpuClaim.objects.filter(
+        released_at__isnull=True, allocation__attempt__job__vc__in=rows, allocation__attempt__stage=Stage.FULL
+    )
+    bound = Exists(Binding.objects.filter(allocation=OuterRef("allocation")))
+    within = ~Q(allocation__attempt__job__pool__admission="hived") | Q(bound)
+    counted = claims.values_list("allocation__attempt__job__vc_id", "gpu__type").annotate(
+        count=Count("gpu_id", distinct=True), within=Count("gpu_id", distinct=True, filter=within)
+    )
+    for vc_id, kind, count, cells in counted.order_by():
+        holding[vc_id, kind], outside[vc_id, kind] = count, count - cells
+    return holding, outside
 
 
 def _open_loans(rows: list[VirtualCluster]) -> tuple[Counter[tuple[int, str]], Counter[tuple[int, str]]]:

@@ -52,6 +52,9 @@ class Quota(Limits):
     used = Integer(help_text="The number of GPUs that the jobs of the virtual cluster hold, without screening runs.")
     borrowed = Integer(help_text="Of these, the number of GPUs that it has borrowed.")
     lent = Integer(help_text="The number of its GPUs that others have borrowed.")
+    opportunistic = Integer(
+        help_text="Of `used`, the number of GPUs outside of its cells; they fill no quota. 0 in pools without cells."
+    )
 
 
 class CommonQuota(Limits):
