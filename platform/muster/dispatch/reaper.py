@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 from datetime import datetime, timedelta
+from typing import Any
 
+from django.db import connection
 from django.db.models import Q
 
 from muster.common.clock import database_now
@@ -20,17 +22,94 @@ from muster.fleet.models import Node, Pool
 from muster.jobs.attempts import lose_allocations, stop_attempt
 from muster.jobs.claimants import LEFT_BEHIND
 from muster.jobs.models import Allocation, Attempt
+from muster.jobs.resizes import TRIAL_S
 from muster.screening.services import keep_screening
-from scheduler.model.lifecycle import ATTEMPT_LIVE, AllocationState, AttemptState, NodeAdmin, NodeHealth, Reason, Stage
+from scheduler.diagnosis.checks import UNANSWERED_AFTER_S
+from scheduler.diagnosis.health import HealthLevel
+from scheduler.model.lifecycle import (
+    ATTEMPT_LIVE,
+    AllocationState,
+    AttemptState,
+    JobState,
+    NodeAdmin,
+    NodeHealth,
+    Reason,
+    Stage,
+)
 
 log = logging.getLogger(__name__)
 
 # The agent enforces time limits; the platform steps in only when an agent failed to.
 TIME_LIMIT_SLACK_S = 60
+# The pools in which any step of `reap` may find something; each condition holds at least where its step does anything.
+_TO_REAP = """
+SELECT pool.id FROM fleet_pool pool WHERE EXISTS (SELECT FROM events_restore WHERE resumed_at IS NULL)
+OR pool.silent_since IS NOT NULL
+OR EXISTS (
+    SELECT FROM fleet_node node LEFT JOIN fleet_nodelease lease ON lease.node_id = node.id WHERE node.pool_id = pool.id
+    AND (node.admin = 'draining' AND node.moves_jobs_off OR node.health = ANY(%(heard_of)s) AND lease.seen_at
+         < clock_timestamp() - make_interval(secs => least(pool.suspect_after_s, pool.unreachable_after_s)))
+)
+OR EXISTS (
+    SELECT FROM jobs_allocation held JOIN fleet_node node ON node.id = held.node_id
+    WHERE node.pool_id = pool.id AND held.state <> %(released)s AND (
+        node.health = 'down' OR node.gone_at IS NOT NULL
+        OR held.state_id <> '' AND node.state_id <> '' AND held.state_id <> node.state_id)
+)
+OR EXISTS (
+    SELECT FROM jobs_job job JOIN jobs_attempt attempt ON attempt.job_id = job.id
+    WHERE job.pool_id = pool.id AND job.state = %(active)s AND attempt.state = ANY(%(live)s) AND (
+        attempt.unreachable_since IS NOT NULL
+        OR attempt.state = ANY(%(unclaimed)s)
+           AND attempt.placed_at < clock_timestamp() - make_interval(secs => pool.claim_timeout_s)
+        OR attempt.state = %(running)s AND attempt.stage = %(full)s AND (
+            attempt.running_at < clock_timestamp() - make_interval(secs => job.time_limit_s + job.grace_s + %(slack_s)s)
+            OR attempt.number > 1 AND job.request->'elastic' <> 'null'
+               AND attempt.running_at < clock_timestamp() - make_interval(secs => %(trial_s)s)
+               AND NOT EXISTS (SELECT FROM samples_speed WHERE attempt_id = attempt.id AND since IS NOT NULL)))
+)
+OR EXISTS (
+    SELECT FROM jobs_job WHERE pool_id = pool.id AND stage = %(screening)s AND state IN ('queued', 'active')
+)
+OR EXISTS (SELECT FROM fleet_maintenance WHERE pool_id = pool.id AND over_at IS NULL AND begins_at <= clock_timestamp())
+OR EXISTS (
+    SELECT FROM fleet_gpu gpu JOIN fleet_node node ON node.id = gpu.node_id
+    WHERE node.pool_id = pool.id AND gpu.health = %(warning)s
+)
+OR EXISTS (
+    SELECT FROM fleet_gpucheck asked JOIN fleet_gpu gpu ON gpu.id = asked.gpu_id
+    JOIN fleet_node node ON node.id = gpu.node_id WHERE node.pool_id = pool.id AND (
+        asked.asked_at < clock_timestamp() - make_interval(secs => %(unanswered_s)s)
+        OR asked.asked_at IS NULL AND asked.due_at <= clock_timestamp() AND pool.check_every_s > 0
+           AND gpu.present AND node.health = 'ready' AND node.admin <> 'retired')
+)
+ORDER BY pool.id
+"""
+_TO_REAP_PARAMS: dict[str, Any] = {
+    "heard_of": [NodeHealth.READY.value, NodeHealth.SUSPECT.value],
+    "released": AllocationState.RELEASED.value,
+    "active": JobState.ACTIVE.value,
+    "live": sorted(state.value for state in ATTEMPT_LIVE),
+    "unclaimed": [AttemptState.PLACED.value, AttemptState.STARTING.value],
+    "running": AttemptState.RUNNING.value,
+    "full": Stage.FULL.value,
+    "screening": Stage.SCREENING.value,
+    "slack_s": TIME_LIMIT_SLACK_S,
+    "trial_s": TRIAL_S,
+    "warning": HealthLevel.WARNING.value,
+    "unanswered_s": UNANSWERED_AFTER_S,
+}
+
+
+def pools_to_reap() -> list[int]:
+    """The ids of the pools in which `reap` may find something to do."""
+    with connection.cursor() as cursor:
+        cursor.execute(_TO_REAP, _TO_REAP_PARAMS)
+        return [pool_id for (pool_id,) in cursor.fetchall()]
 
 
 def reap(pool: Pool) -> None:
-    """Check the health of the pool's nodes, and act on their attempts.
+    """Check the health of the pool's nodes, and act on their attempts; return at once where there is nothing to do.
 
     1. A silent node becomes suspect, then down. Its attempts are marked unreachable and keep their GPUs, as do attempts
        whose agent has lost its state folder.
@@ -44,6 +123,8 @@ def reap(pool: Pool) -> None:
     7. GPU checks are requested when they are due.
     8. Placement resumes after a restore once each node has reported or has passed its eviction deadline.
     """
+    if pool.pk not in pools_to_reap():
+        return
     down = judge_nodes(pool)
     _evict_from_force_lost(pool)
     since = answering_since(database_now())

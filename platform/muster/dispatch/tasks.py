@@ -7,20 +7,23 @@ import threading
 import time
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 
 from celery import shared_task
 from celery.signals import worker_ready, worker_shutting_down
 from django.db import DatabaseError, InterfaceError, close_old_connections
-from django.db.models import QuerySet, Sum
+from django.db.models import Sum
 from django.db.models.functions import Length
 from django.utils import timezone
 
 from muster.common.periodic import consumes
 from muster.dispatch.cycles import run_cycle as run_one_cycle
 from muster.dispatch.lane_processes import LaneProcesses
-from muster.dispatch.models import Cycle, Planner, Target
+from muster.dispatch.models import Cycle, Target
+from muster.dispatch.parts import all_work
 from muster.dispatch.planners import planner_ids
 from muster.dispatch.policy_state import timers_s
+from muster.dispatch.reaper import pools_to_reap
 from muster.dispatch.reaper import reap as reap_pool
 from muster.events.services import ask_for_cycle, forget_hint
 from muster.fleet.leases import tick
@@ -48,10 +51,10 @@ def run_cycle(pool_id: int, planner_id: int | None = None) -> None:
 
 
 def sweep() -> None:
-    """Run a cycle of every planner of every pool, in case a request for one was lost."""
-    _for_each_pool(Pool.objects.all(), lambda pool: run_one_cycle(pool.pk, trigger="sweep"))
-    for planner_id, pool_id in Planner.objects.order_by("pk").values_list("pk", "pool_id"):
-        _run_planner(pool_id, planner_id, trigger="sweep")
+    """Run a cycle of each planner that has anything to do, in case a request for one was lost."""
+    for work in all_work():
+        if work.any:
+            _run_planner(work.pool_id, work.planner_id, trigger="sweep")
 
 
 def run_due_timers() -> None:
@@ -63,14 +66,18 @@ def run_due_timers() -> None:
 
 def _run_planner(pool_id: int, planner_id: int | None, *, trigger: str) -> None:
     """Run a cycle; an error such as bad settings is logged, and stops no other planner."""
-    _for_each_pool(
-        Pool.objects.filter(pk=pool_id), lambda pool: run_one_cycle(pool.pk, trigger=trigger, planner_id=planner_id)
-    )
+    _alone(pool_id, lambda: run_one_cycle(pool_id, trigger=trigger, planner_id=planner_id))
 
 
 def reap() -> None:
-    """Check every pool for lost nodes and overdue attempts."""
-    _for_each_pool(Pool.objects.all(), reap_pool)
+    """Check every pool for lost nodes and overdue attempts; one statement tells in which there may be any."""
+    tick("reaper")
+    for pool_id in pools_to_reap():
+        _alone(pool_id, partial(_reap, pool_id))
+
+
+def _reap(pool_id: int) -> None:
+    reap_pool(Pool.objects.get(pk=pool_id))
 
 
 @shared_task(name="dispatch.forget_old_cycles")
@@ -129,15 +136,14 @@ class SweepTimer(threading.Thread):
         self._stopped.set()
 
 
-def _for_each_pool(pools: QuerySet[Pool], act: Callable[[Pool], object]) -> None:
-    """Call a function for each pool. An error in one pool, such as bad settings, is logged and stops no other pool."""
-    for pool in pools.order_by("pk"):
-        try:
-            act(pool)
-        except (DatabaseError, InterfaceError):
-            raise
-        except Exception:
-            log.exception("pool_failed pool=%s", pool.name)
+def _alone(pool_id: int, act: Callable[[], object]) -> None:
+    """Act on a pool. An error in it, such as bad settings, is logged and stops no other pool."""
+    try:
+        act()
+    except (DatabaseError, InterfaceError):
+        raise
+    except Exception:
+        log.exception("pool_failed pool=%s", pool_id)
 
 
 _threads: list[SweepTimer | LaneProcesses] = []

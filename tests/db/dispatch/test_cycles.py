@@ -41,6 +41,7 @@ from tests.db.stories import (
     make_world,
     now_of,
     ranks,
+    silent,
     start,
     states,
     submit,
@@ -438,7 +439,19 @@ class TestSweep:
 
         monkeypatch.setattr(tasks, "reap_pool", look)
         tasks.reap()
+        assert seen == []
+        for node in (*world.nodes, *other.nodes):
+            silent(node, 3600)
+        tasks.reap()
         assert seen == [world.pool.pk, other.pool.pk]
+
+    def test_a_platform_at_rest_asks_only_whether_there_is_anything_to_do(self, world: World) -> None:
+        make_world(admission="tree")
+        tasks.reap()
+        with CaptureQueriesContext(connection) as queries:
+            tasks.reap()
+            tasks.sweep()
+        assert len(queries) == 3
 
 
 class TestForgetting:
