@@ -26,14 +26,15 @@ HINT_LIFETIME_S = 5
 
 # A cycle may tell of ten thousand jobs, and for Django to put together as many rows took ten times as long as for
 # Postgres to store them. The rows get their ids in the order in which the events were recorded.
-_STORE = Statement("""
+STORE_EVENTS = """
 INSERT INTO events_event (tx, at, kind, actor, tenant_id, job_id, node_id, data)
 SELECT pg_current_xact_id()::text::bigint, clock_timestamp(), kind, actor, tenant_id, job_id, node_id, data
 FROM ROWS FROM (jsonb_to_recordset(%s) AS (
     kind text, actor text, tenant_id bigint, job_id bigint, node_id bigint, data jsonb
 )) WITH ORDINALITY AS told(kind, actor, tenant_id, job_id, node_id, data, place)
 ORDER BY place
-""")
+"""
+_STORE = Statement(STORE_EVENTS)
 
 
 class _Told(TypedDict):
@@ -71,8 +72,14 @@ def record(
 @contextmanager
 def recorded_together() -> Iterator[None]:
     """Within it, events are gathered and stored in one statement at its end; inside a transaction of the caller's."""
-    if _together.get() is not None:
-        yield
+    outer = _together.get()
+    if outer is not None:
+        before = [*outer]
+        try:
+            yield
+        except BaseException:
+            outer[:] = before  # what was stored within is rolled back
+            raise
         return
     gathered: list[_Told] = []
     token = _together.set(gathered)
@@ -82,6 +89,20 @@ def recorded_together() -> Iterator[None]:
         _together.reset(token)
     if gathered:
         _store(gathered)
+
+
+def recorded_so_far() -> str | None:
+    """The events that `recorded_together` has gathered, for a statement of the caller's that has `STORE_EVENTS` in it.
+
+    They are the caller's from here on; None: there are none.
+    """
+    gathered = _together.get()
+    if not gathered:
+        return None
+    text = _text_of(gathered)
+    gathered.clear()
+    _announce_once()
+    return text
 
 
 def audit(
@@ -181,8 +202,12 @@ def _hint_key(pool_id: int) -> str:
 
 
 def _store(events: Sequence[_Told]) -> None:
-    _STORE.run(orjson.dumps(events, option=orjson.OPT_NON_STR_KEYS).decode())
+    _STORE.run(_text_of(events))
     _announce_once()
+
+
+def _text_of(events: Sequence[_Told]) -> str:
+    return orjson.dumps(events, option=orjson.OPT_NON_STR_KEYS).decode()
 
 
 def _announce_once() -> None:

@@ -31,7 +31,6 @@ from muster.jobs.outcome import Outcome, derive_job_state, is_told_of_node, retr
 from muster.jobs.resizes import FailedResize, resize_that_failed
 from muster.jobs.screener import ScreeningEnd, screener
 from muster.jobs.spec import Retry
-from muster.jobs.transitions import move_allocation, move_attempt, move_job
 from muster.jobs.verdicts import failed_so_before, keep_tail, stored, verdict_on
 from scheduler.diagnosis.failures import Verdict
 from scheduler.model.lifecycle import (
@@ -87,7 +86,7 @@ def claim_allocation(*, node_id: int, allocation_id: int, fence: int, boot_id: s
             return allocation
         if allocation.state != AllocationState.RESERVED:
             raise Conflict(f"the allocation is {allocation.state} and held by another boot of the node")
-        move_allocation(
+        gang.moves.move_allocation(
             allocation,
             AllocationState.ACTIVE,
             boot_id=boot_id,
@@ -96,7 +95,8 @@ def claim_allocation(*, node_id: int, allocation_id: int, fence: int, boot_id: s
             observed=Observed.STARTING,
         )
         if gang.attempt.state == AttemptState.PLACED:
-            move_attempt(gang.attempt, AttemptState.STARTING, job=gang.job, actor="agent")
+            gang.moves.move_attempt(gang.attempt, AttemptState.STARTING, job=gang.job, actor="agent")
+        gang.moves.write()
         return allocation
 
 
@@ -106,8 +106,9 @@ def report_running(*, node_id: int, allocation_id: int, fence: int) -> None:
         gang, allocation = locked_by_rank(node_id=node_id, allocation_id=allocation_id, fence=fence)
         if allocation.state != AllocationState.ACTIVE or allocation.observed != Observed.STARTING:
             return
-        _set_observed(allocation, Observed.RUNNING)
+        _set_observed(gang, allocation, Observed.RUNNING)
         _run_if_all_started(gang)
+        gang.moves.write()
 
 
 def report_kept(*, node_id: int, allocation_id: int, fence: int, end: End, left_s: float) -> None:
@@ -121,8 +122,7 @@ def report_kept(*, node_id: int, allocation_id: int, fence: int, end: End, left_
         if allocation.state != AllocationState.ACTIVE or allocation.observed == Observed.KEPT:
             return
         how = {"exit_code": end.exit_code, "end_reason": end.reason, "end_detail": end.detail[:500]}
-        Allocation.objects.filter(pk=allocation.pk).update(observed=Observed.KEPT, failed_at=DatabaseNow(), **how)
-        allocation.observed = Observed.KEPT
+        _set_observed(gang, allocation, Observed.KEPT, failed_at=DatabaseNow(), **how)
         _run_if_all_started(gang)
         until = utc_now() + timedelta(seconds=min(max(left_s, 0.0), _LONGEST_KEPT_S))
         attempt = gang.attempt
@@ -130,10 +130,13 @@ def report_kept(*, node_id: int, allocation_id: int, fence: int, end: End, left_
             which = f"rank {allocation.rank}: " if len(gang.allocations) > 1 else ""
             attempt.kept_until, attempt.reason = until, end.reason
             attempt.reason_detail, attempt.exit_code = f"{which}{end.detail}"[:500], end.exit_code
-            attempt.save(update_fields=["kept_until", "reason", "reason_detail", "exit_code"])
+            kept = ("kept_until", "reason", "reason_detail", "exit_code")
+            gang.moves.change(attempt, **{name: getattr(attempt, name) for name in kept})
+            gang.moves.write()
             # Now, and not when what is kept is over: meanwhile others would fail there.
             failed_s = (utc_now() - attempt.placed_at).total_seconds()
             failed_by_node([node_id], reason=end.reason, failed_s=failed_s)
+        gang.moves.write()
         node = Node.objects.only("name").get(pk=node_id).name
         told = {"reason": end.reason, "exit_code": end.exit_code, "detail": end.detail[:500]}
         record(
@@ -192,7 +195,7 @@ def end_allocation(*, node_id: int, allocation_id: int, fence: int, boot_id: str
         if end.started and allocation.observed == Observed.STARTING:
             allocation.observed = Observed.EXITED
             _run_if_all_started(gang, ago_s=max(end.ran_s, 0.0))
-        move_allocation(
+        gang.moves.move_allocation(
             allocation,
             AllocationState.RELEASED,
             observed=Observed.EXITED,
@@ -213,6 +216,7 @@ def end_allocation(*, node_id: int, allocation_id: int, fence: int, boot_id: str
             _begin_stop(gang, outcome, reason, detail, exit_code=end.exit_code, actor="agent")
             _blame_for_launch(gang, [node_id], end.reason, end.detail)
         _finish_if_released(gang, tail=end.tail)
+        gang.moves.write()
 
 
 def stop_attempt(
@@ -227,6 +231,7 @@ def stop_attempt(
         _begin_stop(gang, outcome, reason, detail, exit_code=None, actor=actor)
         _blame_for_launch(gang, late, reason, detail)
         _finish_if_released(gang)
+        gang.moves.write()
         return AttemptState(gang.attempt.state)
 
 
@@ -249,7 +254,7 @@ def lose_allocations(
         if not held:
             return False
         for allocation in held:
-            move_allocation(
+            gang.moves.move_allocation(
                 allocation,
                 AllocationState.RELEASED,
                 observed=Observed.EXITED,
@@ -270,6 +275,7 @@ def lose_allocations(
         if gang.attempt.state not in ATTEMPT_TERMINAL and gang.attempt.state != AttemptState.STOPPING:
             _begin_stop(gang, AttemptState.LOST, reason, detail, exit_code=None, actor=actor)
         _finish_if_released(gang)
+        gang.moves.write()
         return True
 
 
@@ -278,8 +284,8 @@ def _require_same_folder(allocation: Allocation, state_id: str) -> None:
         raise Conflict("the allocation was claimed out of another state folder of the node's agent")
 
 
-def _set_observed(allocation: Allocation, observed: Observed) -> None:
-    Allocation.objects.filter(pk=allocation.pk).update(observed=observed)
+def _set_observed(gang: Gang, allocation: Allocation, observed: Observed, **fields: object) -> None:
+    gang.moves.change(allocation, observed=observed, **fields)
     allocation.observed = observed
 
 
@@ -289,9 +295,9 @@ def _run_if_all_started(gang: Gang, *, ago_s: float = 0.0) -> None:
     started = all(one.observed in begun for one in gang.allocations)
     if started and gang.attempt.state == AttemptState.STARTING:
         since = Greatest(DatabaseNow() - timedelta(seconds=ago_s), F("starting_at"))
-        move_attempt(gang.attempt, AttemptState.RUNNING, job=gang.job, actor="agent", running_at=since)
+        gang.moves.move_attempt(gang.attempt, AttemptState.RUNNING, job=gang.job, actor="agent", running_at=since)
         if gang.job.started_at is None and gang.attempt.stage == Stage.FULL:
-            Job.objects.filter(pk=gang.job.pk).update(started_at=DatabaseNow() - timedelta(seconds=ago_s))
+            gang.moves.change(gang.job, started_at=DatabaseNow() - timedelta(seconds=ago_s))
 
 
 def _begin_stop(
@@ -305,7 +311,7 @@ def _begin_stop(
         outcome, reason = AttemptState.FAILED, Reason(gang.attempt.reason)
         detail, exit_code = gang.attempt.reason_detail, gang.attempt.exit_code
     data = {"outcome": outcome, "reason": reason, "detail": detail[:500]}
-    move_attempt(
+    gang.moves.move_attempt(
         gang.attempt,
         AttemptState.STOPPING,
         job=gang.job,
@@ -319,10 +325,10 @@ def _begin_stop(
     for allocation in gang.allocations:
         if allocation.state == AllocationState.RESERVED:
             end_reason = reason if reason is Reason.NOT_CLAIMED else ""
-            move_allocation(allocation, AllocationState.RELEASED, end_reason=end_reason)
+            gang.moves.move_allocation(allocation, AllocationState.RELEASED, end_reason=end_reason)
             allocation.end_reason = end_reason
         elif allocation.state == AllocationState.ACTIVE:
-            move_allocation(allocation, AllocationState.RELEASING)
+            gang.moves.move_allocation(allocation, AllocationState.RELEASING)
             wake_node(allocation.node_id)
 
 
@@ -341,19 +347,22 @@ def _finish_if_released(gang: Gang, *, tail: str = "") -> None:
     """End the attempt once nothing of it is held, and move its job on; `tail` is that of the rank that ended last."""
     if not gang.all_released or gang.attempt.state in ATTEMPT_TERMINAL:
         return
-    job, attempt = gang.job, gang.attempt
+    job, attempt, moves = gang.job, gang.attempt, gang.moves
     verdict = None
     if attempt.state == AttemptState.STOPPING:
         target, reason = AttemptState(attempt.outcome), Reason(attempt.reason)
         verdict = verdict_on(attempt, gang.allocations, ended_as=target, reason=reason, last_tail=tail)
         failure = None if verdict is None else stored(verdict)
         told = {"reason": reason} | ({"failure": failure["class"]} if failure else {})
-        move_attempt(attempt, target, job=job, actor="platform", data=told, failure=failure)
+        moves.move_attempt(attempt, target, job=job, actor="platform", data=told, failure=failure)
+        moves.write()  # what becomes of the job depends on what else has failed on its nodes
     else:
         target, reason = AttemptState.SUCCEEDED, Reason.COMPLETED
         if attempt.state == AttemptState.STARTING:
-            move_attempt(attempt, AttemptState.RUNNING, job=job, actor="agent")
-        move_attempt(attempt, target, job=job, actor="platform", reason=reason, exit_code=0)
+            moves.move_attempt(attempt, AttemptState.RUNNING, job=job, actor="agent")
+        moves.move_attempt(attempt, target, job=job, actor="platform", reason=reason, exit_code=0)
+        if attempt.stage == Stage.SCREENING:
+            moves.write()  # the screener moves the job
     _move_job_on(gang, target, reason, verdict)
 
 
@@ -409,7 +418,7 @@ def _move_job_on(gang: Gang, ended_as: AttemptState, reason: Reason, verdict: Ve
     told = {"reason": reason, "attempt": attempt.number, "exit_code": attempt.exit_code}
     if verdict is not None:
         told["failure"] = verdict.failure
-    move_job(job, outcome.state, actor="platform", data=told, **fields)
+    gang.moves.move_job(job, outcome.state, actor="platform", data=told, **fields)
     _record_resize(job, resize)
     if outcome.state is not JobState.QUEUED:
         learn_from(job)

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import attrgetter
 
 from muster.common.errors import Conflict, NotFound
 from muster.common.rows import Whole
 from muster.common.statements import Statement
 from muster.jobs.models import Allocation, Attempt, Job
+from muster.jobs.transitions import Moves
 from scheduler.model.lifecycle import AllocationState
 
 
 @dataclass(slots=True)
 class Gang:
-    """An attempt under lock, with its job and every allocation."""
+    """An attempt under lock, with its job and every allocation, and the moves that were not written yet."""
 
     job: Job
     attempt: Attempt
     allocations: list[Allocation]
+    moves: Moves = field(default_factory=Moves)
 
     @property
     def all_released(self) -> bool:

@@ -1,17 +1,25 @@
 """The only functions that change the status of a job, an attempt or an allocation.
 
-Each is one conditional UPDATE that names the expected status, and writes the event in the same transaction. No row
-changed means that somebody else was faster, and the caller stops quietly.
+Each change is a conditional UPDATE that names the expected status. The moves of one transaction are written in one
+statement, with the GPUs that they free and with their events.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import lru_cache
 from typing import Any
 
+from django.db import connection
+from django.db.models import Model
+from django.db.models.sql import UpdateQuery
+
 from muster.common.models import DatabaseNow
-from muster.events.services import record
-from muster.jobs.models import Allocation, Attempt, GpuClaim, Job, Reservation
+from muster.common.statements import Statement
+from muster.events.services import STORE_EVENTS, record, recorded_so_far
+from muster.jobs.models import Allocation, Attempt, Job, Reservation
 from scheduler.model.lifecycle import (
     ATTEMPT_TERMINAL,
     JOB_TERMINAL,
@@ -29,14 +37,136 @@ _ATTEMPT_TIMES = {
 }
 
 
+@dataclass(slots=True)
+class _Change:
+    """Rows of one table that change alike; without a source their state stays."""
+
+    rows: list[Model]
+    source: str | None
+    fields: dict[str, Any]
+
+    def is_like(self, other: _Change) -> bool:
+        """Whether one UPDATE can do both."""
+        same_table = type(self.rows[0]) is type(other.rows[0])
+        return same_table and self.source == other.source and self.fields == other.fields
+
+    def sql(self) -> tuple[str, list[Any]]:
+        """The UPDATE of the rows that are in the expected state, and its parameters."""
+        model = type(self.rows[0])
+        parts: list[str] = []
+        params: list[Any] = []
+        for name, value in self.fields.items():
+            field: Any = model._meta.get_field(name)
+            text, values = _sql_of(model, field, value)
+            parts.append(f"{field.column} = {text}")
+            params += values
+        where = "id = ANY(%s)"
+        params.append([row.pk for row in self.rows])
+        if self.source is not None:
+            where += " AND state = %s"
+            params.append(self.source)
+        return f"UPDATE {model._meta.db_table} SET {', '.join(parts)} WHERE {where}", params  # noqa: S608
+
+
+class Moves:
+    """Moves of a job, its attempt and its allocations under lock, until `write` stores all of them in one statement.
+
+    A row that moves twice is written once, from its first state to its last.
+    """
+
+    def __init__(self, tell: Callable[..., None] = record) -> None:
+        self._changes: dict[tuple[type[Model], int], _Change] = {}
+        self._tell = tell
+
+    def move_job(
+        self, job: Job, target: JobState, *, actor: str, data: dict[str, Any] | None = None, **fields: Any
+    ) -> None:
+        """Move the job from the state that its caller saw."""
+        source = JobState(job.state)
+        require_move("job", source, target)
+        self._change(job, source, {"state": target} | _with_the_move(target, fields))
+        job.state = target
+        self._tell(f"job.{target}", **_told_of(job, source, target, actor=actor, data=data or {}))
+
+    def move_attempt(
+        self,
+        attempt: Attempt,
+        target: AttemptState,
+        *,
+        job: Job,
+        actor: str,
+        data: dict[str, Any] | None = None,
+        **fields: Any,
+    ) -> None:
+        """Move the attempt from the state that its caller saw."""
+        source = AttemptState(attempt.state)
+        require_move("attempt", source, target)
+        fields.setdefault(_ATTEMPT_TIMES[target], DatabaseNow())
+        self._change(attempt, source, {"state": target} | fields)
+        attempt.state = target
+        for name, value in fields.items():
+            if not hasattr(value, "resolve_expression"):
+                setattr(attempt, name, value)
+        told = {"attempt": attempt.number, **(data or {})}
+        self._tell(f"attempt.{target}", **_told_of(job, source, target, actor=actor, data=told))
+
+    def move_allocation(self, allocation: Allocation, target: AllocationState, **fields: Any) -> None:
+        """Move the allocation from the state that its caller saw; its attempt's events tell what matters of it."""
+        source = AllocationState(allocation.state)
+        require_move("allocation", source, target)
+        if target is AllocationState.RELEASED:
+            fields["released_at"] = DatabaseNow()
+        self._change(allocation, source, {"state": target} | fields)
+        allocation.state = target
+
+    def change(self, row: Job | Attempt | Allocation, **fields: Any) -> None:
+        """Change other fields of the row with its moves, or without one."""
+        self._change(row, None, fields)
+
+    def write(self) -> None:
+        """Store all moves since the last `write`, and the events that were gathered in this transaction so far.
+
+        The rows are under lock, so nothing can have been faster: if it was, this is an error and nothing must stay.
+        """
+        if self._changes and not self._written(recorded_so_far()):
+            raise RuntimeError("a row has left the state that it had under lock")
+
+    def write_unless_moved(self) -> bool:
+        """Store the moves; False if a row is no longer in the state that the caller saw."""
+        return self._written(None)
+
+    def _change(self, row: Model, source: str | None, fields: dict[str, Any]) -> None:
+        known = self._changes.setdefault((type(row), row.pk), _Change([row], source, {}))
+        known.source = known.source or source
+        known.fields |= fields
+
+    def _written(self, events: str | None) -> bool:
+        changes: list[_Change] = []
+        for one in self._changes.values():
+            like = next((change for change in changes if change.is_like(one)), None)
+            if like is None:
+                changes.append(one)
+            else:
+                like.rows += one.rows
+        self._changes = {}
+        return _write(changes, events) == sum(len(change.rows) for change in changes)
+
+
 def move_job(job: Job, target: JobState, *, actor: str, data: dict[str, Any] | None = None, **fields: Any) -> bool:
     """Move the job from the state its caller saw; False if it is no longer in that state."""
-    source = JobState(job.state)
-    require_move("job", source, target)
-    if not Job.objects.filter(pk=job.pk, state=source).update(state=target, **_with_the_move(target, fields)):
-        return False
-    _has_moved(job, source, target, actor=actor, data=data or {})
-    return True
+    return _moved(job, lambda moves: moves.move_job(job, target, actor=actor, data=data, **fields))
+
+
+def move_attempt(
+    attempt: Attempt, target: AttemptState, *, job: Job, actor: str, data: dict[str, Any] | None = None, **fields: Any
+) -> bool:
+    """Move the attempt from the state its caller saw; False if it is no longer in that state."""
+    return _moved(attempt, lambda moves: moves.move_attempt(attempt, target, job=job, actor=actor, data=data, **fields))
+
+
+def move_allocation(allocation: Allocation, target: AllocationState, **fields: Any) -> bool:
+    """Move the allocation from the state its caller saw; False if it is no longer in that state."""
+    return _moved(allocation, lambda moves: moves.move_allocation(allocation, target, **fields))
 
 
 def move_jobs(
@@ -44,54 +174,16 @@ def move_jobs(
 ) -> None:
     """Move jobs that the caller has under lock, all from one state, in one statement; `data` is each one's own.
 
-    Nobody can have been faster: if somebody was, this is an error, and nothing of the transaction must stay.
+    The rows are under lock, so nothing can have been faster: if it was, this is an error and nothing must stay.
     """
     (source,) = {JobState(job.state) for job in jobs}
     require_move("job", source, target)
-    moved = Job.objects.filter(pk__in=[job.pk for job in jobs], state=source).update(
-        state=target, **_with_the_move(target, fields)
-    )
+    moved = _write([_Change([*jobs], source, {"state": target} | _with_the_move(target, fields))], None)
     if moved != len(jobs):
         raise RuntimeError(f"{len(jobs)} jobs were {source} under lock, and {moved} of them are now {target}")
     for job in jobs:
-        _has_moved(job, source, target, actor=actor, data=data[job.pk])
-
-
-def move_attempt(
-    attempt: Attempt, target: AttemptState, *, job: Job, actor: str, data: dict[str, Any] | None = None, **fields: Any
-) -> bool:
-    """Move the attempt from the state its caller saw; False if it is no longer in that state."""
-    source = AttemptState(attempt.state)
-    require_move("attempt", source, target)
-    fields.setdefault(_ATTEMPT_TIMES[target], DatabaseNow())
-    if not Attempt.objects.filter(pk=attempt.pk, state=source).update(state=target, **fields):
-        return False
-    attempt.state = target
-    for name, value in fields.items():
-        if not hasattr(value, "resolve_expression"):
-            setattr(attempt, name, value)
-    record(
-        f"attempt.{target}",
-        actor=actor,
-        tenant_id=job.tenant_id,
-        job_id=job.pk,
-        data={"attempt": attempt.number, "from": source, "state": target, **(data or {})},
-    )
-    return True
-
-
-def move_allocation(allocation: Allocation, target: AllocationState, **fields: Any) -> bool:
-    """Move the allocation from the state its caller saw; its attempt's events tell what matters of it."""
-    source = AllocationState(allocation.state)
-    require_move("allocation", source, target)
-    if target is AllocationState.RELEASED:
-        fields["released_at"] = DatabaseNow()
-    if not Allocation.objects.filter(pk=allocation.pk, state=source).update(state=target, **fields):
-        return False
-    allocation.state = target
-    if target is AllocationState.RELEASED:
-        free_claims([allocation.pk])
-    return True
+        job.state = target
+        record(f"job.{target}", **_told_of(job, source, target, actor=actor, data=data[job.pk]))
 
 
 def forget_reservations(job_ids: Iterable[int]) -> None:
@@ -99,11 +191,70 @@ def forget_reservations(job_ids: Iterable[int]) -> None:
     Reservation.objects.filter(pk__in=job_ids).delete()
 
 
-def free_claims(allocation_ids: Iterable[int]) -> None:
-    """End the open claims of the allocations."""
-    GpuClaim.objects.filter(allocation_id__in=list(allocation_ids), released_at__isnull=True).update(
-        released_at=DatabaseNow()
-    )
+def _moved(row: Job | Attempt | Allocation, move: Callable[[Moves], None]) -> bool:
+    events: list[tuple[str, dict[str, Any]]] = []
+    source, moves = row.state, Moves(lambda kind, **told: events.append((kind, told)))
+    move(moves)
+    if not moves.write_unless_moved():
+        row.state = source
+        return False
+    for kind, told in events:
+        record(kind, **told)
+    return True
+
+
+def _write(changes: Iterable[_Change], events: str | None) -> int:
+    """Write the changes, and these events, in one statement; returns how many rows changed."""
+    parts: list[str] = []
+    params: list[Any] = []
+    names: list[str] = []
+    for number, change in enumerate(changes):
+        text, values = change.sql()
+        name = f"changed_{number}"
+        names.append(name)
+        parts.append(f"{name} AS ({text} RETURNING id)")
+        params += values
+        if isinstance(change.rows[0], Allocation) and change.fields.get("state") == AllocationState.RELEASED:
+            parts.append(f"freed_{number} AS ({_FREE % name})")
+    if events is not None:
+        parts.append(f"told AS ({STORE_EVENTS})")
+        params.append(events)
+    counts = " + ".join(f"(SELECT count(*) FROM {name})" for name in names)  # noqa: S608
+    sql = f"WITH {', '.join(parts)} SELECT {counts}"
+    ((changed,),) = _statement(sql).rows(*params)
+    return int(changed)
+
+
+# What the allocations held that the named part has released is free.
+_FREE = (
+    "UPDATE jobs_gpuclaim SET released_at = clock_timestamp()"
+    " WHERE released_at IS NULL AND allocation_id IN (SELECT id FROM %s)"
+)
+
+
+_KINDS: Mapping[type, str] = {timedelta: "interval", int: "integer", float: "float8", str: "text"}
+
+
+@lru_cache(maxsize=512)
+def _statement(sql: str) -> Statement:
+    return Statement(sql)
+
+
+def _sql_of(model: type[Model], field: Any, value: Any) -> tuple[str, list[Any]]:
+    """The SQL of a field's new value, and its parameters."""
+    if isinstance(value, DatabaseNow):
+        return DatabaseNow.template, []
+    if hasattr(value, "resolve_expression"):
+        query = UpdateQuery(model)
+        compiler = query.get_compiler(connection=connection)
+        text, params = compiler.compile(value.resolve_expression(query, allow_joins=False, for_save=True))
+        # Prepared, a parameter within an expression must say what it is.
+        first, *others = text.split("%s")
+        kinds = [f"%s::{_KINDS[type(param)]}{part}" for param, part in zip(params, others, strict=True)]
+        return first + "".join(kinds), list(params)
+    if hasattr(value, "prepare_database_save"):
+        value = value.prepare_database_save(field)
+    return "%s", [field.get_db_prep_save(value, connection)]
 
 
 def _with_the_move(target: JobState, fields: dict[str, Any]) -> dict[str, Any]:
@@ -113,12 +264,11 @@ def _with_the_move(target: JobState, fields: dict[str, Any]) -> dict[str, Any]:
     return fields if target is JobState.QUEUED else fields | {"hold_reason": "", "hold": None}
 
 
-def _has_moved(job: Job, source: JobState, target: JobState, *, actor: str, data: dict[str, Any]) -> None:
-    job.state = target
-    record(
-        f"job.{target}",
-        actor=actor,
-        tenant_id=job.tenant_id,
-        job_id=job.pk,
-        data={"from": source, "state": target, **data},
-    )
+def _told_of(job: Job, source: str, target: str, *, actor: str, data: dict[str, Any]) -> dict[str, Any]:
+    """What an event of a move tells."""
+    return {
+        "actor": actor,
+        "tenant_id": job.tenant_id,
+        "job_id": job.pk,
+        "data": {"from": source, "state": target, **data},
+    }

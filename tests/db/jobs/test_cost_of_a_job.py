@@ -33,14 +33,14 @@ COSTS = {
     "submission": (11, 9),
     "cycle": (31, 9),
     "sync": (2, 2),
-    "claim": (11, 5),
-    "running": (7, 3),
+    "claim": (9, 5),
+    "running": (4, 3),
     "log": (5, 2),
-    "end": (8, 3),
+    "end": (4, 3),
     "log:finish": (3, 2),
     "cycle after the end": (3, 3),
 }
-ENDS_AT_ONCE = {"end": (10, 3)}
+ENDS_AT_ONCE = {"end": (4, 3)}
 """The end of a job of whose start its agent told nothing, because it was over by then."""
 
 LINE = b"done\n"

@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from django.db import transaction
+from django.db import connection, transaction
 from django.db.models import F
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from muster.events.models import Event
-from muster.jobs.models import Allocation, Attempt, Job
-from muster.jobs.transitions import move_allocation, move_attempt, move_job, move_jobs
+from muster.events.services import recorded_together
+from muster.jobs.models import Allocation, Attempt, GpuClaim, Job
+from muster.jobs.transitions import Moves, move_allocation, move_attempt, move_job, move_jobs
 from scheduler.model.lifecycle import (
     ALLOCATION_MOVES,
     ATTEMPT_MOVES,
@@ -220,6 +222,48 @@ class TestAllocations:
         move_allocation(allocation, AllocationState.ACTIVE, claimed_at=timezone.now())
         assert move_allocation(late, AllocationState.RELEASED) is False
         assert allocation.claims.filter(released_at__isnull=True).count() == 1
+
+
+class TestTogether:
+    def test_a_row_that_moves_twice_is_written_once_with_both_events(self) -> None:
+        attempt = attempt_in(AttemptState.STARTING)
+        before, moves = len(events_of(attempt.job_id)), Moves()
+        with CaptureQueriesContext(connection) as sent, transaction.atomic(), recorded_together():
+            moves.move_attempt(attempt, AttemptState.RUNNING, job=attempt.job, actor="somebody")
+            moves.move_attempt(attempt, AttemptState.SUCCEEDED, job=attempt.job, actor="somebody", exit_code=0)
+            moves.move_allocation(ranks(attempt)[0], AllocationState.RELEASED)
+            moves.change(attempt.job, started_at=timezone.now())
+            moves.write()
+            moves.write()
+        assert len([one for one in sent if "EXECUTE" in one["sql"]]) == 1
+        stored = now_of(attempt)
+        assert (stored.state, stored.exit_code) == ("succeeded", 0)
+        assert stored.running_at <= stored.ended_at
+        assert [target for *_, target in events_of(attempt.job_id)[before:]] == ["running", "succeeded"]
+        assert now_of(attempt.job).started_at is not None
+        assert [one.state for one in ranks(attempt)] == ["released"]
+
+    def test_ranks_that_move_alike_are_written_in_one_update(self) -> None:
+        attempt = place(make_world(nodes=3), nodes=3, gpus=1)
+        moves = Moves()
+        for allocation in ranks(attempt):
+            moves.move_allocation(allocation, AllocationState.RELEASED)
+        with CaptureQueriesContext(connection) as sent:
+            moves.write()
+        assert len(sent) == 1
+        assert [one.state for one in ranks(attempt)] == ["released"] * 3
+        assert not GpuClaim.objects.filter(released_at__isnull=True).exists()
+
+    def test_one_row_that_was_seen_in_an_older_state_is_an_error(self) -> None:
+        attempt = attempt_in(AttemptState.RUNNING)
+        late = now_of(attempt)
+        move_attempt(attempt, AttemptState.FAILED, job=attempt.job, actor="first")
+        moves = Moves(lambda *_, **__: None)
+        moves.move_job(late.job, JobState.SUCCEEDED, actor="late")
+        moves.move_attempt(late, AttemptState.SUCCEEDED, job=late.job, actor="late")
+        with pytest.raises(RuntimeError, match="under lock"), transaction.atomic():
+            moves.write()
+        assert (now_of(attempt).state, now_of(attempt.job).state) == ("failed", "active")
 
 
 def test_a_move_and_its_event_are_rolled_back_together() -> None:
