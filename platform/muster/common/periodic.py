@@ -10,9 +10,11 @@ from datetime import timedelta
 
 from django.db import DatabaseError, InterfaceError, connection
 
+from muster.common.session_lock import SessionLock
+
 log = logging.getLogger(__name__)
 
-_LOCK = 0x636C6F63  # "cloc"
+_LOCK = 0x636C6F63  # "cloc"; the second half of the key is the clock's number
 _PAUSE_S = 5.0
 """After an error of the database, and between two looks whether the worker that does the tasks has ended."""
 _FIRST_WITHIN_S = 60.0
@@ -30,7 +32,7 @@ class Clock(threading.Thread):
         self._number, self._do = number, do
         self._period_s = {name: period.total_seconds() for name, period in periods.items()}
         self._due_at: dict[str, float] = {}
-        self._locked: object = None
+        self._lock = SessionLock(_LOCK, number)
         self._stopped = threading.Event()
 
     def run(self) -> None:
@@ -44,7 +46,7 @@ class Clock(threading.Thread):
     def turn(self) -> float:
         """Do what is due now; returns the seconds until the next turn."""
         try:
-            if not self._has_lock():
+            if not (self._lock.held or self._lock.take()):
                 return _PAUSE_S
             for name in [name for name, due_at in self._due_at.items() if due_at <= time.monotonic()]:
                 # Before the task: one that fails has its next turn a period later as well.
@@ -67,16 +69,6 @@ class Clock(threading.Thread):
             raise
         except Exception:
             log.exception("task_failed name=%s", name)
-
-    def _has_lock(self) -> bool:
-        """Whether this worker does the tasks. The lock is the session's: it is lost with the connection only."""
-        if self._locked is not None and self._locked is connection.connection:
-            return True
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT pg_try_advisory_lock(%s, %s)", [_LOCK, self._number])
-            taken = bool(cursor.fetchone()[0])
-        self._locked = connection.connection if taken else None
-        return taken
 
 
 def consumes(worker: object, queue: str) -> bool:

@@ -48,10 +48,11 @@ def waiting() -> QuerySet[Outbox]:
 def take_due(rows: QuerySet[Outbox], *, limit: int) -> list[Outbox]:
     """The oldest of these rows that are due, for as long as the lease; nobody else gets them meanwhile."""
     now = timezone.now()
+    due = rows.filter(due_at__lte=now)
+    if not due.exists():  # nearly always, and one statement instead of a transaction
+        return []
     with transaction.atomic():
-        taken = list(
-            rows.select_for_update(skip_locked=True, no_key=True).filter(due_at__lte=now).order_by("due_at")[:limit]
-        )
+        taken = list(due.select_for_update(skip_locked=True, no_key=True).order_by("due_at")[:limit])
         Outbox.objects.filter(pk__in=[row.pk for row in taken]).update(due_at=now + LEASE, tries=F("tries") + 1)
     return taken
 

@@ -68,6 +68,14 @@ UPDATE fleet_nodelease lease SET seen_at = clock_timestamp(), seq = told.seq, st
 FROM told JOIN free USING (node_id) WHERE lease.node_id = told.node_id AND lease.epoch = told.epoch
 RETURNING lease.node_id
 """
+# A time that is to come is one of a clock that was set back since; no node would be judged until it has come.
+_TICK = """
+INSERT INTO fleet_tick AS old (name, at, answering_since)
+SELECT %s, now, now FROM clock_timestamp() AS now
+ON CONFLICT (name) DO UPDATE SET at = EXCLUDED.at, answering_since =
+    CASE WHEN abs(extract(epoch FROM EXCLUDED.at - old.at)) > %s THEN EXCLUDED.at ELSE old.answering_since END
+RETURNING answering_since
+"""
 
 
 # A time that is to come is one of a clock that was set back since; no node would be judged until it has come.

@@ -7,12 +7,12 @@ import threading
 
 from django.db import DatabaseError, InterfaceError, connection
 
+from muster.common.session_lock import SessionLock
 from muster.fleet.leases import tick
 from muster.links.forward import Forwarder
 from muster.links.link import Link
-from muster.links.models import Server, Step
-from muster.links.progress import due, forget_open_links
-from scheduler.model.lifecycle import NodeAdmin
+from muster.links.models import Step
+from muster.links.progress import due, forget_open_links, in_use
 
 log = logging.getLogger(__name__)
 
@@ -29,6 +29,7 @@ class Keeper:
         self._forwarder = Forwarder(url)
         self._connecting = threading.Semaphore(CONNECTING_AT_ONCE)
         self._links: dict[int, Link] = {}
+        self._lock = SessionLock(0, _LOCK)
         self._alone = False
 
     def run(self) -> None:
@@ -55,29 +56,20 @@ class Keeper:
             return
         tick("links")
         self._links = {pk: link for pk, link in self._links.items() if link.is_alive()}
-        rows = Server.objects.filter(step=Step.LINK).exclude(node__admin=NodeAdmin.RETIRED)
-        wanted = dict(rows.values_list("pk", "version"))
+        wanted = {pk: (version, is_due) for pk, version, is_due in in_use(Step.LINK)}
         for pk, link in self._links.items():
-            if wanted.get(pk) != link.server.version:
+            if wanted.get(pk, (None, False))[0] != link.server.version:
                 link.stop()
-        for server in due(Step.LINK):
-            if server.pk not in self._links:
+        if any(is_due and pk not in self._links for pk, (_, is_due) in wanted.items()):
+            for server in due(Step.LINK).exclude(pk__in=self._links):
                 link = self._links[server.pk] = Link(server, self._forwarder, self._connecting)
                 link.start()
 
     def _is_alone(self) -> bool:
         """Whether this process has the lock; a second one waits for the first to end, and then goes on in its place."""
-        with connection.cursor() as cursor:
-            cursor.execute(
-                "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND classid = 0 AND objid = %s"
-                " AND pid = pg_backend_pid()",
-                [_LOCK],
-            )
-            if cursor.fetchone()[0]:
-                return True
-            cursor.execute("SELECT pg_try_advisory_lock(%s)", [_LOCK])
-            taken = bool(cursor.fetchone()[0])
-        if not taken:
+        if self._lock.held:
+            return True
+        if not self._lock.take():
             if self._alone:
                 log.warning("another process keeps the links now")
                 for link in self._links.values():

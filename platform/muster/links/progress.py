@@ -6,7 +6,7 @@ import random
 from datetime import timedelta
 
 from django.db import transaction
-from django.db.models import F, QuerySet
+from django.db.models import BooleanField, ExpressionWrapper, F, Q, QuerySet
 
 from muster.common.models import DatabaseNow
 from muster.common.secrets import new_secret
@@ -50,6 +50,13 @@ def due(step: Step) -> QuerySet[Server]:
     """The servers for which this is what comes next, and whose time has come."""
     rows = Server.objects.exclude(node__admin=NodeAdmin.RETIRED).select_related("node")
     return rows.filter(step=step, due_at__lte=DatabaseNow()).order_by("due_at")
+
+
+def in_use(step: Step) -> list[tuple[int, int, bool]]:
+    """The servers for which this is what comes next: id, version, and whether their time has come."""
+    rows = Server.objects.exclude(node__admin=NodeAdmin.RETIRED).filter(step=step)
+    is_due = ExpressionWrapper(Q(due_at__lte=DatabaseNow()), BooleanField())
+    return list(rows.values_list("pk", "version", is_due))
 
 
 def take_install(server_id: int) -> Server | None:

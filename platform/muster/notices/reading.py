@@ -51,6 +51,9 @@ def read_events(*, most: int = BATCH) -> int:
 
     The first call only stores the position of the newest event: older events are not reported.
     """
+    horizon = newest()
+    if Reader.objects.filter(tx=horizon.tx, event_id=horizon.id).exists():
+        return 0
     with transaction.atomic():
         reader = Reader.objects.select_for_update(skip_locked=True, no_key=True).first()
         # Read before the events: all that is committed by now is among them, or is not reported.
