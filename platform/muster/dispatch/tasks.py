@@ -32,8 +32,12 @@ from muster.jobs.models import IdempotencyKey
 
 log = logging.getLogger(__name__)
 
+# When the last requested cycle of a planner that had something to decide on ended in this process.
+_decided_at: dict[tuple[int, int | None], float] = {}
+
 SWEEP_EVERY_S = 2.0
 TIMER_EVERY_S = 0.25
+GATHER_S = 0.02
 SNAPSHOTS_KEPT_FOR = timedelta(hours=24)
 SNAPSHOTS_KEPT_BYTES = 1 << 30
 CYCLES_KEPT_FOR = timedelta(days=30)
@@ -42,12 +46,17 @@ KEYS_KEPT_FOR = timedelta(days=7)
 
 @shared_task(name="dispatch.run_cycle")
 def run_cycle(pool_id: int, planner_id: int | None = None) -> None:
-    """Run a requested cycle. A request for a pool is one for each of its planners."""
+    """Run a requested cycle. A request for a pool is one for each of its planners.
+
+    In a burst it waits until `GATHER_S` after the last decision, so that one cycle serves several changes.
+    """
+    time.sleep(max(0.0, _decided_at.get((pool_id, planner_id), 0.0) + GATHER_S - time.monotonic()))
     if planner_id is None:
         forget_hint(pool_id)
         for each in planner_ids(pool_id):
             ask_for_cycle(pool_id, each)
-    run_one_cycle(pool_id, trigger="hint", planner_id=planner_id)
+    if run_one_cycle(pool_id, trigger="hint", planner_id=planner_id).cycle_id is not None:
+        _decided_at[pool_id, planner_id] = time.monotonic()
 
 
 def sweep() -> None:

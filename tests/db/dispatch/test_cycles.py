@@ -420,6 +420,32 @@ def test_a_broker_that_takes_no_messages_does_not_disturb_a_submission(
     assert now_of(submit(world)).state == "queued"
 
 
+class TestBursts:
+    @pytest.fixture
+    def slept_s(self, monkeypatch: pytest.MonkeyPatch) -> list[float]:
+        slept: list[float] = []
+        monkeypatch.setattr(tasks.time, "sleep", slept.append)
+        monkeypatch.setattr(tasks, "_decided_at", {})
+        return slept
+
+    def test_a_lone_job_is_placed_at_once(self, world: World, slept_s: list[float]) -> None:
+        tasks.run_cycle(world.pool.pk)  # nothing to decide on, so the next one does not wait for it
+        job = submit(world)
+        tasks.run_cycle(world.pool.pk)
+        assert (now_of(job).state, slept_s) == ("active", [0.0, 0.0])
+
+    def test_what_comes_right_after_a_decision_is_gathered(self, world: World, slept_s: list[float]) -> None:
+        other = make_world()
+        for one in (world, other, world):
+            submit(one)
+            tasks.run_cycle(one.pool.pk)
+        *at_once, late_s = slept_s
+        assert (at_once, 0.0 <= late_s <= tasks.GATHER_S) == ([0.0, 0.0], True)
+        tasks._decided_at[world.pool.pk, None] += 60.0
+        tasks.run_cycle(world.pool.pk)
+        assert slept_s[-1] > 50.0
+
+
 class TestSweep:
     def test_a_pool_that_cannot_be_scheduled_does_not_stop_the_others(self, world: World) -> None:
         broken, job = world.pool, submit(other := make_world())
