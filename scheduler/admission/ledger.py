@@ -111,7 +111,10 @@ class Ledger:
         return False
 
     def share_quota(self, one: Job, other: Job) -> bool:
-        """Whether GPUs that one job gives up may be quota that the other lacks."""
+        """Whether GPUs that one job gives up may be quota that the other lacks.
+
+        The answer depends on their virtual clusters and classes alone.
+        """
         return one.vc_id == other.vc_id
 
     def take(self, job: Job, allocations: Iterable[AllocationView]) -> None:

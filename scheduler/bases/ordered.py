@@ -138,7 +138,7 @@ class OrderedPolicy:
 
     def _all_victims(self, context: CycleContext, job: Job, key: Key, *, of_quota: bool = False) -> Iterator[Running]:
         """The jobs that the job may preempt, or those of them that share its quota, in order of preemption."""
-        lent = [run for run in context.reclaimable(job) if not of_quota or context.ledger.share_quota(run.job, job)]
+        lent = context.lent_of_quota(job) if of_quota else context.reclaimable(job)
         yield from lent
         if self.preemptive:
             known, vc_id = {run.job.id for run in lent}, job.vc_id if of_quota else None

@@ -19,7 +19,7 @@ from scheduler.admission import ANY_GPUS, Admission, AdmissionError, Grant
 from scheduler.engine.failed import FailedDemands
 from scheduler.engine.kept import KeptFree
 from scheduler.engine.state import SchedulerState
-from scheduler.engine.victims import Candidates, Loans
+from scheduler.engine.victims import MIN_WAKE_S, Candidates, Loans
 from scheduler.model import AllocationView, Job, Locality, PoolState, Running
 from scheduler.model.lifecycle import HoldReason, JobClass
 from scheduler.model.plan import UNSCHEDULABLE, Denial, Note, Place, Plan, Preempt
@@ -28,7 +28,7 @@ from scheduler.placement import Placement
 from scheduler.placement.demand import Demand, demand_of
 from scheduler.placement.exact import on_gpus
 
-MIN_WAKE_S, MAX_WAKE_S = 1e-3, 366 * 86_400.0
+MAX_WAKE_S = 366 * 86_400.0
 
 
 class Claim(Protocol):
@@ -286,15 +286,8 @@ class CycleContext:
 
         If more of them may go later, it asks for another decision then.
         """
-        if not self.admission.reclaims or self.admission.chooses_gpus:  # whose grants name the jobs to evict
-            return ()
-        soon, lent = self.now + MIN_WAKE_S, list[Running]()
-        for run in self._loans.of(job):
-            if (moment := self.ledger.reclaimable_at(run)) >= soon:
-                self.wake_at(min(moment, self.now + MAX_WAKE_S))
-            elif self.stays(run):
-                lent.append(run)
-        if not self.ledger.reclaims_fewest() or len(lent) < 2:
+        lent = self._lent(job)
+        if len(lent) < 2 or not self.ledger.reclaims_fewest():
             return lent
         demand = self.demands(job)[0]
         denial = self.quota_denial(job, demand)
@@ -302,6 +295,18 @@ class CycleContext:
         lacking = max(lacking, 1 if denial is None else denial.wanted)
         by_class = ([run for run in lent if run.job.job_class is each] for each in reversed(JobClass))
         return [run for runs in by_class for run in self._loans.fewest_first(runs, demand, lacking)]
+
+    def lent_of_quota(self, job: Job) -> Sequence[Running]:
+        """Those of `reclaimable` whose GPUs may be quota that the job lacks, newest first."""
+        return self._lent(job, of_quota=True)
+
+    def _lent(self, job: Job, *, of_quota: bool = False) -> Sequence[Running]:
+        if not self.admission.reclaims or self.admission.chooses_gpus:  # whose grants name the jobs to evict
+            return ()
+        lent = self._loans.of(job, of_quota=of_quota)
+        if lent.next_at is not None:
+            self.wake_at(min(lent.next_at, self.now + MAX_WAKE_S))
+        return [run for run in lent.runs if self.stays(run)]
 
     def on_loan(self, job: Job, run: Running) -> bool:
         """Whether the running job could reclaim the GPUs that the job would get from it."""

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from scheduler.admission import Ledger
 from scheduler.model import Job, Running, View
 from scheduler.model.lifecycle import JobClass
 from scheduler.placement.demand import Demand
 from scheduler.placement.free import Free
+
+MIN_WAKE_S = 1e-3
 
 # What the ledger asks of a run, and so what runs of one group share: virtual cluster, class and GPU type.
 _Group = tuple[int, JobClass, str | None]
@@ -44,26 +47,52 @@ class Candidates:
         return run is not None
 
 
+@dataclass(frozen=True, slots=True)
+class Lent:
+    """Runs whose GPUs a job may reclaim: those that may go now, newest first, and when the next ones may."""
+
+    runs: Sequence[Running]
+    next_at: float | None
+    job_ids: frozenset[int]  # of all of them
+
+
 class Loans:
     """The running jobs from which waiting jobs may reclaim GPUs, during one decision."""
 
     def __init__(self, view: View, free: Free, ledger: Ledger) -> None:
         self._view, self._free, self._ledger = view, free, ledger
         self._groups: dict[_Group, list[Running]] = {}  # newest first
-        self._newest: dict[tuple[_Group, ...], Sequence[Running]] = {}
+        self._lent: dict[tuple[_Group, ...], Lent] = {}
         self._last: tuple[int, frozenset[int]] = (0, frozenset())  # the last answer of `of`, and for which job
+        self._types: dict[int, str | None] = {}  # by job id
         for run in sorted(view.running, key=_newest_first):
             if run.evictable and not run.stopping and any(free.node(share.node_id) for share in run.allocations):
                 self._groups.setdefault((run.job.vc_id, run.job.job_class, self.type_of(run)), []).append(run)
 
-    def of(self, job: Job) -> Sequence[Running]:
-        """The runs whose GPUs the job may reclaim now or once they have run for long enough, newest first."""
-        groups = tuple(key for key, runs in self._groups.items() if self._ledger.reclaims(job, runs[0].job, key[-1]))
-        if groups not in self._newest:
-            self._newest[groups] = sorted((run for key in groups for run in self._groups[key]), key=_newest_first)
-        found = self._newest[groups]
-        self._last = (job.id, frozenset(run.job.id for run in found))
-        return found
+    def of(self, job: Job, *, of_quota: bool = False) -> Lent:
+        """The runs whose GPUs the job may reclaim now or once they have run for long enough, or share its quota too."""
+        ledger = self._ledger
+        groups = tuple(key for key, runs in self._groups.items() if ledger.reclaims(job, runs[0].job, key[-1]))
+        found = self._by(groups)
+        self._last = (job.id, found.job_ids)
+        if not of_quota:
+            return found
+        sharing = tuple(key for key in groups if ledger.share_quota(self._groups[key][0].job, job))
+        return replace(found, runs=self._by(sharing).runs)
+
+    def _by(self, groups: tuple[_Group, ...]) -> Lent:
+        if groups not in self._lent:
+            self._lent[groups] = self._lent_by(groups)
+        return self._lent[groups]
+
+    def _lent_by(self, groups: Iterable[_Group]) -> Lent:
+        runs = sorted((run for key in groups for run in self._groups[key]), key=_newest_first)
+        soon, moments = self._view.now + MIN_WAKE_S, {run.job.id: self._ledger.reclaimable_at(run) for run in runs}
+        return Lent(
+            [run for run in runs if moments[run.job.id] < soon],
+            min((moment for moment in moments.values() if moment >= soon), default=None),
+            frozenset(moments),
+        )
 
     def fewest_first(self, runs: Sequence[Running], demand: Demand, lacking: int) -> Sequence[Running]:
         """The runs such that the first ones make room for the demand; these are the fewest, if counts alone decide.
@@ -102,9 +131,11 @@ class Loans:
 
     def type_of(self, run: Running) -> str | None:
         """The GPU type of a run; None if it has no GPU that the pool knows."""
-        known = self._view.gpu_by_id
-        gpu_ids = (gpu_id for share in run.allocations for gpu_id in share.gpu_ids)
-        return next((known[gpu_id].type for gpu_id in gpu_ids if gpu_id in known), None)
+        if run.job.id not in self._types:
+            known = self._view.gpu_by_id
+            gpu_ids = (gpu_id for share in run.allocations for gpu_id in share.gpu_ids)
+            self._types[run.job.id] = next((known[gpu_id].type for gpu_id in gpu_ids if gpu_id in known), None)
+        return self._types[run.job.id]
 
     def _gpus_of(self, run: Running, gpu_type: str | None) -> int:
         return run.gpus if self.type_of(run) == gpu_type else 0

@@ -167,6 +167,7 @@ class _Packing:
             lent = self._context.reclaimable(job)
             if lent:
                 self._context.place_instead(job, lent, "its GPUs were on loan from the job that starts")
+                self._context.bind_deferred_lots()
 
     def _advance(self, walk: QueueWalk, left: list[Job]) -> _ClassHead | None:
         """The next job of a class that may start and finds room, if any."""

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scheduler.engine.cycle import CycleConfig, compose, decide
 from scheduler.model import Job, Node, Snapshot
 from scheduler.model.invariants import check
-from scheduler.model.lifecycle import HoldReason
+from scheduler.model.lifecycle import HoldReason, JobClass
 from scheduler.model.plan import Plan, apply
 from scheduler.policies.tetris.policy import Tetris
 from tests.unit.scheduler.factories import NOW, make_job, make_node, make_running, make_share, make_snapshot, make_vc
@@ -142,6 +142,15 @@ def test_a_cycle_places_no_more_than_its_limit() -> None:
 def test_the_order_is_by_priority_and_remaining_time() -> None:
     jobs = [job(1, left_s=None), job(2, left_s=9), job(3, left_s=5), job(4, left_s=99, priority=1)]
     assert [one.id for one in Tetris().order(make_snapshot(waiting=jobs))] == [4, 3, 2, 1]
+
+
+def test_what_a_job_that_may_be_split_reclaims_goes_to_no_later_job() -> None:
+    lent = make_running(make_share(1, (0,), cpus=0), attempt_id=1, job_class=JobClass.OPPORTUNISTIC)
+    jobs = (job(1, gpus=2, cpus=0, split=True), job(2, cpus=0, job_class=JobClass.OPPORTUNISTIC))
+    world = make_snapshot(nodes=[make_node(1, gpus=2)], running=[lent], waiting=jobs)
+    plan = decide(world, replace(config(), admission="borrow"))
+    assert where(plan) == {1: [1]}
+    assert [one.job_id for one in plan.preempts] == [lent.job.id]
 
 
 @st.composite
