@@ -21,6 +21,7 @@ from nodeagent.protocol import (
     PROTOCOL_VERSION,
     Action,
     AllocationReport,
+    BatchItem,
     BeatRequest,
     ClaimRequest,
     DesiredAllocation,
@@ -28,6 +29,7 @@ from nodeagent.protocol import (
     EndRequest,
     GpuInfo,
     Inventory,
+    ItemOutcome,
     LogFinishRequest,
     Observed,
     RegisterRequest,
@@ -91,14 +93,19 @@ class Writer(threading.Thread):
         self._epoch = self._client.register(request).epoch
         self._client.secret = self._secret
         given = self._given()
-        self._client.claim(given.id, ClaimRequest(given.fence, self._boot, self._epoch))
+        self._say(BatchItem(given.id, claim=ClaimRequest(given.fence, self._boot, self._epoch)))
         self._report(given, Observed.RUNNING)
         self._start.wait()
         digest = self._write(given)
         self._report(given, Observed.EXITED)
         end = EndRequest(given.fence, self._boot, EndReason.COMPLETED, 0, log_size=self.bytes, seq=self._next())
-        self._client.end(given.id, end)
-        self._client.finish_log(given.id, LogFinishRequest(given.fence, self.bytes, digest))
+        self._say(BatchItem(given.id, end=end))
+        self._say(BatchItem(given.id, finish=LogFinishRequest(given.fence, self.bytes, digest)))
+
+    def _say(self, item: BatchItem) -> None:
+        (answer,) = self._client.batch([item])
+        if not isinstance(answer, ItemOutcome):
+            raise answer
 
     def _given(self) -> DesiredAllocation:
         """The allocation that the platform wants to run here."""

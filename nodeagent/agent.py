@@ -24,6 +24,7 @@ from nodeagent.launcher import Launcher
 from nodeagent.lifeline import Beats, Exchange, Polls, Reporter
 from nodeagent.linked import Linked
 from nodeagent.loop import Loop, quit_for
+from nodeagent.outbox import Outbox
 from nodeagent.outputs import OutputStream
 from nodeagent.protocol import HealthEvent, Inventory, Timers
 from nodeagent.runtime.choose import RuntimeOptions, open_runtime
@@ -168,6 +169,7 @@ def _serve(
     launches = WorkPool("launch", _LAUNCH_THREADS, failed)
     fetches = WorkPool("fetch", _FETCH_THREADS, failed)
     ends = WorkPool("end", _END_THREADS, failed)
+    sends = WorkPool("send", 1, failed)
     cleaning = WorkPool("clean", 1, failed)
     clearing = WorkPool("clear", 1, failed)  # its own pool: no job's folder waits for another job's large tree
     checking = WorkPool("check", 1, failed)
@@ -190,6 +192,8 @@ def _serve(
 
     launcher = Launcher(
         client=client,
+        outbox=Outbox(client, sends),
+        logs=shipper,
         journal=journal,
         runtime=runtime,
         sampler=sampler,
@@ -249,6 +253,6 @@ def _serve(
     _log.log(logging.INFO if quit_message.status == 0 else logging.ERROR, "ending: %s", quit_message.message)
     stopping.set()
     checks.make_way()
-    for pool in (launches, fetches, ends, checking, logs, outputs):
+    for pool in (launches, fetches, ends, sends, checking, logs, outputs):
         pool.close(_FINISH_S)
     return quit_message.status

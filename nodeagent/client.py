@@ -7,19 +7,19 @@
 from __future__ import annotations
 
 import http.client
-from typing import BinaryIO, Mapping, Optional, Tuple, Type, TypeVar
+import json
+from typing import BinaryIO, Mapping, Optional, Sequence, Tuple, Type, TypeVar, Union
 
 from nodeagent import calls, protocol
 from nodeagent.protocol import (
+    BatchItem,
+    BatchRequest,
     BeatRequest,
     BeatResponse,
-    ClaimRequest,
-    EndRequest,
     HelloRequest,
     HelloResponse,
-    LaunchSpec,
+    ItemOutcome,
     LogAccepted,
-    LogFinishRequest,
     OutputsAnswer,
     OutputsFinishRequest,
     OutputsRequest,
@@ -45,6 +45,7 @@ __all__ = ["Client", "Refused", "Unauthorized", "Unreachable"]
 
 _ANSWER_TIMEOUT_S = 30.0
 _TRY_AGAIN = (408, 425, 429)
+_JSON = {"Content-Type": calls.JSON_TYPE}
 
 M = TypeVar("M", bound=protocol.Message)
 
@@ -92,18 +93,20 @@ class Client:
         """Exchange what is seen for what is wanted."""
         return self._post(calls.SYNC_PATH, request, SyncResponse, request.wait_s + _ANSWER_TIMEOUT_S)
 
-    def claim(self, allocation_id: int, request: ClaimRequest) -> LaunchSpec:
-        """Take an allocation and learn how to start it."""
-        return self._post(calls.claim_path(allocation_id), request, LaunchSpec)
-
-    def end(self, allocation_id: int, request: EndRequest) -> None:
-        """Tell that an allocation is over."""
-        self._request("POST", calls.end_path(allocation_id), request.to_json(), {"Content-Type": calls.JSON_TYPE})
-
-    def finish_log(self, allocation_id: int, request: LogFinishRequest) -> None:
-        """Tell that a log is complete."""
-        path = calls.log_finish_path(allocation_id)
-        self._request("POST", path, request.to_json(), {"Content-Type": calls.JSON_TYPE})
+    def batch(self, items: Sequence[BatchItem]) -> Tuple[Union[ItemOutcome, Unreachable, Refused], ...]:
+        """Say several things at once; of each comes its outcome, or what its own call would raise."""
+        try:
+            body = self._request("POST", calls.BATCH_PATH, BatchRequest(tuple(items)).to_json(), _JSON)
+        except Unauthorized:
+            raise
+        except Refused as error:
+            # It is the word on no item: as with a platform of before, which knows no batches.
+            raise Unreachable("the platform takes no batch: {}".format(error)) from error
+        try:
+            outcomes = json.loads(body)["outcomes"]
+            return tuple(_outcome(outcomes[place]) for place in range(len(items)))
+        except (ValueError, LookupError, TypeError) as error:
+            raise Unreachable("an answer that is not of this protocol: {!r}".format(error)) from error
 
     def append_log(
         self, allocation_id: int, fence: int, start: int, data: bytes, dropped: Optional[Tuple[int, int]]
@@ -140,7 +143,7 @@ class Client:
     def finish_outputs(self, allocation_id: int, request: OutputsFinishRequest) -> None:
         """Tell that all files are shipped, and which are left out."""
         path = calls.OUTPUTS_FINISH_PATH.format(id=allocation_id)
-        self._request("POST", path, request.to_json(), {"Content-Type": calls.JSON_TYPE})
+        self._request("POST", path, request.to_json(), _JSON)
 
     def open_shell(self, allocation_id: int, shell_id: int, request: ShellOpenRequest) -> ShellOpenAnswer:
         """Take a shell that is wanted, and learn what to start."""
@@ -158,7 +161,7 @@ class Client:
     def end_shell(self, allocation_id: int, shell_id: int, request: ShellEndRequest) -> None:
         """Tell that a shell is over."""
         path = calls.shell_path(allocation_id, shell_id, "end")
-        self._request("POST", path, request.to_json(), {"Content-Type": calls.JSON_TYPE})
+        self._request("POST", path, request.to_json(), _JSON)
 
     def fetch_code(self, sha256: str, target: BinaryIO, limit_bytes: int) -> None:
         """Write an archive of code to `target`, no more than `limit_bytes` of it."""
@@ -166,7 +169,7 @@ class Client:
         path = calls.code_path(sha256)
         status, body = self._transport.fetch(path, headers, target, limit_bytes, _ANSWER_TIMEOUT_S)
         if status != http.client.OK:
-            raise _refusal(status, body)
+            raise _refusal_of(status, body)
 
     def _append(self, path: str, data: bytes, headers: Mapping[str, str]) -> int:
         """Send a chunk and return the size that the platform has now, also when it found a gap (416)."""
@@ -179,7 +182,7 @@ class Client:
         return _read(LogAccepted, body).size
 
     def _post(self, path: str, request: protocol.Message, answer: Type[M], timeout_s: float = _ANSWER_TIMEOUT_S) -> M:
-        body = self._request("POST", path, request.to_json(), {"Content-Type": calls.JSON_TYPE}, timeout_s)
+        body = self._request("POST", path, request.to_json(), _JSON, timeout_s)
         return _read(answer, body)
 
     def _request(
@@ -188,13 +191,24 @@ class Client:
         status, content = self._transport.call(method, path, body, self._with_secret(headers), timeout_s)
         if 200 <= status < 300:
             return content
-        raise _refusal(status, content)
+        raise _refusal_of(status, content)
 
     def _with_secret(self, headers: Mapping[str, str]) -> Mapping[str, str]:
         # A link vouches for the node by itself, and its other end is not to be told more than it needs.
         if self._transport.vouched_for:
             return headers
         return {**headers, calls.AUTHORIZATION_HEADER: calls.bearer(self.secret)}
+
+
+def _outcome(data: object) -> Union[ItemOutcome, Unreachable, Refused]:
+    """One item's outcome by itself: what cannot be read says nothing of the others."""
+    try:
+        outcome = ItemOutcome.from_dict(data)
+    except ProtocolError as error:
+        return Unreachable("an answer that is not of this protocol: {}".format(error))
+    if 200 <= outcome.status < 300:
+        return outcome
+    return _refusal(outcome.status, outcome.detail, LogAccepted(outcome.size or 0).to_json())
 
 
 def _read(message: Type[M], body: bytes) -> M:
@@ -204,12 +218,16 @@ def _read(message: Type[M], body: bytes) -> M:
         raise Unreachable("an answer that is not of this protocol: {}".format(error)) from error
 
 
-def _refusal(status: int, body: bytes) -> Exception:
+def _refusal_of(status: int, body: bytes) -> Union[Unreachable, Refused]:
     try:
         problem = Problem.from_json(body)
         detail = problem.detail or problem.title
     except ProtocolError:
         detail = body[:200].decode(errors="replace")
+    return _refusal(status, detail, body)
+
+
+def _refusal(status: int, detail: str, body: bytes = b"") -> Union[Unreachable, Refused]:
     if not 400 <= status < 500 or status in _TRY_AGAIN:
         return Unreachable("{} {}".format(status, detail))
     if status == http.client.UNAUTHORIZED:

@@ -20,9 +20,11 @@ from nodeagent.client import Client, Refused, Unauthorized, Unreachable
 from nodeagent.code import install_code
 from nodeagent.inbox import Abandoned, ClaimRefused, EndAnswered, Exited, Launched, Post, Quit, Starting, Unsettled
 from nodeagent.journal import Journal
+from nodeagent.outbox import Answer, Outbox
 from nodeagent.protocol import (
     EXIT_UNAUTHORIZED,
     MAX_TAIL_BYTES,
+    BatchItem,
     ClaimRequest,
     CodeRef,
     EndReason,
@@ -36,6 +38,7 @@ from nodeagent.protocol import (
 from nodeagent.runtime.port import STOPPED_BEFORE_IT_STARTED, ExitStatus, LaunchError, NotYet, Runtime, Watched
 from nodeagent.sampler import Sampler
 from nodeagent.session import Session
+from nodeagent.shipper import LogShipper
 from nodeagent.tail import newest
 from nodeagent.turns import Turn, Turns
 from nodeagent.workpool import WorkPool
@@ -65,6 +68,8 @@ class Launcher:
         self,
         *,
         client: Client,
+        outbox: Outbox,
+        logs: LogShipper,
         journal: Journal,
         runtime: Runtime,
         sampler: Sampler,
@@ -81,6 +86,8 @@ class Launcher:
         make_way: Callable[[], None],
     ) -> None:
         self._client = client
+        self._outbox = outbox
+        self._logs = logs
         self._journal = journal
         self._runtime = runtime
         self._sampler = sampler
@@ -152,23 +159,27 @@ class Launcher:
         self._make_way()
         asked_at = clock.boottime()
         request = ClaimRequest(fence, self._session.boot_id, self._session.epoch, self._session.state_id)
-        try:
-            spec = self._client.claim(allocation_id, request)
-        except Unreachable as error:
+        answered = partial(self._claim_answered, allocation_id, fence, backoff, asked_at)
+        self._outbox.put((BatchItem(allocation_id, claim=request), answered))
+
+    def _claim_answered(
+        self, allocation_id: int, fence: int, backoff: Backoff, asked_at: float, answer: Answer
+    ) -> None:
+        if isinstance(answer, Unreachable):
             wait_s = backoff.wait_s()
-            _log.warning("allocation %d: cannot claim, trying again in %.1f s: %s", allocation_id, wait_s, error)
+            _log.warning("allocation %d: cannot claim, trying again in %.1f s: %s", allocation_id, wait_s, answer)
             self._launches.submit(lambda: self._claim(allocation_id, fence, backoff), wait_s)
-        except Unauthorized as error:
-            self._post(Quit(EXIT_UNAUTHORIZED, str(error)))
-        except Refused as error:
-            _log.info("allocation %d: not ours to start: %s", allocation_id, error)
+        elif isinstance(answer, Unauthorized):
+            self._post(Quit(EXIT_UNAUTHORIZED, str(answer)))
+        elif isinstance(answer, Refused) or answer.launch is None:
+            _log.info("allocation %d: not ours to start: %s", allocation_id, answer)
             self._post(ClaimRefused(allocation_id))
+        elif allocation_id in self._abandoned:
+            self._post(Abandoned(allocation_id))
         else:
-            if allocation_id in self._abandoned:
-                self._post(Abandoned(allocation_id))
-            else:
-                # From here on the spec goes to many places and to disk; what is secret goes to the pull only.
-                self._start(replace(spec, registry_login=None), spec.registry_login, asked_at)
+            # From here on the spec goes to many places and to disk; what is secret goes to the pull only.
+            spec, login = replace(answer.launch, registry_login=None), answer.launch.registry_login
+            self._launches.submit(lambda: self._start(spec, login, asked_at))
 
     def _start(self, spec: LaunchSpec, login: Optional[RegistryLogin], claimed_at: float) -> None:
         try:
@@ -385,27 +396,26 @@ class Launcher:
                 again = partial(self._end, allocation_id, request, backoff, uuids, gpu_wait_until)
                 self._ends.submit(again, wait_s)
                 return
-        try:
-            self._client.end(allocation_id, request)
-        except Unreachable as error:
+        log = self._logs.take_last(allocation_id)
+        end = BatchItem(allocation_id, end=request), partial(self._end_answered, allocation_id, request, backoff)
+        self._outbox.put(*(() if log is None else (log,)), end)
+
+    def _end_answered(self, allocation_id: int, request: EndRequest, backoff: Backoff, answer: Answer) -> None:
+        if isinstance(answer, Unauthorized):
+            self._post(Quit(EXIT_UNAUTHORIZED, str(answer)))
+            return
+        if isinstance(answer, Refused) and answer.status in _NO_LONGER_CARES:
+            _log.warning("allocation %d: the platform does not want its end: %s", allocation_id, answer)
+        elif isinstance(answer, (Unreachable, Refused)):
             wait_s = backoff.wait_s()
-            _log.warning("allocation %d: cannot tell its end, trying again in %.1f s: %s", allocation_id, wait_s, error)
-            self._ends.submit(lambda: self._end(allocation_id, request, backoff, (), gpu_wait_until), wait_s)
-            return
-        except Unauthorized as error:
-            self._post(Quit(EXIT_UNAUTHORIZED, str(error)))
-            return
-        except Refused as error:
-            if error.status not in _NO_LONGER_CARES:
+            _log.warning(
+                "allocation %d: cannot tell its end, trying again in %.1f s: %s", allocation_id, wait_s, answer
+            )
+            if isinstance(answer, Refused):
                 # What it cannot read may be what the job wrote. Without an end its GPUs would be held for ever.
-                wait_s = backoff.wait_s()
-                _log.error(
-                    "allocation %d: its end was refused, telling less in %.1f s: %s", allocation_id, wait_s, error
-                )
-                less = replace(request, tail="", points=(), detail="")
-                self._ends.submit(lambda: self._end(allocation_id, less, backoff, (), gpu_wait_until), wait_s)
-                return
-            _log.warning("allocation %d: the platform does not want its end: %s", allocation_id, error)
+                request = replace(request, tail="", points=(), detail="")
+            self._ends.submit(lambda: self._end(allocation_id, request, backoff, (), math.inf), wait_s)
+            return
         self._sampler.forget_strangers(allocation_id)
         self._post(EndAnswered(allocation_id))
 

@@ -5,19 +5,21 @@
    whose answer was lost is sent again as it was, so that the platform never sees one that straddles its size.
 3. Where bytes are no longer in the spool, state the hole with the next chunk.
 4. Beyond the cap ship slowly, and what is newest if that is not enough; when the job is over, its newest part.
-5. When everything is shipped, tell size, holes and SHA-256.
+5. When the job is over and what is left is small, tell it with size, holes and SHA-256.
 """
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import logging
 from dataclasses import dataclass
-from typing import Callable, List, Optional, Sequence, Tuple
+from typing import Callable, List, Optional, Sequence, Tuple, Union
 
 from nodeagent.backoff import Backoff
 from nodeagent.client import Client, Refused, Unauthorized, Unreachable
-from nodeagent.protocol import MAX_CHUNK_BYTES, LogFinishRequest
+from nodeagent.outbox import Answer
+from nodeagent.protocol import MAX_CHUNK_BYTES, MAX_REST_BYTES, BatchItem, LogAccepted, LogFinishRequest
 from nodeagent.runtime.port import LogSource
 
 _log = logging.getLogger("nodeagent.logs")
@@ -30,7 +32,7 @@ GATHER_S = 0.05
 """How long what a job prints is gathered after a small chunk: a request for each line would cost the platform most."""
 _BACKLOG_BYTES = 1 << 20
 _LARGEST_TAIL_BYTES = 32 << 20
-_TOO_LARGE, _NOT_FOUND, _CONFLICT = 413, 404, 409
+_TOO_LARGE, _GAP, _NOT_FOUND, _CONFLICT = 413, 416, 404, 409
 
 Range = Tuple[int, int]
 
@@ -93,22 +95,36 @@ class LogStream:
         if self.done:
             return None
         try:
-            wait_s: Optional[float] = None
-            chunk = self._pending or self._next_chunk()
-            if chunk is not None:
-                self._pending = chunk
-                wait_s = self._send(chunk)
-            elif self._final is not None:
-                self._finish(self._final)
+            item = self.last()
+            if item is not None:
+                return self.told(self._client.batch([item])[0])
+            wait_s = None if self._pending is None else self._send(self._pending)
         except Unauthorized:
             raise
-        except Unreachable as error:
-            _log.debug("allocation %d: log: %s", self.id, error)
-            return self._backoff.wait_s()
-        except Refused as refusal:
-            return self._refused(refusal)
+        except (Unreachable, Refused) as error:
+            return self._failed(error)
         self._backoff.reset()
         return wait_s
+
+    def last(self) -> Optional[BatchItem]:
+        """What ends the log, if the job is over and what is left fits; then `told` must hear of its outcome.
+
+        It is the step's first half: only who may call `step` may call it.
+        """
+        final = self._final
+        self._pending = chunk = self._pending or self._next_chunk()
+        if self.done or final is None or not (chunk is None or _is_rest(chunk, final)):
+            return None
+        return BatchItem(self.id, finish=self._finish(final, chunk))
+
+    def told(self, answer: Answer) -> Optional[float]:
+        """Take the outcome of `last`; return what `step` returns."""
+        if isinstance(answer, Unauthorized):
+            raise answer
+        if isinstance(answer, (Unreachable, Refused)):
+            return self._failed(answer)
+        self.done = self.complete = True
+        return None
 
     def close(self) -> None:
         """Let go of the spool."""
@@ -184,21 +200,39 @@ class LogStream:
             if end > self._cap:
                 return len(chunk.data) / PACE_BYTES_PER_S
             return GATHER_S if len(chunk.data) < self._chunk_bytes // 2 and end < self._cap else 0.0
-        # The platform has less than we thought: go back to where it is. If that does not help, do not hurry.
+        return self._go_back(size)
+
+    def _go_back(self, size: int) -> float:
+        """The platform has less than we thought: go back to where it is. If that does not help, do not hurry."""
+        self._pending = None
         self._position = size
         self._gaps += 1
         return 0.0 if self._gaps < 3 else self._backoff.wait_s()
 
-    def _finish(self, final: int) -> None:
-        if self._position < final:
+    def _finish(self, final: int, rest: Optional[_Chunk]) -> LogFinishRequest:
+        if rest is not None:
+            self._hash(rest.start, rest.data)
+        elif self._position < final:
             self._note_hole(self._position, final - 1)
             self._position = final
-        digest = "" if self._hash_lost else self._sha.hexdigest()
-        size = max(final, self._position)
-        self._client.finish_log(self.id, LogFinishRequest(self._fence, size, digest, tuple(self._holes)))
-        self.done = self.complete = True
+        return LogFinishRequest(
+            fence=self._fence,
+            size=max(final, self._position),
+            sha256="" if self._hash_lost else self._sha.hexdigest(),
+            holes=tuple(self._holes),
+            start=0 if rest is None else rest.start,
+            rest="" if rest is None else base64.b64encode(rest.data).decode(),
+        )
+
+    def _failed(self, error: Union[Unreachable, Refused]) -> Optional[float]:
+        if isinstance(error, Refused):
+            return self._refused(error)
+        _log.debug("allocation %d: log: %s", self.id, error)
+        return self._backoff.wait_s()
 
     def _refused(self, refusal: Refused) -> Optional[float]:
+        if refusal.status == _GAP:
+            return self._go_back(LogAccepted.from_json(refusal.body).size)
         if refusal.status == _TOO_LARGE and self._chunk_bytes > 1024:
             self._chunk_bytes //= 2
             self._pending = None
@@ -246,3 +280,9 @@ class LogStream:
 
     def _is_hole(self, first: int, last: int) -> bool:
         return any(low <= first and last <= high for low, high in self._holes)
+
+
+def _is_rest(chunk: _Chunk, final: int) -> bool:
+    """Whether the chunk is all that is left of a log of `final` bytes, and small enough to come with its end."""
+    is_last = chunk.start + len(chunk.data) == final and chunk.hole is None and not chunk.probe
+    return is_last and len(chunk.data) <= MAX_REST_BYTES

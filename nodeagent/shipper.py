@@ -7,7 +7,11 @@ import time
 from typing import Callable, Dict, Generic, Optional, Protocol, TypeVar
 
 from nodeagent.logstream import LogStream
+from nodeagent.outbox import Entry
 from nodeagent.workpool import WorkPool
+
+END_PATIENCE_S = 0.05
+"""How long the end of a log waits for the end of its job, to be told in one message."""
 
 
 class Stream(Protocol):
@@ -28,12 +32,14 @@ S = TypeVar("S", bound=Stream)
 
 
 class _Slot(Generic[S]):
-    """A stream and whether it is queued, being shipped, or needed again meanwhile."""
+    """A stream and whether it is queued, being shipped, or needed again meanwhile; `turn` numbers its turns."""
 
     def __init__(self, stream: S) -> None:
         self.stream = stream
         self.busy = False
         self.again = False
+        self.stepping = False
+        self.turn = 0
 
 
 class Shipper(Generic[S]):
@@ -52,8 +58,8 @@ class Shipper(Generic[S]):
             self._slots[stream.id] = _Slot(stream)
         self.poke(stream.id)
 
-    def poke(self, allocation_id: int) -> None:
-        """There is something new to ship."""
+    def poke(self, allocation_id: int, delay_s: float = 0.0) -> None:
+        """There is something new to ship, in `delay_s` seconds at the latest."""
         with self._mutex:
             slot = self._slots.get(allocation_id)
             if slot is None:
@@ -62,7 +68,8 @@ class Shipper(Generic[S]):
                 slot.again = True
                 return
             slot.busy = True
-        self._pool.submit(lambda: self._turn(slot), self._pause_left_s())
+            turn = slot.turn
+        self._pool.submit(lambda: self._turn(slot, turn), max(delay_s, self._pause_left_s()))
 
     def drop(self, allocation_id: int) -> None:
         """Ship no more of it."""
@@ -78,12 +85,19 @@ class Shipper(Generic[S]):
     def _pause_left_s(self) -> float:
         return max(0.0, self._paused_until - time.monotonic())
 
-    def _turn(self, slot: _Slot[S]) -> None:
+    def _turn(self, slot: _Slot[S], turn: int) -> None:
         """Ship one piece, then let others have their turn."""
+        with self._mutex:
+            if turn != slot.turn:
+                return
+            slot.stepping = True
         wait_s: Optional[float] = self._pause_left_s()
         if not wait_s:
             slot.again = False
             wait_s = slot.stream.step()
+        self._stepped(slot, wait_s)
+
+    def _stepped(self, slot: _Slot[S], wait_s: Optional[float]) -> None:
         if slot.stream.done:
             slot.stream.close()
             with self._mutex:
@@ -92,22 +106,39 @@ class Shipper(Generic[S]):
                 self._finished(slot.stream)
             return
         with self._mutex:
+            slot.stepping = False
             if wait_s is None and not slot.again:
                 slot.busy = False
                 return
-        self._pool.submit(lambda: self._turn(slot), wait_s or 0.0)
+            turn = slot.turn
+        self._pool.submit(lambda: self._turn(slot, turn), wait_s or 0.0)
 
 
 class LogShipper(Shipper[LogStream]):
     """All logs of the agent."""
 
     def finalise(self, allocation_id: int, size: int) -> None:
-        """A job is over; its log is closed once it is shipped."""
+        """A job is over; its log is closed once it is shipped. For a moment that is left to who tells the job's end."""
         with self._mutex:
             slot = self._slots.get(allocation_id)
         if slot is not None:
             slot.stream.finalise(size)
-            self.poke(allocation_id)
+            self.poke(allocation_id, END_PATIENCE_S)
+
+    def take_last(self, allocation_id: int) -> Optional[Entry]:
+        """What ends a log, to be told with the job's end, if it is ready now: nothing waits for it."""
+        with self._mutex:
+            slot = self._slots.get(allocation_id)
+            if slot is None or slot.stepping or self._pause_left_s():
+                return None
+            slot.turn += 1  # the turn that it waits for is off
+            slot.busy = slot.stepping = True
+            slot.again = False
+        item = slot.stream.last()
+        if item is None:
+            self._stepped(slot, 0.0)
+            return None
+        return item, lambda answer: self._stepped(slot, slot.stream.told(answer))
 
     def size(self, allocation_id: int) -> Optional[int]:
         """How much a job has written, if its log is still being shipped."""

@@ -1,4 +1,4 @@
-"""The messages between the agent of a node and the platform, version 1, and their strict reading.
+"""The messages between the agent of a node and the platform, version 2, and their strict reading.
 
 Every message is a frozen dataclass with `to_dict()` and `from_dict()`; reading is strict and names the field in a
 `ProtocolError`, and unknown keys are ignored (see `nodeagent.wire`).
@@ -41,6 +41,11 @@ What the wire format leaves open is settled here:
   that sends no `state_id` is told apart by its boot only.
 - 404 or 409 as the answer to an `end` or a `log:finish` means that the platform no longer cares: the agent lets go. An
   `end` that is refused otherwise, such as by 400 or 422, is sent again without `tail`, `points` and `detail`.
+- A batch carries claims, ends and ends of logs; each item is answered as its own call is, and fails alone. A batch that
+  is sent a second time changes nothing. Since version 2 an agent claims and ends by batches only; the single calls stay
+  for agents of version 1.
+- The `rest` of a `log:finish` is appended before the log is closed. If it begins behind what the platform has, 416 and
+  the size answer it, and the log stays open.
 - The `tail` of an `end` is the newest part of what the rank wrote, as text without NULs: the platform says at once why
   the job failed, and does not wait for a log that is still on its way. It is empty for a rank that succeeded.
 - Points in `reported` are new since the last sync that was answered, and those of the end are in its `points`. A step
@@ -53,6 +58,7 @@ What the wire format leaves open is settled here:
   whole file. 416 says where to go on. To name them again changes nothing, and tells how far each is.
 """
 
+from nodeagent.protocol.batch import BatchItem, BatchRequest, BatchResponse, ItemOutcome
 from nodeagent.protocol.ending import (
     EndRequest,
     Excluded,
@@ -91,10 +97,12 @@ from nodeagent.protocol.session import (
 )
 from nodeagent.protocol.sync import DesiredAllocation, SyncRequest, SyncResponse
 from nodeagent.protocol.terms import (
+    AGAIN,
     EXIT_REFUSED,
     EXIT_REGISTER_AGAIN,
     EXIT_SUPERSEDED,
     EXIT_UNAUTHORIZED,
+    MAX_BATCH_ITEMS,
     MAX_CHECKS,
     MAX_CHUNK_BYTES,
     MAX_HEALTH_EVENTS,
@@ -103,6 +111,7 @@ from nodeagent.protocol.terms import (
     MAX_REPORTED_AT_ONCE,
     MAX_REPORTED_NAMES,
     MAX_REPORTED_POINTS,
+    MAX_REST_BYTES,
     MAX_TAIL_BYTES,
     PROTOCOL_VERSION,
     REGISTER_FIRST,
@@ -127,11 +136,13 @@ from nodeagent.protocol.volumes import (
 from nodeagent.wire import Message, ProtocolError
 
 __all__ = [
+    "AGAIN",
     "EXIT_REFUSED",
     "EXIT_REGISTER_AGAIN",
     "EXIT_SUPERSEDED",
     "EXIT_UNAUTHORIZED",
     "LONGEST_PATH",
+    "MAX_BATCH_ITEMS",
     "MAX_CHECKS",
     "MAX_CHUNK_BYTES",
     "MAX_HEALTH_EVENTS",
@@ -141,6 +152,7 @@ __all__ = [
     "MAX_REPORTED_AT_ONCE",
     "MAX_REPORTED_NAMES",
     "MAX_REPORTED_POINTS",
+    "MAX_REST_BYTES",
     "MAX_TAIL_BYTES",
     "MOST_MOUNTS",
     "PCIE_LEVELS",
@@ -149,6 +161,9 @@ __all__ = [
     "STALE_NONCE",
     "Action",
     "AllocationReport",
+    "BatchItem",
+    "BatchRequest",
+    "BatchResponse",
     "BeatRequest",
     "BeatResponse",
     "CheckOutcome",
@@ -166,6 +181,7 @@ __all__ = [
     "HelloResponse",
     "HostSample",
     "Inventory",
+    "ItemOutcome",
     "KeptReport",
     "LaunchSpec",
     "LogAccepted",

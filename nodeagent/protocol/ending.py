@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Optional, Tuple
 
 from nodeagent.protocol.readings import MetricPoint
-from nodeagent.protocol.terms import MAX_ID_CHARACTERS, MAX_OUTPUT_PATH_BYTES, EndReason
+from nodeagent.protocol.terms import MAX_ID_CHARACTERS, MAX_OUTPUT_PATH_BYTES, MAX_REST_CHARACTERS, EndReason
 from nodeagent.wire import MAX_DETAIL_CHARACTERS, Message, sentence, text
 
 
@@ -39,12 +39,18 @@ class EndRequest(Message):
 
 @dataclass(frozen=True)
 class LogFinishRequest(Message):
-    """All of a log that can be shipped has been; `holes` are inclusive ranges of bytes that were given up."""
+    """All of a log that can be shipped has been, with this; `holes` are inclusive ranges of bytes that were given up.
+
+    `rest` is base64 of the log's last bytes, from `start` to the end, at most `MAX_REST_BYTES` of them; empty if they
+    came before.
+    """
 
     fence: int
     size: int
     sha256: str = field(metadata=text(64))
     holes: Tuple[Tuple[int, int], ...] = ()
+    start: int = 0
+    rest: str = field(default="", metadata=text(MAX_REST_CHARACTERS))
 
 
 @dataclass(frozen=True)

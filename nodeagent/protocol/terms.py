@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from enum import Enum
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
+"""Since 2 an agent claims, ends and closes logs by batches."""
+
+MAX_BATCH_ITEMS = 64
+"""The most items of one BatchRequest."""
+
+MAX_REST_BYTES = 64 << 10
+"""The most bytes of a log that come with its end; more are shipped before."""
+MAX_REST_CHARACTERS = -(-MAX_REST_BYTES // 3) * 4
 
 MAX_CHUNK_BYTES = 1 << 20
 """The largest body of one PATCH, of a log or of a file; a larger one is answered 413."""
@@ -27,6 +35,9 @@ MAX_HEALTH_EVENTS = 64
 
 MAX_CHECKS = 64
 """The most checks of GPUs that one answer asks for, and the most results that one SyncRequest carries."""
+
+AGAIN = 425
+"""The outcome of an item that waits for a lock: send it again."""
 
 STALE_NONCE = 412
 """The answer to a registration whose nonce is not, or no longer, the newest: say hello again."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import http.server
 import json
@@ -17,6 +18,9 @@ from typing import Any
 from nodeagent import calls, protocol
 from nodeagent.protocol import (
     Action,
+    BatchItem,
+    BatchRequest,
+    BatchResponse,
     BeatRequest,
     BeatResponse,
     ClaimRequest,
@@ -24,6 +28,7 @@ from nodeagent.protocol import (
     EndRequest,
     HelloRequest,
     HelloResponse,
+    ItemOutcome,
     LaunchSpec,
     LogAccepted,
     LogFinishRequest,
@@ -301,17 +306,53 @@ class FakePlatform:
             allocation.claimed_by = claimant
             return 200, allocation.spec
 
+    def batch(self, body: bytes) -> tuple[int, Any]:
+        """Each item is a call of its own to faults and counts: `cut` and `deaf` are of the whole."""
+        items = BatchRequest.from_json(body).items
+        if not 0 < len(items) <= protocol.MAX_BATCH_ITEMS:
+            self.violate(f"a batch of {len(items)} items")
+        faults = [self.take_fault(f"POST /agent/v1/allocations/{item.id}/{_call_of(item)}") for item in items]
+        if "cut" in faults:
+            return 0, None
+        outcomes = tuple(
+            ItemOutcome(fault, "on demand") if isinstance(fault, int) else self._item(item)
+            for item, fault in zip(items, faults, strict=True)
+        )
+        return (0, None) if "deaf" in faults else (200, BatchResponse(outcomes))
+
+    def _item(self, item: BatchItem) -> ItemOutcome:
+        allocation = self.allocations.get(item.id)
+        if allocation is None:
+            return ItemOutcome(404)
+        if item.claim is not None:
+            status, answer = self.claim(allocation, item.claim.to_json())
+            return ItemOutcome(status, launch=answer if status == 200 else None)
+        if item.end is not None:
+            return ItemOutcome(self.end(allocation, item.end.to_json())[0])
+        assert item.finish is not None
+        if item.finish.rest:
+            rest = base64.b64decode(item.finish.rest)
+            if len(rest) > protocol.MAX_REST_BYTES:
+                self.violate(f"a rest of {len(rest)} bytes")
+            status, answer = self._append(allocation, item.finish.start, rest, None)
+            if status != 202:
+                return ItemOutcome(status, size=answer.size if status == 416 else None)
+        return ItemOutcome(self.finish(allocation, item.finish.to_json())[0])
+
     def log(self, allocation: Allocation, headers: Any, body: bytes) -> tuple[int, Any]:
         first, last = calls.parse_content_range(headers[calls.CONTENT_RANGE_HEADER])
-        dropped = headers.get(calls.DROPPED_HEADER)
+        if last - first + 1 != len(body) or len(body) > protocol.MAX_CHUNK_BYTES:
+            self.violate(f"a chunk of {len(body)} bytes for {first}-{last}")
+        if calls.crc32_hex(body) != headers[calls.CRC32_HEADER]:
+            self.violate("a wrong checksum")
+        if int(headers[calls.FENCE_HEADER]) != allocation.spec.fence:
+            return 409, Problem("old fence", "", 409)
+        return self._append(allocation, first, body, headers.get(calls.DROPPED_HEADER))
+
+    def _append(self, allocation: Allocation, first: int, body: bytes, dropped: str | None) -> tuple[int, Any]:
+        last = first + len(body) - 1
         with self.changed:
             size = len(allocation.log)
-            if last - first + 1 != len(body) or len(body) > protocol.MAX_CHUNK_BYTES:
-                self.violate(f"a chunk of {len(body)} bytes for {first}-{last}")
-            if calls.crc32_hex(body) != headers[calls.CRC32_HEADER]:
-                self.violate("a wrong checksum")
-            if int(headers[calls.FENCE_HEADER]) != allocation.spec.fence:
-                return 409, Problem("old fence", "", 409)
             if first < size < last + 1:
                 self.violate(f"a chunk {first}-{last} straddles {size}")
                 return 409, Problem("rewrite", "", 409)
@@ -397,6 +438,10 @@ class FakePlatform:
             return 200, {}
 
 
+def _call_of(item: BatchItem) -> str:
+    return "claim" if item.claim is not None else "end" if item.end is not None else "log:finish"
+
+
 class _Server(http.server.ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
@@ -459,7 +504,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         except protocol.ProtocolError as error:
             platform.violate(f"{self.path}: {error}")
             status, answer = 400, Problem("bad message", str(error), 400)
-        if fault == "deaf":
+        if fault == "deaf" or not status:
             self.close_connection = True
             return
         self._answer(status, answer)
@@ -476,6 +521,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             return platform.beat(body)
         if self.path == calls.SYNC_PATH:
             return platform.sync(body)
+        if self.path == calls.BATCH_PATH:
+            return platform.batch(body)
         code = re.fullmatch(r"/agent/v1/code/(\w+)", self.path)
         if code:
             return (200, platform.codes[code[1]]) if code[1] in platform.codes else (404, Problem("no such code"))

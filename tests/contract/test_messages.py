@@ -38,6 +38,8 @@ PARTS = {"AllocationReport", "CodeRef", "DesiredAllocation", "GpuInfo", "GpuSamp
     "WantedCheck",
     "WantedShell",
     "KeptReport",
+    "BatchItem",
+    "ItemOutcome",
 }
 WHOLE = sorted(set(MESSAGES) - PARTS - {"Inventory", "Timers"})
 
@@ -174,12 +176,13 @@ def _common(read: Any, content: Any) -> Any:
 
 
 def test_the_version_and_the_routes_are_pinned() -> None:
-    assert protocol.PROTOCOL_VERSION == 1
-    assert (calls.HELLO_PATH, calls.REGISTER_PATH, calls.BEAT_PATH, calls.SYNC_PATH) == (
+    assert protocol.PROTOCOL_VERSION == 2
+    assert (calls.HELLO_PATH, calls.REGISTER_PATH, calls.BEAT_PATH, calls.SYNC_PATH, calls.BATCH_PATH) == (
         "/agent/v1/hello",
         "/agent/v1/register",
         "/agent/v1/beat",
         "/agent/v1/sync",
+        "/agent/v1/batch",
     )
     assert calls.claim_path(7) == "/agent/v1/allocations/7/claim"
     assert calls.end_path(7) == "/agent/v1/allocations/7/end"

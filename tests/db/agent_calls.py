@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+from base64 import b64encode
 from dataclasses import replace
 from typing import Any
 
@@ -10,8 +12,20 @@ import httpx
 from muster.common.secrets import digest
 from muster.fleet.models import Node, NodeLease
 from muster.jobs.models import Allocation
-from nodeagent.calls import bearer, claim_path, content_range, crc32_hex, end_path, log_finish_path, log_path
+from nodeagent.calls import (
+    BATCH_PATH,
+    bearer,
+    claim_path,
+    content_range,
+    crc32_hex,
+    end_path,
+    log_finish_path,
+    log_path,
+)
 from nodeagent.protocol import (
+    BatchItem,
+    BatchRequest,
+    BatchResponse,
     BeatRequest,
     ClaimRequest,
     DesiredAllocation,
@@ -19,6 +33,7 @@ from nodeagent.protocol import (
     EndRequest,
     GpuInfo,
     Inventory,
+    ItemOutcome,
     LaunchSpec,
     LogFinishRequest,
     RegisterRequest,
@@ -99,6 +114,34 @@ class Agent:
     def finish(self, allocation: Allocation, size: int, sha256: str, **fields: Any) -> httpx.Response:
         request = LogFinishRequest(allocation.attempt_id, size, sha256)
         return self.post(log_finish_path(allocation.pk), replace(request, **fields))
+
+    def batch(self, *items: BatchItem) -> httpx.Response:
+        return self.post(BATCH_PATH, BatchRequest(items))
+
+    def say(self, *items: BatchItem) -> tuple[ItemOutcome, ...]:
+        answer = self.batch(*items)
+        assert answer.status_code == 200, answer.text
+        return BatchResponse.from_dict(answer.json()).outcomes
+
+    def claim_item(self, allocation: Allocation, **fields: Any) -> BatchItem:
+        request = ClaimRequest(allocation.attempt_id, self.boot_id, self.epoch, self.state_id)
+        return BatchItem(allocation.pk, claim=replace(request, **fields))
+
+    def end_item(self, allocation: Allocation, reason: EndReason = EndReason.COMPLETED, **fields: Any) -> BatchItem:
+        request = EndRequest(allocation.attempt_id, self.boot_id, reason, exit_code=0, state_id=self.state_id)
+        return BatchItem(allocation.pk, end=replace(request, **fields))
+
+    def finish_item(self, allocation: Allocation, text: bytes, last: bytes | None = None, **fields: Any) -> BatchItem:
+        """The end of a log that is `text`, of which the `last` bytes (all, if not said) come with it."""
+        last = text if last is None else last
+        request = LogFinishRequest(
+            allocation.attempt_id,
+            len(text),
+            hashlib.sha256(text).hexdigest(),
+            start=len(text) - len(last),
+            rest=b64encode(last).decode(),
+        )
+        return BatchItem(allocation.pk, finish=replace(request, **fields))
 
 
 def inventory(*gpus: GpuInfo, **fields: Any) -> Inventory:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -10,7 +11,7 @@ from typing import BinaryIO
 
 from django.db import connection
 
-from muster.agents import services
+from muster.agents import batches, services
 from muster.agents.desired import desired_sets
 from muster.agents.samples import store_samples
 from muster.common.errors import MusterError
@@ -19,10 +20,11 @@ from muster.fleet.models import Node
 from muster.jobs.models import Allocation
 from nodeagent import calls
 from nodeagent.protocol import (
+    BatchRequest,
+    BatchResponse,
     BeatRequest,
-    ClaimRequest,
-    EndRequest,
     HelloRequest,
+    ItemOutcome,
     LogAccepted,
     LogFinishRequest,
     Problem,
@@ -147,23 +149,37 @@ class Platform:
             return 200, services.register_agent(secret, RegisterRequest.from_json(body)).to_json()
         if path == calls.BEAT_PATH:
             return 200, services.beat(node_of_credential(secret), BeatRequest.from_json(body)).to_json()
-        allocation_id, what = int(path.split("/")[-2]), path.rsplit("/", maxsplit=1)[-1]
-        if what == "claim":
-            node = node_of_credential(secret)
-            return 200, services.claim(node, allocation_id, ClaimRequest.from_json(body)).to_json()
-        if what == "end":
-            self.changed = True
-            services.end(node_of_credential(secret), allocation_id, EndRequest.from_json(body))
-            return 200, b"{}"
-        return self._log(what, allocation_id, secret, body, headers)
+        if path == calls.BATCH_PATH:
+            return self._batch(node_of_credential(secret), BatchRequest.from_json(body))
+        return self._log(int(path.split("/")[-2]), secret, headers)
 
-    def _log(self, what: str, allocation_id: int, secret: str, body: bytes, headers: Mapping[str, str]) -> Answer:
+    def _batch(self, node: Node, message: BatchRequest) -> Answer:
+        """As the endpoint does it; nothing waits for a lock here. Of logs there are sizes only."""
+        self.changed = True
+        items = dict(enumerate(message.items))
+        logs = {place: item.finish for place, item in items.items() if item.finish is not None}
+        outcomes = {place: self._finish(node, items[place].id, finish) for place, finish in logs.items()}
+        outcomes |= batches.apply_together(node, {place: item for place, item in items.items() if place not in logs})
+        for place, item in items.items():
+            if place not in outcomes:
+                outcomes[place] = batches.apply_alone(node, item)
+        return 200, BatchResponse(tuple(outcomes[place] for place in items)).to_json()
+
+    def _finish(self, node: Node, allocation_id: int, request: LogFinishRequest) -> ItemOutcome:
+        if not Allocation.objects.filter(pk=allocation_id, node=node).exists():
+            return ItemOutcome(404)
+        if request.fence != Allocation.objects.get(pk=allocation_id).attempt_id:
+            return ItemOutcome(409)
+        size = self._logs.setdefault(allocation_id, 0)
+        if request.rest:
+            if request.start > size:
+                return ItemOutcome(416, size=size)
+            self._logs[allocation_id] = max(size, request.start + len(base64.b64decode(request.rest)))
+        return ItemOutcome(200)
+
+    def _log(self, allocation_id: int, secret: str, headers: Mapping[str, str]) -> Answer:
         """A log store of sizes only."""
         size = self._logs.setdefault(allocation_id, 0)
-        if what == "log:finish":
-            request = LogFinishRequest.from_json(body)
-            self._of(secret, allocation_id, request.fence)
-            return 200, b"{}"
         self._of(secret, allocation_id, int(headers[calls.FENCE_HEADER]))
         first, last = calls.parse_content_range(headers[calls.CONTENT_RANGE_HEADER])
         if first > size:
@@ -189,7 +205,8 @@ class Way(Transport):
         """Send a request and wait for what comes of it."""
         link, kernel = self._link, self._kernel
         kind = path.rsplit("/", maxsplit=1)[-1]
-        fate, delay_s = link.fate(kind) or (None, 0.0)
+        kinds = _kinds_in(body) if path == calls.BATCH_PATH else [kind]
+        fate, delay_s = next(filter(None, map(link.fate, kinds)), (None, 0.0))
         secret = headers[calls.AUTHORIZATION_HEADER].removeprefix("Bearer ")
         answered: list[Callable[[Answer | None], None]] = []
         sent_ok = link.requests_pass and fate is not Fate.REQUEST_LOST
@@ -223,6 +240,20 @@ class Way(Transport):
 
     def close(self) -> None:
         """Nothing is open."""
+
+
+def _kinds_in(body: bytes) -> list[str]:
+    """The calls of which a batch has an item: a fate that waits for one of them comes to the whole batch."""
+    items = BatchRequest.from_json(body).items
+    return [
+        kind
+        for kind, told in (
+            ("claim", any(item.claim for item in items)),
+            ("end", any(item.end for item in items)),
+            ("log:finish", any(item.finish for item in items)),
+        )
+        if told
+    ]
 
 
 SHADOW_CLOCK = """

@@ -17,9 +17,9 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Route
 
-from muster.agents import services
+from muster.agents import batches, services
 from muster.agents.desired import DesiredSet, desired_sets
-from muster.agents.refusals import Handler, audited
+from muster.agents.refusals import Handler, audit_refusal, audited
 from muster.agents.restored import take_report
 from muster.agents.samples import store_samples
 from muster.common.asgi import in_thread, read_body, store_in_thread
@@ -44,10 +44,13 @@ from muster.outputs import store as outputs_store
 from nodeagent.calls import CONTENT_RANGE_HEADER, CRC32_HEADER, DROPPED_HEADER, FENCE_HEADER, SHA256_HEADER, crc32_hex
 from nodeagent.protocol import (
     MAX_CHUNK_BYTES,
+    BatchItem,
+    BatchResponse,
     BeatRequest,
     ClaimRequest,
     EndRequest,
     HelloRequest,
+    ItemOutcome,
     LogFinishRequest,
     Message,
     OutputsFinishRequest,
@@ -71,6 +74,8 @@ M = TypeVar("M", bound=Message)
 
 _nodes: Gathered[str, None, Node | None] = Gathered(nodes_of_credentials, every_s=GATHERED_EVERY_S)
 _renewals: Gathered[Node, Renewal, bool] = Gathered(renew_free, every_s=GATHERED_EVERY_S)
+# A launch waits for its claim: so these rounds follow each other without a pause.
+_speakers: Gathered[str, None, Node | None] = Gathered(nodes_of_credentials, every_s=0.0)
 _desired_sets: Gathered[Node, None, DesiredSet] = Gathered(desired_sets, every_s=GATHERED_EVERY_S)
 _samples: Gathered[Node, SyncRequest, None] = Gathered(store_samples, every_s=GATHERED_EVERY_S)
 
@@ -143,6 +148,21 @@ async def end(request: Request) -> Response:
     return JSONResponse({})
 
 
+async def batch(request: Request) -> Response:
+    """Take claims, ends and ends of logs, and answer each item for itself."""
+    node = await _node(request, _speakers)
+    read = batches.read_items(await read_json(request))
+    items = {place: item for place, item in enumerate(read) if isinstance(item, BatchItem)}
+    unread = {place: item for place, item in enumerate(read) if isinstance(item, ItemOutcome)}
+    outcomes = unread | await batches.apply(node, items)
+    for place, item in items.items():
+        outcome = outcomes[place]
+        if item.claim is not None and outcome.launch is None:
+            refusal = {"status": outcome.status, "reason": outcome.detail}
+            await audit_refusal(request, refusal, "refused_claim", object_type="allocation", object_id=item.id)
+    return JSONResponse(BatchResponse(tuple(outcomes[place] for place in range(len(read)))).to_dict())
+
+
 async def log(request: Request) -> Response:
     """Append a chunk of a log."""
     allocation = await _allocation(request)
@@ -208,8 +228,8 @@ async def code(request: Request) -> Response:
     return FileResponse(path, media_type="application/gzip", filename=f"{sha256}.tar.gz")
 
 
-async def _node(request: Request) -> Node:
-    node = await _nodes.ask(secret_of(request), None)
+async def _node(request: Request, rounds: Gathered[str, None, Node | None] = _nodes) -> Node:
+    node = await rounds.ask(secret_of(request), None)
     # What a refusal says is read from the database.
     return node if node is not None else await in_thread(known, None)
 
@@ -227,13 +247,19 @@ async def _allocation(request: Request) -> Allocation:
 
 async def read_message(request: Request, kind: type[M], *, largest: int = LARGEST_BODY) -> M:
     """The message of the body; what it is not is an error that names the field."""
-    body = await read_body(request, largest=largest)
     try:
-        return kind.from_dict(json.loads(body))
-    except RecursionError as error:
-        raise MusterError("the body nests too deeply") from error
+        return kind.from_dict(await read_json(request, largest=largest))
     except ProtocolError as error:
         raise Invalid.field(error.field or "message", error.problem) from error
+
+
+async def read_json(request: Request, *, largest: int = LARGEST_BODY) -> object:
+    """What the body is as JSON."""
+    body = await read_body(request, largest=largest)
+    try:
+        return json.loads(body)
+    except RecursionError as error:
+        raise MusterError("the body nests too deeply") from error
     except ValueError as error:
         raise MusterError("the body is not JSON") from error
 
@@ -286,6 +312,7 @@ def _post(path: str, handler: Handler) -> Route:
 ROUTES = [
     _post("/agent/v1/beat", beat),
     _post("/agent/v1/sync", sync),
+    _post("/agent/v1/batch", audited(batch, "refused_claim", object_type="allocation")),
     _post("/agent/v1/hello", audited(hello, "refused_registration", object_type="node")),
     _post("/agent/v1/register", audited(register, "refused_registration", object_type="node")),
     _post("/agent/v1/allocations/{id:int}/claim", audited(claim, "refused_claim", object_type="allocation")),

@@ -64,7 +64,7 @@ def launch_spec(node: Node, allocation: Allocation) -> LaunchSpec:
         pool=node.pool.name,
         infiniband=node.pool.infiniband,
         check_gpus=node.pool.check_gpus,
-        mounts=told_to_agents(spec.get("mounts", []), job.vc, node.pool),
+        mounts=told_to_agents(spec["mounts"], job.vc, node.pool) if spec.get("mounts") else (),
         mount_roots=node.pool.roots,
         keep_failed_s=_keep_failed_s(node, allocation),
         bounds_disk=True,

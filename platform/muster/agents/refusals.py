@@ -34,16 +34,24 @@ def audited(handler: Handler, action: str, *, object_type: str) -> Handler:
         try:
             return await handler(request)
         except MusterError as refusal:
-            if refusal.status in _AUDITED:
-                address = parse_address(request.client.host if request.client else None)
-                object_id = str(request.path_params.get("id", "(unknown)"))
-                await in_thread(_store, refusal, action, object_type, object_id, address)
+            told = {"status": refusal.status, "reason": refusal.detail}
+            object_id = request.path_params.get("id", "(unknown)")
+            await audit_refusal(request, told, action, object_type=object_type, object_id=object_id)
             raise
 
     return handle
 
 
-def _store(refusal: MusterError, action: str, object_type: str, object_id: str, address: str | None) -> None:
+async def audit_refusal(
+    request: Request, told: dict[str, object], action: str, *, object_type: str, object_id: object
+) -> None:
+    """Leave an audit entry with the client's address of what was told, if its status is that of a refusal."""
+    if told["status"] in _AUDITED:
+        address = parse_address(request.client.host if request.client else None)
+        await in_thread(_store, told, action, object_type, str(object_id), address)
+
+
+def _store(told: dict[str, object], action: str, object_type: str, object_id: str, address: str | None) -> None:
     try:
         with transaction.atomic():
             take([Counter(PER_ADDRESS, address or ""), Counter(ALL, "")])
@@ -52,8 +60,8 @@ def _store(refusal: MusterError, action: str, object_type: str, object_id: str, 
                 actor="agent",
                 object_type=object_type,
                 object_id=object_id,
-                after={"status": refusal.status, "reason": refusal.detail},
+                after=told,
                 address=address,
             )
     except Exceeded:
-        log.warning("refusal_not_audited action=%s address=%s reason=%s", action, address, refusal.detail)
+        log.warning("refusal_not_audited action=%s address=%s reason=%s", action, address, told["reason"])

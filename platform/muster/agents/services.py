@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from base64 import b64decode
+from collections.abc import Sequence
 from datetime import timedelta
+from zlib import crc32
 
 from django.conf import settings
 from django.db import connection, transaction
@@ -30,13 +33,14 @@ from muster.jobs.attempts import (
 from muster.jobs.fields import request_of_text
 from muster.jobs.models import Allocation, Attempt, Job
 from muster.logrules.watch import look_at, look_at_the_end
-from muster.logs.store import Chunk, append
-from muster.logs.store import finish as close_log
+from muster.logs.store import Chunk, append, finds_room
+from muster.logs.store import finish as finish_with_rest
 from muster.outputs.store import Named, finish, name_files
 from muster.training.store import keep_points, told_points
 from nodeagent.protocol import (
     MAX_CHECKS,
     MAX_OUTPUTS_AT_ONCE,
+    MAX_REST_BYTES,
     MAX_TAIL_BYTES,
     PROTOCOL_VERSION,
     AllocationReport,
@@ -65,15 +69,15 @@ from scheduler.model.lifecycle import AllocationState, Reason
 from scheduler.model.lifecycle import Observed as KnownObserved
 
 # Whose secret it is, and what storing logs and files needs to know: asked with every chunk.
-_ALLOCATION = """
-SELECT allocation.attempt_id, allocation.rank, allocation.claimed_at, attempt.number, attempt.job_id,
+_ALLOCATIONS = """
+SELECT allocation.id, allocation.attempt_id, allocation.rank, allocation.claimed_at, attempt.number, attempt.job_id,
     attempt.request::text, job.pool_id, pool.log_max_bytes_per_job
 FROM jobs_allocation AS allocation
 JOIN fleet_node AS node ON node.id = allocation.node_id
 JOIN jobs_attempt AS attempt ON attempt.id = allocation.attempt_id
 JOIN jobs_job AS job ON job.id = attempt.job_id
 JOIN fleet_pool AS pool ON pool.id = job.pool_id
-WHERE allocation.id = %s AND node.credential_digest = %s
+WHERE allocation.id = ANY(%s) AND node.credential_digest = %s
 """
 
 SYNC_WAIT_S = 25.0
@@ -190,21 +194,27 @@ def sync_answer(node: Node, desired: DesiredSet) -> SyncResponse:
 
 def claim(node: Node, allocation_id: int, request: ClaimRequest) -> LaunchSpec:
     """The launch spec of an allocation that is now this boot's and this state folder's."""
-    require_epoch(node=node, epoch=request.epoch)
     with transaction.atomic():
-        allocation = claim_allocation(
-            node_id=node.pk,
-            allocation_id=allocation_id,
-            fence=request.fence,
-            boot_id=request.boot_id,
-            state_id=_state_of(request.state_id),
-        )
+        allocation = take(node, allocation_id, request)
         # Another boot that registers now waits, and then finds what this one has; or it came before, and this is late.
         hold_epoch(node=node, epoch=request.epoch)
     return launch_spec(node, allocation)
 
 
-def end(node: Node, allocation_id: int, request: EndRequest) -> None:
+def take(node: Node, allocation_id: int, request: ClaimRequest, *, savepoint: bool = True) -> Allocation:
+    """The allocation, claimed for this boot and this state folder; the caller holds the epoch when it commits."""
+    require_epoch(node=node, epoch=request.epoch)
+    return claim_allocation(
+        node_id=node.pk,
+        allocation_id=allocation_id,
+        fence=request.fence,
+        boot_id=request.boot_id,
+        state_id=_state_of(request.state_id),
+        savepoint=savepoint,
+    )
+
+
+def end(node: Node, allocation_id: int, request: EndRequest, *, savepoint: bool = True) -> None:
     """The end of a rank, taken over."""
     end_allocation(
         node_id=node.pk,
@@ -220,6 +230,7 @@ def end(node: Node, allocation_id: int, request: EndRequest) -> None:
             ran_s=(request.ended_at or 0.0) - (request.started_at or request.ended_at or 0.0),
             tail=request.tail[-MAX_TAIL_BYTES:],
         ),
+        savepoint=savepoint,
     )
     if request.points and Allocation.objects.filter(pk=allocation_id, rank=0).exists():
         keep_points({request.fence: told_points(request.points)})
@@ -232,19 +243,27 @@ def allocation_of(secret: str, allocation_id: int) -> Allocation:
         Unauthorized: the secret is not the credential of a node.
         NotFound: the node has no such allocation.
     """
-    with connection.cursor() as cursor:
-        cursor.execute(_ALLOCATION, [allocation_id, digest(secret)])
-        row = cursor.fetchone()
-    if row is None:
-        node = node_of_credential(secret)
-        raise NotFound(f"node {node.name} has no such allocation")
-    attempt_id, rank, claimed_at, number, job_id, request, pool_id, most_bytes = row
-    pool = part_of(Pool, id=pool_id, log_max_bytes_per_job=most_bytes)
-    job = part_of(Job, id=job_id, pool_id=pool_id)
-    attempt = part_of(Attempt, id=attempt_id, number=number, job_id=job_id, request=request_of_text(request))
-    allocation = part_of(Allocation, id=allocation_id, attempt_id=attempt_id, rank=rank, claimed_at=claimed_at)
-    allocation.attempt, attempt.job, job.pool = attempt, job, pool
+    allocation = allocations_of(digest(secret), [allocation_id]).get(allocation_id)
+    if allocation is None:
+        raise NotFound(f"node {node_of_credential(secret).name} has no such allocation")
     return allocation
+
+
+def allocations_of(credential_digest: str, allocation_ids: Sequence[int]) -> dict[int, Allocation]:
+    """Those of the allocations that are of the node with this credential, by id."""
+    if not allocation_ids:
+        return {}
+    with connection.cursor() as cursor:
+        cursor.execute(_ALLOCATIONS, [list(allocation_ids), credential_digest])
+        rows = cursor.fetchall()
+    found: dict[int, Allocation] = {}
+    for pk, attempt_id, rank, claimed_at, number, job_id, request, pool_id, most_bytes in rows:
+        pool = part_of(Pool, id=pool_id, log_max_bytes_per_job=most_bytes)
+        job = part_of(Job, id=job_id, pool_id=pool_id)
+        attempt = part_of(Attempt, id=attempt_id, number=number, job_id=job_id, request=request_of_text(request))
+        found[pk] = part_of(Allocation, id=pk, attempt_id=attempt_id, rank=rank, claimed_at=claimed_at)
+        found[pk].attempt, attempt.job, job.pool = attempt, job, pool
+    return found
 
 
 def require_fence(allocation: Allocation, fence: int) -> None:
@@ -261,15 +280,42 @@ def store_log(allocation: Allocation, chunk: Chunk) -> int:
 
 
 def finish_log(allocation: Allocation, request: LogFinishRequest) -> None:
-    """A log, closed; what it ends with is a line too."""
+    """A log, closed with the rest of it; what it ends with is a line too."""
+    with finds_room():
+        close_log(allocation, request)
+    look_at_finished(allocation, request)
+
+
+def close_log(allocation: Allocation, request: LogFinishRequest, *, savepoint: bool = True) -> None:
+    """Close a log, with the rest of it; the caller looks at it once that is committed, by `look_at_finished`."""
     require_fence(allocation, request.fence)
-    close_log(
+    finish_with_rest(
         allocation,
         size=request.size,
         sha256=request.sha256,
         holes=[(start, last + 1) for start, last in request.holes],
+        rest=_rest_of(request),
+        savepoint=savepoint,
     )
+
+
+def look_at_finished(allocation: Allocation, request: LogFinishRequest) -> None:
+    """Look at the rest of a log that is closed by the operators' rules; one that is sent again is looked at again."""
+    if request.rest:
+        look_at(allocation, start=request.start, body=b64decode(request.rest))
     look_at_the_end(allocation)
+
+
+def _rest_of(request: LogFinishRequest) -> Chunk | None:
+    if not request.rest:
+        return None
+    try:
+        body = b64decode(request.rest, validate=True)
+    except ValueError as error:
+        raise Invalid.field("rest", "write base64") from error
+    if request.start < 0 or not body or len(body) > MAX_REST_BYTES:
+        raise Invalid.field("rest", f"it has 1 to {MAX_REST_BYTES} bytes that begin at 0 or behind")
+    return Chunk(offset=request.start, body=body, crc32=crc32(body))
 
 
 def name_outputs(allocation: Allocation, request: OutputsRequest) -> OutputsAnswer:

@@ -72,12 +72,14 @@ class End:
     """The end of what it printed, if it failed."""
 
 
-def claim_allocation(*, node_id: int, allocation_id: int, fence: int, boot_id: str, state_id: str = "") -> Allocation:
+def claim_allocation(
+    *, node_id: int, allocation_id: int, fence: int, boot_id: str, state_id: str = "", savepoint: bool = True
+) -> Allocation:
     """The allocation, now held by this boot of the node and this state folder of its agent.
 
-    The same boot and folder may ask again; any other is refused.
+    The same boot and folder may ask again; any other is refused, before anything is written.
     """
-    with transaction.atomic(), recorded_together():
+    with transaction.atomic(savepoint=savepoint), recorded_together():
         gang, allocation = locked_by_rank(node_id=node_id, allocation_id=allocation_id, fence=fence)
         if gang.attempt.state not in _CLAIMABLE:
             raise Conflict(f"the attempt is {gang.attempt.state} and must not start any more")
@@ -175,15 +177,26 @@ def note_progress(*, node_id: int, allocation_id: int, fence: int, text: str) ->
     )
 
 
-def end_allocation(*, node_id: int, allocation_id: int, fence: int, boot_id: str, state_id: str = "", end: End) -> None:
+def end_allocation(
+    *,
+    node_id: int,
+    allocation_id: int,
+    fence: int,
+    boot_id: str,
+    state_id: str = "",
+    end: End,
+    savepoint: bool = True,
+) -> None:
     """Take the agent's word that no process of the rank is left: free its GPUs and draw the consequences.
+
+    What is refused is refused before anything is written.
 
     1. The same end told twice changes nothing.
     2. The allocation is released with the rank's exit status.
     3. The first rank that failed stops the others; the attempt has its reason, and says which rank it was.
     4. When all ranks are released, the attempt ends.
     """
-    with transaction.atomic(), recorded_together():
+    with transaction.atomic(savepoint=savepoint), recorded_together():
         gang, allocation = locked_by_rank(node_id=node_id, allocation_id=allocation_id, fence=fence)
         if allocation.state == AllocationState.RELEASED:
             return

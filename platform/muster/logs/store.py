@@ -13,6 +13,7 @@ import hashlib
 import json
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -41,7 +42,7 @@ ROOM = Room(
 _LOCK = "SELECT size, holes, segment_bytes, finished_at FROM logs_logfile WHERE allocation_id = %s FOR NO KEY UPDATE"
 _MAKE = (
     "INSERT INTO logs_logfile (allocation_id, size, holes, segment_bytes) VALUES (%s, 0, '[]', %s)"
-    " ON CONFLICT DO NOTHING"
+    " ON CONFLICT DO NOTHING RETURNING size, holes, segment_bytes, finished_at"
 )
 
 # `position` of the head is where the next chunk of any rank begins.
@@ -89,45 +90,63 @@ def append(allocation: Allocation, chunk: Chunk) -> int:
     4. A job that prints more than its pool allows loses what is oldest behind the first eighth. So a rank never has
        more stored than its part of what is allowed and the chunk that just came.
     """
-    with ROOM.needed(_root()):
-        return _append(allocation, chunk)
+    with finds_room(), transaction.atomic():
+        return _append(allocation, _locked(allocation), chunk)
 
 
-def _append(allocation: Allocation, chunk: Chunk) -> int:
-    with transaction.atomic():
-        log = _locked(allocation)
-        if chunk.offset < log.size:
-            _require_same(allocation, log, chunk)
-            if chunk.end <= log.size:
-                return log.size
-        if log.finished_at is not None:
-            raise Conflict("the log is finished: its digest has been compared, and it grows no more")
-        if chunk.offset < log.size:
-            rest = chunk.body[log.size - chunk.offset :]
-            chunk = Chunk(log.size, rest, crc32(rest))
-        holes = [tuple(hole) for hole in log.holes]
-        if chunk.offset > log.size:
-            if chunk.dropped is None or chunk.dropped[0] > log.size or chunk.dropped[1] != chunk.offset:
-                raise Gap(log.size)
-            holes.append((log.size, chunk.offset))
-        if not chunk.body:
+def finds_room() -> AbstractContextManager[None]:
+    """Turns the error of a full disk into `NoRoom`; outside any transaction."""
+    return ROOM.needed(_root())
+
+
+def _append(allocation: Allocation, log: LogFile, chunk: Chunk) -> int:
+    if chunk.offset < log.size:
+        _require_same(allocation, log, chunk)
+        if chunk.end <= log.size:
             return log.size
-        _write(_folder(allocation), log.segment_bytes, chunk)
-        holes = merged(holes)
-        _index(allocation, chunk, holes)
-        left = _give_up_oldest(allocation, log.segment_bytes, chunk.end, holes)
-        if left != holes:
-            LogFile.objects.filter(pk=allocation.pk).update(holes=left)
-        transaction.on_commit(lambda: publish(log_channel(allocation.attempt_id)))
+    if log.finished_at is not None:
+        raise Conflict("the log is finished: its digest has been compared, and it grows no more")
+    if chunk.offset < log.size:
+        rest = chunk.body[log.size - chunk.offset :]
+        chunk = Chunk(log.size, rest, crc32(rest))
+    holes = [tuple(hole) for hole in log.holes]
+    if chunk.offset > log.size:
+        if chunk.dropped is None or chunk.dropped[0] > log.size or chunk.dropped[1] != chunk.offset:
+            raise Gap(log.size)
+        holes.append((log.size, chunk.offset))
+    if not chunk.body:
+        return log.size
+    _write(_folder(allocation), log.segment_bytes, chunk)
+    holes = merged(holes)
+    _index(allocation, chunk, holes)
+    left = _give_up_oldest(allocation, log.segment_bytes, chunk.end, holes)
+    if left != holes:
+        LogFile.objects.filter(pk=allocation.pk).update(holes=left)
+    log.size, log.holes = chunk.end, left
+    transaction.on_commit(lambda: publish(log_channel(allocation.attempt_id)))
     return chunk.end
 
 
-def finish(allocation: Allocation, *, size: int, sha256: str, holes: list[tuple[int, int]]) -> None:
-    """Close the log; whether it is complete is found out by comparing digests, and only recorded."""
+def finish(
+    allocation: Allocation,
+    *,
+    size: int,
+    sha256: str,
+    holes: list[tuple[int, int]],
+    rest: Chunk | None = None,
+    savepoint: bool = True,
+) -> None:
+    """Append the rest and close the log; whether it is complete is found out by comparing digests, and only recorded.
+
+    What is refused is refused before the log changes. With a rest the caller is within `finds_room`, or handles the
+    error of a full disk.
+    """
     if size < 0 or any(not 0 <= start < end <= size for start, end in holes):
         raise Invalid.field("holes", "each hole must lie within the log")
-    with transaction.atomic():
+    with transaction.atomic(savepoint=savepoint):
         log = _locked(allocation)
+        if rest is not None:
+            _append(allocation, log, rest)
         if log.finished_at is not None:
             return
         all_holes = merged([*(tuple(hole) for hole in log.holes), *holes])
@@ -152,6 +171,8 @@ def _locked(allocation: Allocation) -> LogFile:
         row = cursor.fetchone()
         if row is None:
             cursor.execute(_MAKE, [allocation.pk, segment_bytes])
+            row = cursor.fetchone()
+        if row is None:  # another transaction was faster
             cursor.execute(_LOCK, [allocation.pk])
             row = cursor.fetchone()
     size, holes, segment_bytes, finished_at = row

@@ -141,6 +141,41 @@ def test_bytes_that_the_platform_lost_are_sent_again(log: Log) -> None:
     assert bytes(log.allocation.log) == lines(100) * 2
 
 
+def test_the_rest_of_a_log_comes_with_its_end(log: Log, platform: FakePlatform) -> None:
+    log.writer.append(lines(10))
+    log.ship()
+    log.writer.append(lines(10, first=10))
+    platform.calls.clear()
+    log.finish()
+    assert bytes(log.allocation.log) == lines(20)
+    assert [call.rsplit("/")[-1] for call in platform.calls] == ["batch", "log:finish"]
+
+
+@pytest.mark.parametrize("fault", ["cut", "deaf", 500, 425])
+def test_an_end_of_a_log_that_failed_is_sent_again_as_it_was(
+    log: Log, platform: FakePlatform, fault: int | str
+) -> None:
+    platform.fault("log:finish", fault, times=2)
+    log.writer.append(lines(10))
+    log.stream.finalise(log.writer.size)
+    assert log.stream.step()
+    assert not log.stream.done
+    log.finish()
+    assert bytes(log.allocation.log) == lines(10)
+
+
+def test_a_rest_that_the_platform_cannot_place_is_sent_from_where_it_is(log: Log, platform: FakePlatform) -> None:
+    log.writer.append(lines(100))
+    log.ship()
+    del log.allocation.log[1000:]
+    log.writer.append(lines(1, first=100))
+    log.stream.finalise(log.writer.size)
+    assert log.stream.step() == 0.0
+    assert log.allocation.finish is None
+    log.finish()
+    assert bytes(log.allocation.log) == lines(101)
+
+
 def test_what_was_given_up_is_stated_as_a_hole(platform: FakePlatform, tmp_path: Path) -> None:
     log = Log(platform, tmp_path, spool_bytes=8000)
     log.writer.append(lines(10))
@@ -196,7 +231,8 @@ def test_what_a_job_prints_goes_at_once_and_then_together(log: Log, platform: Fa
     # Nobody waits for more of a job that is over.
     log.writer.append(lines(1))
     log.stream.finalise(log.writer.size)
-    assert log.stream.step() == 0.0
+    assert log.stream.step() is None
+    assert log.stream.complete
 
 
 def test_beyond_the_cap_it_goes_slowly(platform: FakePlatform, tmp_path: Path) -> None:

@@ -350,6 +350,14 @@ def test_lost_and_cut_messages_change_nothing(platform: FakePlatform, agent: Age
     assert allocation.ends >= 1
 
 
+def test_the_end_of_a_job_and_of_its_log_are_one_message(platform: FakePlatform, agent: AgentProcess) -> None:
+    agent.start()
+    number = platform.place("true")
+    finished(platform, number)
+    said = [call for call in platform.calls if "sync" not in call and "beat" not in call]
+    assert [call.rsplit("/")[-1] for call in said][-3:] == ["batch", "log:finish", "end"]
+
+
 def test_without_an_answer_for_too_long_jobs_stop_themselves(tmp_path: Path) -> None:
     platform = FakePlatform(Timers(**{**TIMERS.to_dict(), "stop_after_s": 0.8}))
     agent = AgentProcess(platform, tmp_path / "state").start()

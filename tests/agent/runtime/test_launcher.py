@@ -14,7 +14,16 @@ import pytest
 from nodeagent import clock
 from nodeagent.inbox import Exited, Launched, Message
 from nodeagent.launcher import Launcher
-from nodeagent.protocol import EndReason, HealthEvent, LaunchSpec, OnDisconnect, RegisterResponse, Timers
+from nodeagent.protocol import (
+    BatchItem,
+    EndReason,
+    HealthEvent,
+    ItemOutcome,
+    LaunchSpec,
+    OnDisconnect,
+    RegisterResponse,
+    Timers,
+)
 from nodeagent.runtime.port import ExitStatus, LaunchError, NotYet
 from nodeagent.runtime.process import runtime as process_runtime
 from nodeagent.runtime.process.runtime import ProcessRuntime
@@ -64,7 +73,11 @@ class Stage:
             settle=self._settled,
         )
         doubles: dict[str, Any] = {
-            "client": SimpleNamespace(claim=lambda *_: self.spec),
+            "client": SimpleNamespace(),
+            "outbox": SimpleNamespace(
+                put=lambda *entries: [answered(self._answer_to(item)) for item, answered in entries]
+            ),
+            "logs": SimpleNamespace(take_last=lambda _: None),
             "journal": SimpleNamespace(intend=lambda *_: None),
             "runtime": runtime,
             "sampler": SimpleNamespace(
@@ -86,6 +99,9 @@ class Stage:
             turns=self.turns,
             **doubles,
         )
+
+    def _answer_to(self, item: BatchItem) -> ItemOutcome:
+        return ItemOutcome(200, launch=self.spec if item.claim is not None else None)
 
     def _fetch(self, *arguments: Any) -> None:
         self.wanted = arguments[3]

@@ -6,7 +6,6 @@ Postgres begins and ends: a statement outside of a transaction is one by itself.
 
 from __future__ import annotations
 
-import hashlib
 import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -21,6 +20,7 @@ from django.db.backends.utils import CursorWrapper
 
 from muster import asgi
 from muster.jobs.models import Allocation, Job
+from muster.logrules import selectors as logrules
 from nodeagent.protocol import AllocationReport, Observed
 from scheduler.model.lifecycle import JobState
 from tests.db.agent_calls import Agent
@@ -33,15 +33,14 @@ COSTS = {
     "submission": (11, 9),
     "cycle": (31, 9),
     "sync": (2, 2),
-    "claim": (9, 5),
+    "claim": (7, 4),
     "running": (4, 3),
-    "log": (5, 2),
-    "end": (4, 3),
-    "log:finish": (3, 2),
+    "log": (4, 2),
+    "end": (8, 3),
     "cycle after the end": (3, 3),
 }
-ENDS_AT_ONCE = {"end": (4, 3)}
-"""The end of a job of whose start its agent told nothing, because it was over by then."""
+ENDS_AT_ONCE = {"end": (10, 3)}
+"""The end of a job of whose start its agent told nothing, because it was over by then; its log comes with it."""
 
 LINE = b"done\n"
 
@@ -72,7 +71,7 @@ class Counts:
 
 
 @pytest.fixture
-def counts(monkeypatch: pytest.MonkeyPatch) -> Counts:
+def counts(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counts]:
     counts, lock = Counts(), threading.Lock()
     execute, commit, is_usable = CursorWrapper._execute, DatabaseWrapper._commit, DatabaseWrapper.is_usable
 
@@ -99,7 +98,10 @@ def counts(monkeypatch: pytest.MonkeyPatch) -> Counts:
     monkeypatch.setattr(DatabaseWrapper, "is_usable", asking)
     # The web process says every few seconds that it answers, whatever it is asked.
     monkeypatch.setattr(asgi, "tick", lambda name: name)
-    return counts
+    # And it looks every few seconds which log rules are in force.
+    monkeypatch.setattr(logrules, "LOOK_EVERY_S", 3600.0)
+    yield counts
+    logrules.forget_rules()
 
 
 def live(world: World, http: httpx.Client, agent: Agent, counts: Counts, *, told_of_start: bool) -> None:
@@ -114,17 +116,18 @@ def live(world: World, http: httpx.Client, agent: Agent, counts: Counts, *, told
     with counts.of("sync"):
         assert [one.id for one in agent.desired()] == [allocation.pk]
     with counts.of("claim"):
-        agent.launch(allocation)
+        (claimed,) = agent.say(agent.claim_item(allocation))
+    assert claimed.launch is not None
     if told_of_start:
         report = AllocationReport(allocation.pk, allocation.attempt_id, Observed.RUNNING)
         with counts.of("running"):
             assert agent.sync(allocations=(report,)).status_code == 200
-    with counts.of("log"):
-        assert agent.log(allocation, 0, LINE).status_code == 202
+        with counts.of("log"):
+            assert agent.log(allocation, 0, LINE).status_code == 202
+    rest = b"" if told_of_start else LINE
     with counts.of("end"):
-        assert agent.end(allocation).status_code == 200
-    with counts.of("log:finish"):
-        assert agent.finish(allocation, len(LINE), hashlib.sha256(LINE).hexdigest()).status_code == 200
+        outcomes = agent.say(agent.finish_item(allocation, LINE, rest), agent.end_item(allocation))
+    assert [outcome.status for outcome in outcomes] == [200, 200]
     with counts.of("cycle after the end"):
         cycle(world)
     assert now_of(job).state == JobState.SUCCEEDED
@@ -139,6 +142,6 @@ def test_what_a_job_costs(world: World, http: httpx.Client, agent: Agent, counts
     costs = counts.costs()
     expected = dict(COSTS)
     if not told_of_start:
-        del expected["running"]
+        del expected["running"], expected["log"]
         expected |= ENDS_AT_ONCE
     assert costs == expected, counts.told(part for part in costs if costs[part] != expected[part])

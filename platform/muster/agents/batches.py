@@ -1,0 +1,233 @@
+"""Batches: what an agent says of several allocations in one call, applied in one transaction where no lock is held.
+
+Items whose job is locked by another transaction, and ends that may lock nodes, are done one by one, each in its own
+transaction, so that they delay no other item. Each item is checked as by its own call: a refusal comes before its first
+write, and where anything else goes wrong the transaction is undone and each of its items is done alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+
+from django.db import close_old_connections, connection, transaction
+
+from muster.agents import services
+from muster.agents.launch import launch_spec
+from muster.common.asgi import in_thread
+from muster.common.errors import Invalid, MusterError, NotFound
+from muster.events.services import recorded_together
+from muster.fleet.leases import hold_epoch
+from muster.fleet.models import Node
+from muster.jobs.models import Allocation
+from muster.logs.store import Gap
+from nodeagent.protocol import (
+    AGAIN,
+    MAX_BATCH_ITEMS,
+    BatchItem,
+    ClaimRequest,
+    EndReason,
+    EndRequest,
+    ItemOutcome,
+    LogFinishRequest,
+    ProtocolError,
+)
+from scheduler.model.lifecycle import AttemptState, Stage
+
+log = logging.getLogger(__name__)
+
+MOST_TOGETHER = 16
+PATIENCE_S = 0.1
+"""How long the answer to a batch waits for items that are done one by one."""
+
+# Nothing waits here, so the order of these locks does not matter; what an item locks again later it has already.
+_LOCK_FREE = """
+SELECT allocation.id, attempt.state, attempt.stage
+FROM jobs_allocation AS allocation
+JOIN jobs_attempt AS attempt ON attempt.id = allocation.attempt_id
+JOIN jobs_job AS job ON job.id = attempt.job_id
+WHERE allocation.id = ANY(%s) AND allocation.node_id = %s
+FOR NO KEY UPDATE OF job, attempt SKIP LOCKED
+"""
+_SUCCEEDING = frozenset({AttemptState.STARTING, AttemptState.RUNNING})
+_OK = ItemOutcome(200)
+
+Outcomes = dict[int, ItemOutcome]
+_Items = Mapping[int, BatchItem]
+_under_way: dict[tuple[int, int, str], asyncio.Task[ItemOutcome]] = {}
+
+
+async def apply(node: Node, items: _Items) -> Outcomes:
+    """The outcome of each item, by its place in the batch."""
+    outcomes: Outcomes = {}
+    places = list(items)
+    for first in range(0, len(places), MOST_TOGETHER):
+        some = {place: items[place] for place in places[first : first + MOST_TOGETHER]}
+        outcomes |= await in_thread(apply_together, node, some)
+    left = [place for place in places if place not in outcomes]
+    singly = await asyncio.gather(*(_singly(node, items[place]) for place in left))
+    return outcomes | dict(zip(left, singly, strict=True))
+
+
+def read_items(data: object) -> list[BatchItem | ItemOutcome]:
+    """The items of a batch's body; of one that cannot be read its outcome."""
+    items = data.get("items") if isinstance(data, dict) else None
+    if not isinstance(items, list) or len(items) > MAX_BATCH_ITEMS:
+        raise Invalid.field("items", f"send a list of {MAX_BATCH_ITEMS} items at most")
+    return [_read(item) for item in items]
+
+
+def apply_together(node: Node, items: _Items) -> Outcomes:
+    """The outcomes of the items that one transaction applies without any waiting; the others are left out."""
+    try:
+        return _apply_together(node, items)
+    except Exception as error:  # noqa: BLE001 - the item that it comes from meets it again alone
+        log.warning("batch_failed node=%s items=%d error=%r", node.name, len(items), error)
+        close_old_connections()
+        return {}
+
+
+def apply_alone(node: Node, item: BatchItem) -> ItemOutcome:
+    """The outcome of one item, applied as by its own call: it may wait for locks."""
+    return _outcome_of(lambda: _call(node, item))
+
+
+def _apply_together(node: Node, items: _Items) -> Outcomes:
+    ends = {place: (item.id, item.end) for place, item in items.items() if item.end is not None}
+    logs = {place: (item.id, item.finish) for place, item in items.items() if item.finish is not None}
+    claims = {place: (item.id, item.claim) for place, item in items.items() if item.claim is not None}
+    outcomes: Outcomes = {}
+    with transaction.atomic(), recorded_together():
+        free = _lock_free(node, [pk for pk, _ in [*ends.values(), *claims.values()]])
+        for place, (pk, end) in ends.items():
+            if end.reason is EndReason.COMPLETED and free.get(pk, False):
+                outcomes[place] = _end(node, pk, end)
+        closed = services.allocations_of(node.credential_digest, [pk for pk, _ in logs.values()])
+        # In the order of their attempts: the order of an attempt's chunks is a row that its ranks lock.
+        for place, (pk, finish) in sorted(logs.items(), key=lambda one: (one[1][1].fence, one[1][0])):
+            if pk in closed:
+                outcomes[place] = _close(closed[pk], finish)
+        claimed = _claim(node, {place: one for place, one in claims.items() if one[0] in free}, outcomes)
+    for place, (pk, finish) in logs.items():
+        if pk in closed and outcomes[place].status == _OK.status:
+            services.look_at_finished(closed[pk], finish)
+    for place, allocation in claimed.items():
+        outcomes[place] = _launch(node, allocation)
+    return outcomes
+
+
+def _lock_free(node: Node, allocation_ids: Sequence[int]) -> dict[int, bool]:
+    """Locks the jobs and attempts that are free, and tells of each allocation whether its attempt is succeeding.
+
+    An end in success of such an attempt locks nothing else; of others it may lock nodes.
+    """
+    if not allocation_ids:
+        return {}
+    with connection.cursor() as cursor:
+        cursor.execute(_LOCK_FREE, [list(allocation_ids), node.pk])
+        return {pk: state in _SUCCEEDING and stage == Stage.FULL for pk, state, stage in cursor.fetchall()}
+
+
+def _within(act: Callable[[], object]) -> ItemOutcome:
+    """The outcome of one item of a transaction, which goes on after a refusal: nothing of the item was written."""
+    outcome = _outcome_of(act)
+    if outcome is not _OK:
+        transaction.set_rollback(False)
+    return outcome
+
+
+def _end(node: Node, allocation_id: int, request: EndRequest) -> ItemOutcome:
+    return _within(lambda: services.end(node, allocation_id, request, savepoint=False))
+
+
+def _close(allocation: Allocation, request: LogFinishRequest) -> ItemOutcome:
+    return _within(lambda: services.close_log(allocation, request, savepoint=False))
+
+
+def _launch(node: Node, allocation: Allocation) -> ItemOutcome:
+    try:
+        return ItemOutcome(200, launch=launch_spec(node, allocation))
+    except MusterError as refusal:
+        return _refused(refusal)
+
+
+def _claim(node: Node, claims: Mapping[int, tuple[int, ClaimRequest]], outcomes: Outcomes) -> dict[int, Allocation]:
+    """The allocations that the node has claimed now; one lock of its lease holds the epoch for all of them."""
+    claimed: dict[int, Allocation] = {}
+    if not claims:
+        return claimed
+    try:
+        hold_epoch(node=node, epoch=node.lease.epoch)
+    except MusterError as refusal:
+        outcomes |= dict.fromkeys(claims, _refused(refusal))
+        return claimed
+    for place, (pk, request) in claims.items():
+        try:
+            claimed[place] = services.take(node, pk, request, savepoint=False)
+        except MusterError as refusal:
+            transaction.set_rollback(False)  # nothing of it was written
+            outcomes[place] = _refused(refusal)
+    return claimed
+
+
+def _read(data: object) -> BatchItem | ItemOutcome:
+    try:
+        item = BatchItem.from_dict(data)
+    except ProtocolError as error:
+        return ItemOutcome(Invalid.status, str(error))
+    if [item.claim, item.end, item.finish].count(None) != 2:
+        return ItemOutcome(Invalid.status, "write one of claim, end and finish")
+    return item
+
+
+def _kind(item: BatchItem) -> str:
+    return "claim" if item.claim is not None else "end" if item.end is not None else "finish"
+
+
+async def _singly(node: Node, item: BatchItem) -> ItemOutcome:
+    """The outcome of an item that may have to wait; AGAIN if it still waits, or did when it was sent before."""
+    key = (node.pk, item.id, _kind(item))
+    if key in _under_way:
+        return ItemOutcome(AGAIN, "it waits for a lock")
+    task = _under_way[key] = asyncio.create_task(_alone(node, item))
+    task.add_done_callback(lambda _: _under_way.pop(key))
+    await asyncio.wait([task], timeout=PATIENCE_S)
+    return task.result() if task.done() else ItemOutcome(AGAIN, "it waits for a lock")
+
+
+async def _alone(node: Node, item: BatchItem) -> ItemOutcome:
+    try:
+        return await in_thread(apply_alone, node, item)
+    except MusterError as refusal:
+        return _refused(refusal)
+    except Exception as error:
+        log.exception("item_failed node=%s allocation=%d", node.name, item.id, exc_info=error)
+        return ItemOutcome(500)
+
+
+def _call(node: Node, item: BatchItem) -> ItemOutcome:
+    if item.claim is not None:
+        return ItemOutcome(200, launch=services.claim(node, item.id, item.claim))
+    if item.end is not None:
+        services.end(node, item.id, item.end)
+    elif item.finish is not None:
+        allocation = services.allocations_of(node.credential_digest, [item.id]).get(item.id)
+        if allocation is None:
+            raise NotFound(f"node {node.name} has no such allocation")
+        services.finish_log(allocation, item.finish)
+    return _OK
+
+
+def _outcome_of(act: Callable[[], object]) -> ItemOutcome:
+    try:
+        found = act()
+    except Gap as gap:
+        return ItemOutcome(416, str(gap), size=gap.size)
+    except MusterError as refusal:
+        return _refused(refusal)
+    return found if isinstance(found, ItemOutcome) else _OK
+
+
+def _refused(refusal: MusterError) -> ItemOutcome:
+    return ItemOutcome(refusal.status, refusal.detail)
