@@ -25,7 +25,9 @@ def test_a_member_sees_the_own_virtual_cluster_with_its_delays(ada: Page, demo: 
     expect(ada.get_by_role("heading", name="vision", exact=True)).to_be_visible()
     # The examples of the demonstration have started.
     delays = ada.get_by_role("region", name="Delays")
-    expect(delays.get_by_text(re.compile(r"^Mean over \d+ starts: fair-share delay")).first).to_be_visible()
+    expect(
+        delays.get_by_text(re.compile(r"^Mean over \d+ starts?( and \d+ waiting jobs?)?: fair-share delay")).first
+    ).to_be_visible()
     expect(ada.get_by_role("region", name="Limits")).to_be_visible()
     expect(ada.get_by_role("button", name="Save")).to_have_count(0)
     ada.goto(f"{demo.url}/vcs/nlp")

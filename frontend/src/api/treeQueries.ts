@@ -20,7 +20,7 @@ export const organisationsQuery = queryOptions({
   queryFn: api.listOrganisations,
 });
 
-/** Not beside the virtual clusters: waits that have ended change slowly. */
+/** Not beside the virtual clusters: mean waits change slowly. */
 export const delaysQuery = (vc: number, since: string, by: "day" | "week") =>
   queryOptions({
     queryKey: ["delays", vc, since, by],

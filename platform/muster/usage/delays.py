@@ -1,4 +1,4 @@
-"""How long the jobs of a virtual cluster waited for each start, told apart by what they waited for.
+"""How long the jobs of a virtual cluster waited for each start, and wait still, told apart by what they waited for.
 
 While a job waits, each change of its pending reason is an event, so the time from one event to the next belongs to the
 reason of the first. docs/simulator.md defines both delays.
@@ -47,18 +47,22 @@ DELAYS = dict.fromkeys(
 
 @dataclass(frozen=True, slots=True)
 class DelayRow:
-    """The starts in one day or week, and the mean wait before each, s."""
+    """The starts in one day or week with the jobs that wait still, and the mean wait of both, s."""
 
     begins: datetime
     starts: int
     fair_share_s: float
     fragmentation_s: float
     other_s: float
+    waiting: int = 0
 
 
-def delays_of(vc_id: int, period: Period, by: By) -> list[DelayRow]:
-    """A row for each day or week of the period in which jobs of the virtual cluster started, in order."""
-    parameters: dict[str, Any] = {"vc": vc_id, "from": period.start, "to": period.end} | {
+def delays_of(vc_id: int, period: Period, by: By, *, waiting: bool = False) -> list[DelayRow]:
+    """A row for each day or week of the period in which jobs of the virtual cluster started, in order.
+
+    With `waiting`, for a period that ends now, queued jobs count in its last day or week with their wait so far.
+    """
+    parameters: dict[str, Any] = {"vc": vc_id, "from": period.start, "to": period.end, "waiting": waiting} | {
         str(delay): [str(reason) for reason, of in DELAYS.items() if of is delay]
         for delay in (Delay.FAIR_SHARE, Delay.FRAGMENTATION)
     }
@@ -68,8 +72,10 @@ def delays_of(vc_id: int, period: Period, by: By) -> list[DelayRow]:
 
 
 _STATEMENT = """
-WITH told AS (
-    SELECT at, kind, data->>'reason' AS reason, lead(at) OVER later AS until,
+WITH queued AS (
+    SELECT id FROM jobs_job WHERE vc_id = %(vc)s AND state = 'queued' AND %(waiting)s
+), told AS (
+    SELECT job_id, at, kind, data->>'reason' AS reason, lead(at) OVER later AS until,
         min(at) FILTER (WHERE kind = 'attempt.placed')
             OVER (later ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING) AS started_at
     FROM events_event
@@ -77,25 +83,32 @@ WITH told AS (
         AND job_id IN (
             SELECT job.id FROM jobs_job job JOIN jobs_attempt attempt ON attempt.job_id = job.id
             WHERE job.vc_id = %(vc)s AND attempt.placed_at >= %(from)s AND attempt.placed_at < %(to)s
+            UNION SELECT id FROM queued
         )
     WINDOW later AS (PARTITION BY job_id ORDER BY tx, id)
 ), waits AS (
-    SELECT date_trunc('{bucket}', started_at, 'UTC') AS bucket, kind = 'attempt.placed' AS starts,
+    SELECT date_trunc('{bucket}', COALESCE(started_at, %(to)s), 'UTC') AS bucket, kind = 'attempt.placed' AS starts,
+        CASE WHEN started_at IS NULL THEN job_id END AS waits,
         CASE
             WHEN kind <> 'job.held' THEN 'other'
             WHEN reason = ANY(%(fair_share)s) THEN 'fair_share'
             WHEN reason = ANY(%(fragmentation)s) THEN 'fragmentation'
             ELSE 'other'
         END AS delay,
-        CASE WHEN kind = 'attempt.placed' THEN 0 ELSE greatest(extract(epoch FROM until - at), 0)::float8 END AS s
-    FROM told WHERE started_at >= %(from)s AND started_at < %(to)s
+        CASE
+            WHEN kind = 'attempt.placed' THEN 0
+            ELSE greatest(extract(epoch FROM COALESCE(until, %(to)s) - at), 0)::float8
+        END AS s
+    FROM told
+    WHERE started_at >= %(from)s AND started_at < %(to)s OR started_at IS NULL AND job_id IN (SELECT id FROM queued)
 ), summed AS (
-    SELECT bucket, count(*) FILTER (WHERE starts) AS starts,
+    SELECT bucket, count(*) FILTER (WHERE starts) AS starts, count(DISTINCT waits) AS waiting,
         COALESCE(sum(s) FILTER (WHERE delay = 'fair_share'), 0) AS fair_share,
         COALESCE(sum(s) FILTER (WHERE delay = 'fragmentation'), 0) AS fragmentation,
         COALESCE(sum(s) FILTER (WHERE delay = 'other'), 0) AS other
     FROM waits GROUP BY bucket
 )
-SELECT bucket, starts, fair_share / starts, fragmentation / starts, other / starts FROM summed WHERE starts > 0
-ORDER BY bucket
+SELECT bucket, starts, fair_share / (starts + waiting), fragmentation / (starts + waiting),
+    other / (starts + waiting), waiting
+FROM summed WHERE starts + waiting > 0 ORDER BY bucket
 """

@@ -12,7 +12,7 @@ from muster.tenants.models import VirtualCluster
 from muster.usage.delays import DelayRow, delays_of
 from muster.usage.dimensions import By
 from muster.usage.periods import Period
-from scheduler.model.lifecycle import AttemptState, HoldReason
+from scheduler.model.lifecycle import AttemptState, HoldReason, JobState
 from tests.factories import make_attempt, make_job, make_node, make_vc
 
 pytestmark = pytest.mark.django_db
@@ -59,6 +59,20 @@ def test_jobs_that_wait_still_and_those_of_other_virtual_clusters_do_not_count(v
     told(make_job(vc), (0, "submitted"), (0, HoldReason.QUOTA))
     told(make_job(make_vc(vc.tenant)), (0, "submitted"), (0, HoldReason.QUOTA), (5, "placed"))
     assert delays_of(vc.pk, WEEK, By.DAY) == []
+
+
+def test_a_wait_up_to_now_counts_in_the_last_bucket(vc: VirtualCluster) -> None:
+    now = Period(WEEK.start, NOON + timedelta(days=1))
+    told(make_job(vc), (0, "submitted"), (10, HoldReason.QUOTA))
+    # Its first attempt was preempted: only what it waits since then has not ended.
+    job = make_job(vc)
+    told(job, (0, "submitted"), (60, "placed"), (24 * 60 - 50, "queued"), (24 * 60 - 30, HoldReason.FRAGMENTED))
+    Job.objects.filter(pk=job.pk).update(state=JobState.QUEUED)
+    first, second = delays_of(vc.pk, now, By.DAY, waiting=True)
+    assert first == DelayRow(WEEK.start, 1, 0.0, 0.0, 3600.0)
+    tomorrow = WEEK.start + timedelta(days=1)
+    assert second == DelayRow(tomorrow, 0, (24 * 60 - 10) * 30.0, 30 * 30.0, (10 + 20) * 30.0, waiting=2)
+    assert [row.waiting for row in delays_of(vc.pk, now, By.WEEK, waiting=True)] == [2]
 
 
 def test_starts_outside_of_the_period_do_not_count(vc: VirtualCluster) -> None:

@@ -14,7 +14,7 @@ import classes from "./VcPage.module.css";
 const short = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short", timeZone: "UTC" });
 const long = new Intl.DateTimeFormat(undefined, { dateStyle: "full", timeZone: "UTC" });
 
-/** How long jobs waited before they started, for their quota and for GPUs that were not free together. */
+/** How long jobs waited before they started, or wait so far, for their quota and for GPUs that were not free together. */
 export function DelaysCard({ vc }: { vc: number }) {
   const [since, setSince] = useState<string>(PERIODS[0].since);
   const { by } = periodOf(since);
@@ -38,7 +38,7 @@ export function DelaysCard({ vc }: { vc: number }) {
         <Failed error={query.error} onRetry={() => void query.refetch()} />
       ) : query.data.results.length === 0 ? (
         <Empty icon={<IconClock size={20} />} title="Nothing has started">
-          No job of this virtual cluster started in this time.
+          No job of this virtual cluster started in this time, and none waits.
         </Empty>
       ) : (
         <>

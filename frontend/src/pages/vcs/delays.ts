@@ -1,5 +1,6 @@
 /** Mean waits of a virtual cluster as stacks of bars. */
 import type { Delays } from "../../api/types";
+import { plural } from "../../format/amount";
 import { bucketsOf } from "../../format/periods";
 import { duration } from "../../format/time";
 
@@ -12,15 +13,18 @@ export const PARTS = [
 export interface DelayBar {
   at: string;
   starts: number;
+  /** Jobs that wait still, with their wait so far. */
+  waiting: number;
   parts: number[];
 }
 
-/** A bar for each day or week of the period, also for those in which nothing started. */
+/** A bar for each day or week of the period, also for those in which nothing started. The last has the jobs that wait. */
 export function delayBars({ from, to, by, results }: Delays): DelayBar[] {
   const rows = new Map(results.map((row) => [row.begins, row]));
   return bucketsOf(from, to, by).map((at) => {
     const row = rows.get(at);
-    return { at, starts: row?.starts ?? 0, parts: PARTS.map(({ key }) => row?.[key] ?? 0) };
+    const [starts, waiting] = [row?.starts ?? 0, row?.waiting ?? 0];
+    return { at, starts, waiting, parts: PARTS.map(({ key }) => row?.[key] ?? 0) };
   });
 }
 
@@ -52,10 +56,12 @@ export const shortDuration = (seconds: number): string => duration(seconds).repl
 
 /** The sentence that says the chart to who cannot see it. */
 export function delayWords(bars: readonly DelayBar[]): string {
-  const starts = bars.reduce((sum, bar) => sum + bar.starts, 0);
-  if (starts === 0) return "Nothing has started in this time.";
+  const sum = (of: (bar: DelayBar) => number) => bars.reduce((all, bar) => all + of(bar), 0);
+  const [starts, waiting] = [sum((bar) => bar.starts), sum((bar) => bar.waiting)];
+  if (starts + waiting === 0) return "Nothing has started in this time, and nothing waits.";
   const mean = (part: number) =>
-    bars.reduce((sum, bar) => sum + bar.starts * (bar.parts[part] ?? 0), 0) / starts;
+    sum((bar) => (bar.starts + bar.waiting) * (bar.parts[part] ?? 0)) / (starts + waiting);
   const parts = PARTS.map(({ label }, part) => `${label.toLowerCase()} ${shortDuration(mean(part))}`);
-  return `Mean over ${starts} starts: ${parts.join(", ")}.`;
+  const beside = waiting === 0 ? "" : ` and ${plural(waiting, "waiting job")}`;
+  return `Mean over ${plural(starts, "start")}${beside}: ${parts.join(", ")}.`;
 }

@@ -117,7 +117,9 @@ test("days without a start have a bar of nothing, and means are over all starts"
     from: "2026-11-20T10:00:00Z",
     to: "2026-11-22T09:00:00Z",
     by: "day",
-    results: [{ begins: "2026-11-21", starts: 2, fair_share_s: 3600, fragmentation_s: 60, other_s: 0 }],
+    results: [
+      { begins: "2026-11-21", starts: 2, waiting: 0, fair_share_s: 3600, fragmentation_s: 60, other_s: 0 },
+    ],
   });
   expect(bars.map(({ at, parts }) => [at, ...parts])).toEqual([
     ["2026-11-20", 0, 0, 0],
@@ -127,7 +129,11 @@ test("days without a start have a bar of nothing, and means are over all starts"
   expect(delayWords(bars)).toBe(
     "Mean over 2 starts: fair-share delay 1h, fragmentation delay 1m, other waits 0s.",
   );
-  expect(delayWords([])).toBe("Nothing has started in this time.");
+  expect(delayWords([])).toBe("Nothing has started in this time, and nothing waits.");
+  const today = { at: "2026-11-23", starts: 0, waiting: 1, parts: [0, 0, 600] };
+  expect(delayWords([...bars, today])).toBe(
+    "Mean over 2 starts and 1 waiting job: fair-share delay 40m, fragmentation delay 40s, other waits 3m 20s.",
+  );
   expect([ceilingOfTime(0), ceilingOfTime(61), ceilingOfTime(5 * 86_400)]).toEqual([10, 120, 8 * 86_400]);
   expect(shortDuration(5400)).toBe("1h 30m");
 });

@@ -22,10 +22,11 @@ class DelaysFilter(WithFrom):
 
 
 class DelaysRow(Shape):
-    """The starts of one day or week. The three means together are the mean wait for a start."""
+    """The starts of one day or week. The three means together are the mean wait for a start, or so far without one."""
 
     begins = Text(help_text="The day, or the Monday on which the week begins, such as 2026-11-22.")
     starts = Integer(help_text="Number of starts, screening runs and repeated attempts included.")
+    waiting = Integer(help_text="Jobs that wait at `to`; only in the present day or week, when `to` is now.")
     fair_share_s = Number(help_text="Mean wait for quota or a cap, or while the policy served other jobs, s.")
     fragmentation_s = Number(help_text="Mean wait within the quota for GPUs that were not free, or not together, s.")
     other_s = Number(help_text="Mean wait for anything else, such as a pause between attempts, s.")
@@ -36,4 +37,4 @@ class Delays(WithFrom):
 
     to = Moment(help_text="The end of the period.")
     by = Choice(choices=BUCKETS, help_text="What each row is about.")
-    results = DelaysRow(many=True, help_text="Days or weeks in which nothing started have no row.")
+    results = DelaysRow(many=True, help_text="Days or weeks in which nothing started, and nothing waits, have no row.")

@@ -27,16 +27,18 @@ class DelaysOfVirtualCluster(ApiView):
         parameters=[DelaysFilter],
     )
     def get(self, request: Request, vc_id: int) -> Response:
-        """The mean wait of all its jobs that started, by day or week; for members of its tenant."""
+        """The mean wait of all its jobs that started or wait still, by day or week; for members of its tenant."""
         if not virtual_clusters_of(caller(request)).filter(pk=vc_id).exists():
             raise NotFound(f"there is no virtual cluster {vc_id}")
         query = query_of(request, DelaysFilter)
-        period = period_of(start=query.get("from"), end=query.get("to"), since=query.get("since"), now=utc_now())
-        rows = delays_of(vc_id, period, By(query["by"]))
+        now = utc_now()
+        period = period_of(start=query.get("from"), end=query.get("to"), since=query.get("since"), now=now)
+        rows = delays_of(vc_id, period, By(query["by"]), waiting=period.end == now)
         results = [
             {
                 "begins": row.begins.date().isoformat(),
                 "starts": row.starts,
+                "waiting": row.waiting,
                 "fair_share_s": round(row.fair_share_s, 3),
                 "fragmentation_s": round(row.fragmentation_s, 3),
                 "other_s": round(row.other_s, 3),
