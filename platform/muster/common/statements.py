@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from functools import lru_cache
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -51,3 +52,9 @@ class Statement:
             with connection.wrap_database_errors, connection.connection.cursor() as cursor:
                 cursor.execute(self._prepare)
             names.add(self._name)
+
+
+@lru_cache(maxsize=512)
+def statement_of(sql: str) -> Statement:
+    """The statement of SQL that is put together when it is needed: equal texts give one statement."""
+    return Statement(sql)

@@ -7,19 +7,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
-from django.db import connection
-
+from muster.common.statements import statement_of
 from muster.dispatch import hooks
-from scheduler.model.lifecycle import JOB_TERMINAL, Desired, JobState
 
 # Each planner of each pool; the default planner has no id. Loans are looked after while any may begin or end.
 _WORK = """
 SELECT pool.id, planner.id,
     EXISTS (SELECT FROM events_restore WHERE resumed_at IS NULL),
     EXISTS (
-        SELECT FROM jobs_job job WHERE job.pool_id = pool.id AND job.state = %(queued)s AND NOT job.held AND (
+        SELECT FROM jobs_job job WHERE job.pool_id = pool.id AND job.state = 'queued' AND NOT job.held AND (
             SELECT planned.planner_id FROM dispatch_plannedcluster planned
             JOIN dispatch_planner owner ON owner.id = planned.planner_id AND owner.pool_id = pool.id
             WHERE planned.vc_id = job.vc_id
@@ -32,7 +29,8 @@ SELECT pool.id, planner.id,
     planner.id IS NULL AND EXISTS (SELECT FROM dispatch_lane WHERE pool_id = pool.id AND mode <> 'off'),
     planner.id IS NULL AND EXISTS (
         SELECT FROM jobs_reservation kept JOIN jobs_job job ON job.id = kept.job_id WHERE job.pool_id = pool.id
-        AND (kept.until <= clock_timestamp() OR job.state = ANY(%(ended)s) OR job.desired = %(stop)s)
+        AND (kept.until <= clock_timestamp() OR job.desired = 'stop'
+            OR job.state IN ('succeeded', 'failed', 'cancelled'))
     ),
     planner.id IS NULL AND (EXISTS (
         SELECT FROM tenants_loan loan JOIN tenants_virtualcluster vc ON vc.id = loan.borrower_id
@@ -48,7 +46,7 @@ CROSS JOIN LATERAL (
 ) planner
 {which} ORDER BY pool.id, planner.id NULLS FIRST
 """
-_OF_ONE = "WHERE pool.id = %(pool)s AND planner.id IS NOT DISTINCT FROM %(planner)s"
+_OF_ONE = "WHERE pool.id = %s AND planner.id IS NOT DISTINCT FROM %s"
 
 # Strikes that count no more are found with the others; rates of jobs that have ended, too.
 _PARTS = """
@@ -123,24 +121,21 @@ class Parts:
 
 def work_of(pool_id: int, planner_id: int | None) -> Work | None:
     """What there is to do for a planner of a pool; None if one of them is gone."""
-    rows = _work(_OF_ONE, {"pool": pool_id, "planner": planner_id})
+    rows = _work(_OF_ONE, pool_id, planner_id)
     return rows[0] if rows else None
 
 
 def all_work() -> list[Work]:
     """What there is to do for each planner of each pool; a pool's default planner comes first."""
-    return _work("", {})
+    return _work("")
 
 
-def _work(which: str, params: dict[str, Any]) -> list[Work]:
-    states = {"queued": JobState.QUEUED.value, "ended": sorted(JOB_TERMINAL), "stop": Desired.STOP.value}
-    with connection.cursor() as cursor:
-        cursor.execute(_WORK.format(which=which, after=hooks.has_work_after()), states | params)
-        return [Work(*row) for row in cursor.fetchall()]
+def _work(which: str, *params: int | None) -> list[Work]:
+    rows = statement_of(_WORK.format(which=which, after=hooks.has_work_after())).rows(*params)
+    return [Work(*row) for row in rows]
 
 
 def parts_of(pool_id: int) -> Parts:
     """The parts of the pool as the running transaction sees them."""
-    with connection.cursor() as cursor:
-        cursor.execute(_PARTS.format(reserved=hooks.has_reservations()), [pool_id])
-        return Parts(*cursor.fetchone())
+    (row,) = statement_of(_PARTS.format(reserved=hooks.has_reservations())).rows(pool_id)
+    return Parts(*row)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import lru_cache
 from typing import Any
 
 from django.db import connection
@@ -17,7 +16,7 @@ from django.db.models import Model
 from django.db.models.sql import UpdateQuery
 
 from muster.common.models import DatabaseNow
-from muster.common.statements import Statement
+from muster.common.statements import statement_of
 from muster.events.services import STORE_EVENTS, record, recorded_so_far
 from muster.jobs.models import Allocation, Attempt, Job, Reservation
 from scheduler.model.lifecycle import (
@@ -60,8 +59,10 @@ class _Change:
             text, values = _sql_of(model, field, value)
             parts.append(f"{field.column} = {text}")
             params += values
-        where = "id = ANY(%s)"
-        params.append([row.pk for row in self.rows])
+        ids = [row.pk for row in self.rows]
+        # Of an array Postgres does not know how long it is, so it would plan the statement anew each time.
+        where = "id = %s" if len(ids) == 1 else "id = ANY(%s)"
+        params.append(ids[0] if len(ids) == 1 else ids)
         if self.source is not None:
             where += " AND state = %s"
             params.append(self.source)
@@ -221,7 +222,7 @@ def _write(changes: Iterable[_Change], events: str | None) -> int:
         params.append(events)
     counts = " + ".join(f"(SELECT count(*) FROM {name})" for name in names)  # noqa: S608
     sql = f"WITH {', '.join(parts)} SELECT {counts}"
-    ((changed,),) = _statement(sql).rows(*params)
+    ((changed,),) = statement_of(sql).rows(*params)
     return int(changed)
 
 
@@ -233,11 +234,6 @@ _FREE = (
 
 
 _KINDS: Mapping[type, str] = {timedelta: "interval", int: "integer", float: "float8", str: "text"}
-
-
-@lru_cache(maxsize=512)
-def _statement(sql: str) -> Statement:
-    return Statement(sql)
 
 
 def _sql_of(model: type[Model], field: Any, value: Any) -> tuple[str, list[Any]]:
