@@ -13,7 +13,7 @@ interface Props extends ComponentProps<"button"> {
 export function UserButton({ wide, ...props }: Props) {
   const me = useMe();
   return (
-    <UnstyledButton className={wide ? classes.wide : classes.small} aria-haspopup="menu" {...props}>
+    <UnstyledButton aria-haspopup="menu" {...props} className={wide ? classes.wide : classes.small}>
       <span className="sr-only">Account of {wide ? null : me.username}</span>
       <span className={classes.face} aria-hidden="true">
         {me.username.slice(0, 1).toUpperCase()}

@@ -26,8 +26,10 @@ test("the first press loads the menu and opens it, and its button gets the focus
     </MantineProvider>,
   );
   expect(button().textContent).toContain("bio");
+  const look = button().className;
   await userEvent.click(button());
   expect(await screen.findByRole("menuitem", { name: "Sign out" })).toBeTruthy();
+  expect(button().className).toBe(look);
   await userEvent.keyboard("{Escape}");
   await waitFor(() => expect(document.activeElement).toBe(button()));
   expect(screen.queryByRole("menuitem")).toBeNull();
