@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from functools import partial
 
-from django.db import close_old_connections, connection, transaction
+from django.db import close_old_connections, transaction
 
 from muster.agents import services
-from muster.agents.launch import launch_spec
+from muster.agents.launch import LaunchFacts, launch_spec
 from muster.common.asgi import in_thread
 from muster.common.errors import Invalid, MusterError, NotFound
 from muster.events.services import recorded_together
 from muster.fleet.leases import hold_epoch
 from muster.fleet.models import Node
+from muster.jobs.gangs import Gang, Held, locked_free
 from muster.jobs.models import Allocation
 from muster.logs.store import Gap
 from nodeagent.protocol import (
@@ -30,6 +32,7 @@ from nodeagent.protocol import (
     EndReason,
     EndRequest,
     ItemOutcome,
+    LaunchSpec,
     LogFinishRequest,
     ProtocolError,
 )
@@ -41,15 +44,6 @@ MOST_TOGETHER = 16
 PATIENCE_S = 0.1
 """How long the answer to a batch waits for items that are done one by one."""
 
-# Nothing waits here, so the order of these locks does not matter; what an item locks again later it has already.
-_LOCK_FREE = """
-SELECT allocation.id, attempt.state, attempt.stage
-FROM jobs_allocation AS allocation
-JOIN jobs_attempt AS attempt ON attempt.id = allocation.attempt_id
-JOIN jobs_job AS job ON job.id = attempt.job_id
-WHERE allocation.id = ANY(%s) AND allocation.node_id = %s
-FOR NO KEY UPDATE OF job, attempt SKIP LOCKED
-"""
 _SUCCEEDING = frozenset({AttemptState.STARTING, AttemptState.RUNNING})
 _OK = ItemOutcome(200)
 
@@ -90,7 +84,7 @@ def apply_together(node: Node, items: _Items) -> Outcomes:
 
 def apply_alone(node: Node, item: BatchItem) -> ItemOutcome:
     """The outcome of one item, applied as by its own call: it may wait for locks."""
-    return _outcome_of(lambda: _call(node, item))
+    return _outcome_of(partial(_call, node, item))
 
 
 def _apply_together(node: Node, items: _Items) -> Outcomes:
@@ -99,34 +93,29 @@ def _apply_together(node: Node, items: _Items) -> Outcomes:
     claims = {place: (item.id, item.claim) for place, item in items.items() if item.claim is not None}
     outcomes: Outcomes = {}
     with transaction.atomic(), recorded_together():
-        free = _lock_free(node, [pk for pk, _ in [*ends.values(), *claims.values()]])
+        # What it has got is of one item each: a gang that has moved is another one to the next.
+        free = locked_free(node_id=node.pk, allocation_ids=[pk for pk, _ in [*ends.values(), *claims.values()]])
         for place, (pk, end) in ends.items():
-            if end.reason is EndReason.COMPLETED and free.get(pk, False):
-                outcomes[place] = _end(node, pk, end)
+            if pk in free and end.reason is EndReason.COMPLETED and _is_succeeding(free[pk][0]):
+                outcomes[place] = _end(node, pk, end, free.pop(pk))
         closed = services.allocations_of(node.credential_digest, [pk for pk, _ in logs.values()])
         # In the order of their attempts: the order of an attempt's chunks is a row that its ranks lock.
         for place, (pk, finish) in sorted(logs.items(), key=lambda one: (one[1][1].fence, one[1][0])):
             if pk in closed:
                 outcomes[place] = _close(closed[pk], finish)
-        claimed = _claim(node, {place: one for place, one in claims.items() if one[0] in free}, outcomes)
+        claimed = _claim(node, claims, free, outcomes)
     for place, (pk, finish) in logs.items():
         if pk in closed and outcomes[place].status == _OK.status:
             services.look_at_finished(closed[pk], finish)
+    known = LaunchFacts.of(claimed.values()) if claimed else None
     for place, allocation in claimed.items():
-        outcomes[place] = _launch(node, allocation)
+        outcomes[place] = _outcome_of(partial(launch_spec, node, allocation, known))
     return outcomes
 
 
-def _lock_free(node: Node, allocation_ids: Sequence[int]) -> dict[int, bool]:
-    """Locks the jobs and attempts that are free, and tells of each allocation whether its attempt is succeeding.
-
-    An end in success of such an attempt locks nothing else; of others it may lock nodes.
-    """
-    if not allocation_ids:
-        return {}
-    with connection.cursor() as cursor:
-        cursor.execute(_LOCK_FREE, [list(allocation_ids), node.pk])
-        return {pk: state in _SUCCEEDING and stage == Stage.FULL for pk, state, stage in cursor.fetchall()}
+def _is_succeeding(gang: Gang) -> bool:
+    """Whether an end in success of one of its ranks locks no more: that of another attempt may lock nodes."""
+    return gang.attempt.state in _SUCCEEDING and gang.attempt.stage == Stage.FULL
 
 
 def _within(act: Callable[[], object]) -> ItemOutcome:
@@ -137,25 +126,20 @@ def _within(act: Callable[[], object]) -> ItemOutcome:
     return outcome
 
 
-def _end(node: Node, allocation_id: int, request: EndRequest) -> ItemOutcome:
-    return _within(lambda: services.end(node, allocation_id, request, savepoint=False))
+def _end(node: Node, allocation_id: int, request: EndRequest, held: Held) -> ItemOutcome:
+    return _within(lambda: services.end(node, allocation_id, request, held=held))
 
 
 def _close(allocation: Allocation, request: LogFinishRequest) -> ItemOutcome:
     return _within(lambda: services.close_log(allocation, request, savepoint=False))
 
 
-def _launch(node: Node, allocation: Allocation) -> ItemOutcome:
-    try:
-        return ItemOutcome(200, launch=launch_spec(node, allocation))
-    except MusterError as refusal:
-        return _refused(refusal)
-
-
-def _claim(node: Node, claims: Mapping[int, tuple[int, ClaimRequest]], outcomes: Outcomes) -> dict[int, Allocation]:
+def _claim(
+    node: Node, claims: Mapping[int, tuple[int, ClaimRequest]], free: dict[int, Held], outcomes: Outcomes
+) -> dict[int, Allocation]:
     """The allocations that the node has claimed now; one lock of its lease holds the epoch for all of them."""
     claimed: dict[int, Allocation] = {}
-    if not claims:
+    if not any(pk in free for pk, _ in claims.values()):
         return claimed
     try:
         hold_epoch(node=node, epoch=node.lease.epoch)
@@ -163,11 +147,12 @@ def _claim(node: Node, claims: Mapping[int, tuple[int, ClaimRequest]], outcomes:
         outcomes |= dict.fromkeys(claims, _refused(refusal))
         return claimed
     for place, (pk, request) in claims.items():
-        try:
-            claimed[place] = services.take(node, pk, request, savepoint=False)
-        except MusterError as refusal:
-            transaction.set_rollback(False)  # nothing of it was written
-            outcomes[place] = _refused(refusal)
+        held = free.pop(pk, None)
+        if held is None:
+            continue
+        outcomes[place] = _within(partial(services.take, node, pk, request, held=held))
+        if outcomes[place] is _OK:
+            claimed[place] = held[1]
     return claimed
 
 
@@ -206,9 +191,9 @@ async def _alone(node: Node, item: BatchItem) -> ItemOutcome:
         return ItemOutcome(500)
 
 
-def _call(node: Node, item: BatchItem) -> ItemOutcome:
+def _call(node: Node, item: BatchItem) -> LaunchSpec | None:
     if item.claim is not None:
-        return ItemOutcome(200, launch=services.claim(node, item.id, item.claim))
+        return services.claim(node, item.id, item.claim)
     if item.end is not None:
         services.end(node, item.id, item.end)
     elif item.finish is not None:
@@ -216,7 +201,7 @@ def _call(node: Node, item: BatchItem) -> ItemOutcome:
         if allocation is None:
             raise NotFound(f"node {node.name} has no such allocation")
         services.finish_log(allocation, item.finish)
-    return _OK
+    return None
 
 
 def _outcome_of(act: Callable[[], object]) -> ItemOutcome:
@@ -226,7 +211,7 @@ def _outcome_of(act: Callable[[], object]) -> ItemOutcome:
         return ItemOutcome(416, str(gap), size=gap.size)
     except MusterError as refusal:
         return _refused(refusal)
-    return found if isinstance(found, ItemOutcome) else _OK
+    return ItemOutcome(200, launch=found) if isinstance(found, LaunchSpec) else _OK
 
 
 def _refused(refusal: MusterError) -> ItemOutcome:

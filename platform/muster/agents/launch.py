@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
 from django.conf import settings
 
 from muster.accounts.models import User
 from muster.fleet.models import Node
 from muster.jobs.attempts import note_progress
-from muster.jobs.models import Allocation
+from muster.jobs.models import Allocation, GpuClaim
 from muster.jobs.spec import stop_signal
 from muster.jobs.spec_values import param_text
 from muster.jobs.units import parse_duration_s, parse_size_mib
@@ -18,14 +22,36 @@ from nodeagent.protocol import CodeRef, LaunchSpec, OnDisconnect, RegistryLogin
 from scheduler.model.lifecycle import Stage
 
 
-def launch_spec(node: Node, allocation: Allocation) -> LaunchSpec:
+@dataclass(frozen=True, slots=True)
+class LaunchFacts:
+    """What launch specs need of other tables, read once for several allocations."""
+
+    owners: dict[int, User]
+    uuids: dict[int, list[str]]
+
+    @classmethod
+    def of(cls, allocations: Iterable[Allocation]) -> LaunchFacts:
+        """The facts for these allocations."""
+        attempts = {one.pk: one.attempt for one in allocations}
+        owners = {attempt.job.owner_id for attempt in attempts.values()}
+        with_gpus = [pk for pk, attempt in attempts.items() if attempt.request.needs_gpus]
+        uuids: defaultdict[int, list[str]] = defaultdict(list)
+        if with_gpus:
+            claims = GpuClaim.objects.filter(allocation_id__in=with_gpus).order_by("gpu__index")
+            for pk, uuid in claims.values_list("allocation_id", "gpu__uuid"):
+                uuids[pk].append(uuid)
+        return cls({one.pk: one for one in User.objects.only("username", "uid", "gids").filter(pk__in=owners)}, uuids)
+
+
+def launch_spec(node: Node, allocation: Allocation, known: LaunchFacts | None = None) -> LaunchSpec:
     """The launch spec of an allocation that the node has claimed."""
     attempt, job = allocation.attempt, allocation.attempt.job
-    owner = User.objects.only("username", "uid", "gids").get(pk=job.owner_id)
+    known = known or LaunchFacts.of([allocation])
+    owner = known.owners[job.owner_id]
     spec, request = job.spec, attempt.request
     is_screening = attempt.stage == Stage.SCREENING
     access = _access(node, allocation)
-    uuids = allocation.claims.order_by("gpu__index").values_list("gpu__uuid", flat=True) if request.needs_gpus else ()
+    uuids = known.uuids.get(allocation.pk, ())
     return LaunchSpec(
         allocation_id=allocation.pk,
         job_id=job.pk,

@@ -31,6 +31,7 @@ from muster.jobs.attempts import (
     report_running,
 )
 from muster.jobs.fields import request_of_text
+from muster.jobs.gangs import Held
 from muster.jobs.models import Allocation, Attempt, Job
 from muster.logrules.watch import look_at, look_at_the_end
 from muster.logs.store import Chunk, append, finds_room
@@ -201,7 +202,7 @@ def claim(node: Node, allocation_id: int, request: ClaimRequest) -> LaunchSpec:
     return launch_spec(node, allocation)
 
 
-def take(node: Node, allocation_id: int, request: ClaimRequest, *, savepoint: bool = True) -> Allocation:
+def take(node: Node, allocation_id: int, request: ClaimRequest, *, held: Held | None = None) -> Allocation:
     """The allocation, claimed for this boot and this state folder; the caller holds the epoch when it commits."""
     require_epoch(node=node, epoch=request.epoch)
     return claim_allocation(
@@ -210,11 +211,11 @@ def take(node: Node, allocation_id: int, request: ClaimRequest, *, savepoint: bo
         fence=request.fence,
         boot_id=request.boot_id,
         state_id=_state_of(request.state_id),
-        savepoint=savepoint,
+        held=held,
     )
 
 
-def end(node: Node, allocation_id: int, request: EndRequest, *, savepoint: bool = True) -> None:
+def end(node: Node, allocation_id: int, request: EndRequest, *, held: Held | None = None) -> None:
     """The end of a rank, taken over."""
     end_allocation(
         node_id=node.pk,
@@ -230,7 +231,7 @@ def end(node: Node, allocation_id: int, request: EndRequest, *, savepoint: bool 
             ran_s=(request.ended_at or 0.0) - (request.started_at or request.ended_at or 0.0),
             tail=request.tail[-MAX_TAIL_BYTES:],
         ),
-        savepoint=savepoint,
+        held=held,
     )
     if request.points and Allocation.objects.filter(pk=allocation_id, rank=0).exists():
         keep_points({request.fence: told_points(request.points)})

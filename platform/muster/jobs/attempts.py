@@ -25,7 +25,7 @@ from muster.fleet.strikes import blame_for_failure, blame_for_launch, blame_for_
 from muster.jobs.blackholes import failed_by_node
 from muster.jobs.claimants import is_left_behind
 from muster.jobs.estimates import learn_from
-from muster.jobs.gangs import Gang, locked_by_rank, locked_gang
+from muster.jobs.gangs import Gang, Held, locked_by_rank, locked_gang, of_fence
 from muster.jobs.models import Allocation, ExcludedNode, Job
 from muster.jobs.outcome import Outcome, derive_job_state, is_told_of_node, retry_fields
 from muster.jobs.resizes import FailedResize, resize_that_failed
@@ -73,14 +73,15 @@ class End:
 
 
 def claim_allocation(
-    *, node_id: int, allocation_id: int, fence: int, boot_id: str, state_id: str = "", savepoint: bool = True
+    *, node_id: int, allocation_id: int, fence: int, boot_id: str, state_id: str = "", held: Held | None = None
 ) -> Allocation:
     """The allocation, now held by this boot of the node and this state folder of its agent.
 
-    The same boot and folder may ask again; any other is refused, before anything is written.
+    The same boot and folder may ask again; any other is refused, before anything is written. `held`: the rank,
+    if it is under lock already.
     """
-    with transaction.atomic(savepoint=savepoint), recorded_together():
-        gang, allocation = locked_by_rank(node_id=node_id, allocation_id=allocation_id, fence=fence)
+    with transaction.atomic(savepoint=held is None), recorded_together():
+        gang, allocation = _held(held, node_id, allocation_id, fence)
         if gang.attempt.state not in _CLAIMABLE:
             raise Conflict(f"the attempt is {gang.attempt.state} and must not start any more")
         if allocation.state == AllocationState.ACTIVE and allocation.boot_id == boot_id:
@@ -185,19 +186,19 @@ def end_allocation(
     boot_id: str,
     state_id: str = "",
     end: End,
-    savepoint: bool = True,
+    held: Held | None = None,
 ) -> None:
     """Take the agent's word that no process of the rank is left: free its GPUs and draw the consequences.
 
-    What is refused is refused before anything is written.
+    What is refused is refused before anything is written. `held`: the rank, if it is under lock already.
 
     1. The same end told twice changes nothing.
     2. The allocation is released with the rank's exit status.
     3. The first rank that failed stops the others; the attempt has its reason, and says which rank it was.
     4. When all ranks are released, the attempt ends.
     """
-    with transaction.atomic(savepoint=savepoint), recorded_together():
-        gang, allocation = locked_by_rank(node_id=node_id, allocation_id=allocation_id, fence=fence)
+    with transaction.atomic(savepoint=held is None), recorded_together():
+        gang, allocation = _held(held, node_id, allocation_id, fence)
         if allocation.state == AllocationState.RELEASED:
             return
         if allocation.boot_id not in {"", boot_id}:
@@ -295,6 +296,12 @@ def lose_allocations(
 def _require_same_folder(allocation: Allocation, state_id: str) -> None:
     if is_left_behind(allocation.state_id, state_id):
         raise Conflict("the allocation was claimed out of another state folder of the node's agent")
+
+
+def _held(held: Held | None, node_id: int, allocation_id: int, fence: int) -> Held:
+    if held is not None:
+        return of_fence(held, fence)
+    return locked_by_rank(node_id=node_id, allocation_id=allocation_id, fence=fence)
 
 
 def _set_observed(gang: Gang, allocation: Allocation, observed: Observed, **fields: object) -> None:

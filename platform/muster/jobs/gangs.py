@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 
@@ -28,6 +29,9 @@ class Gang:
         return all(allocation.state == AllocationState.RELEASED for allocation in self.allocations)
 
 
+Held = tuple[Gang, Allocation]
+"""A gang under lock, and one of its ranks."""
+
 _JOB, _ATTEMPT, _RANK = Whole(Job, alias="job"), Whole(Attempt, alias="attempt"), Whole(Allocation, alias="rank")
 
 # Postgres locks the rows of a join in the order of the names behind OF, which is the documented order. Of a row that
@@ -40,6 +44,13 @@ _BY_RANK = Statement(
     " WHERE rank.id = %s AND rank.node_id = %s AND rank.attempt_id = %s"
     " FOR NO KEY UPDATE OF job, attempt, rank"
 )
+_FREE = Statement(
+    f"SELECT {_JOB.columns}, {_ATTEMPT.columns}, {_RANK.columns}"  # noqa: S608
+    " FROM jobs_allocation rank JOIN jobs_attempt attempt ON attempt.id = rank.attempt_id"
+    " JOIN jobs_job job ON job.id = attempt.job_id"
+    " WHERE rank.id = ANY(%s) AND rank.node_id = %s"
+    " FOR NO KEY UPDATE OF job, attempt, rank SKIP LOCKED"
+)
 _BY_ATTEMPT = Statement(
     f"SELECT {_JOB.columns}, {_ATTEMPT.columns}"  # noqa: S608
     " FROM jobs_attempt attempt JOIN jobs_job job ON job.id = attempt.job_id"
@@ -49,7 +60,7 @@ _BY_ATTEMPT = Statement(
 _RANKS = Statement(f"SELECT {_RANK.columns} FROM jobs_allocation rank WHERE rank.attempt_id = %s")  # noqa: S608
 
 
-def locked_by_rank(*, node_id: int, allocation_id: int, fence: int) -> tuple[Gang, Allocation]:
+def locked_by_rank(*, node_id: int, allocation_id: int, fence: int) -> Held:
     """The gang of a rank on this node, under lock, and the rank.
 
     Raises:
@@ -62,9 +73,28 @@ def locked_by_rank(*, node_id: int, allocation_id: int, fence: int) -> tuple[Gan
             raise Conflict("the fence is not that of this allocation's attempt")
         raise NotFound("this node has no such allocation")
     values = iter(rows[0])
-    job, attempt, rank = _JOB.take(values), _ATTEMPT.take(values), _RANK.take(values)
-    gang = _gang(job, attempt, [rank] if attempt.request.nodes == 1 else _ranks_of(attempt))
-    return gang, next(allocation for allocation in gang.allocations if allocation.pk == allocation_id)
+    return _with_rank(_JOB.take(values), _ATTEMPT.take(values), _RANK.take(values))
+
+
+def locked_free(*, node_id: int, allocation_ids: Sequence[int]) -> dict[int, Held]:
+    """Of these ranks of the node those whose gangs are not locked by another transaction, under lock.
+
+    It waits for no lock, so it may be called by a transaction that holds any. Of two ranks of one gang it returns one.
+    """
+    held: dict[int, Held] = {}
+    for row in _FREE.rows(list(allocation_ids), node_id):
+        values = iter(row)
+        job, attempt, rank = _JOB.take(values), _ATTEMPT.take(values), _RANK.take(values)
+        if all(gang.attempt.pk != attempt.pk for gang, _ in held.values()):
+            held[rank.pk] = _with_rank(job, attempt, rank)
+    return held
+
+
+def of_fence(held: Held, fence: int) -> Held:
+    """The same if the fence is that of the attempt, and `Conflict` if not."""
+    if held[0].attempt.pk != fence:
+        raise Conflict("the fence is not that of this allocation's attempt")
+    return held
 
 
 def locked_gang(attempt_id: int) -> Gang:
@@ -73,6 +103,11 @@ def locked_gang(attempt_id: int) -> Gang:
     values = iter(row)
     job, attempt = _JOB.take(values), _ATTEMPT.take(values)
     return _gang(job, attempt, _ranks_of(attempt))
+
+
+def _with_rank(job: Job, attempt: Attempt, rank: Allocation) -> Held:
+    gang = _gang(job, attempt, [rank] if attempt.request.nodes == 1 else _ranks_of(attempt))
+    return gang, next(allocation for allocation in gang.allocations if allocation.pk == rank.pk)
 
 
 def _ranks_of(attempt: Attempt) -> list[Allocation]:

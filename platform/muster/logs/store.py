@@ -44,6 +44,11 @@ _MAKE = (
     "INSERT INTO logs_logfile (allocation_id, size, holes, segment_bytes) VALUES (%s, 0, '[]', %s)"
     " ON CONFLICT DO NOTHING RETURNING size, holes, segment_bytes, finished_at"
 )
+_CLOSE_EMPTY = (
+    "INSERT INTO logs_logfile (allocation_id, size, holes, segment_bytes, finished_at, complete)"
+    " VALUES (%s, 0, '[]', %s, clock_timestamp(), %s) ON CONFLICT DO NOTHING"
+)
+_DIGEST_OF_NOTHING = hashlib.sha256().hexdigest()
 
 # `position` of the head is where the next chunk of any rank begins.
 _INDEX = """
@@ -143,6 +148,8 @@ def finish(
     """
     if size < 0 or any(not 0 <= start < end <= size for start, end in holes):
         raise Invalid.field("holes", "each hole must lie within the log")
+    if size == 0 and _close_empty(allocation, complete=sha256.lower() in {"", _DIGEST_OF_NOTHING}):
+        return
     with transaction.atomic(savepoint=savepoint):
         log = _locked(allocation)
         if rest is not None:
@@ -163,14 +170,27 @@ def finish(
         transaction.on_commit(lambda: publish(log_channel(allocation.attempt_id)))
 
 
+def _close_empty(allocation: Allocation, *, complete: bool) -> bool:
+    """Close a log to which nothing was ever appended, as most that stay empty are; False if it has a row already."""
+    with transaction.atomic(savepoint=False), connection.cursor() as cursor:
+        cursor.execute(_CLOSE_EMPTY, [allocation.pk, _segment_bytes(allocation), complete])
+        if not cursor.rowcount:
+            return False
+        transaction.on_commit(lambda: publish(log_channel(allocation.attempt_id)))
+    return True
+
+
+def _segment_bytes(allocation: Allocation) -> int:
+    return max(SMALLEST_SEGMENT_BYTES, min(_cap(allocation) // 8, LARGEST_SEGMENT_BYTES))
+
+
 def _locked(allocation: Allocation) -> LogFile:
     """The log's row under lock, made if there is none. Every chunk passes here: so one statement, and it is our own."""
-    segment_bytes = max(SMALLEST_SEGMENT_BYTES, min(_cap(allocation) // 8, LARGEST_SEGMENT_BYTES))
     with connection.cursor() as cursor:
         cursor.execute(_LOCK, [allocation.pk])
         row = cursor.fetchone()
         if row is None:
-            cursor.execute(_MAKE, [allocation.pk, segment_bytes])
+            cursor.execute(_MAKE, [allocation.pk, _segment_bytes(allocation)])
             row = cursor.fetchone()
         if row is None:  # another transaction was faster
             cursor.execute(_LOCK, [allocation.pk])

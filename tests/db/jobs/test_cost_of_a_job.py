@@ -33,13 +33,13 @@ COSTS = {
     "submission": (11, 9),
     "cycle": (31, 9),
     "sync": (2, 2),
-    "claim": (7, 4),
+    "claim": (6, 4),
     "running": (4, 3),
     "log": (4, 2),
-    "end": (8, 3),
+    "end": (7, 3),
     "cycle after the end": (3, 3),
 }
-ENDS_AT_ONCE = {"end": (10, 3)}
+ENDS_AT_ONCE = {"end": (9, 3)}
 """The end of a job of whose start its agent told nothing, because it was over by then; its log comes with it."""
 
 LINE = b"done\n"
