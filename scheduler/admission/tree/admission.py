@@ -15,7 +15,9 @@ from scheduler.model.invariants import Violation
 from scheduler.model.lifecycle import HoldReason, JobClass
 from scheduler.model.phrases import become_free
 from scheduler.model.plan import Denial, Evidence, Plan
-from scheduler.model.request import Config
+from scheduler.model.request import Config, Request
+from scheduler.placement.capacity import Capacity
+from scheduler.placement.demand import demand_of
 
 SHARE_EXCEEDED = "share_exceeded"
 
@@ -32,6 +34,8 @@ class TreeLedger(Ledger):
         self._min_run_s = min_run_s
         self._tree = Tree(view)
         self._level: int | None = None
+        self._capacity: Capacity | None = None
+        self._feasible: dict[Request, bool] = {}
         self._held = _guaranteed_use(self, self._tree)
         # What was available to jobs that were denied; they are denied again until something is given back.
         self._denied: dict[tuple[int, str, int, int | None], int] = {}
@@ -148,13 +152,21 @@ class TreeLedger(Ledger):
         }
 
     def _startable(self) -> Iterator[Job]:
-        """The guaranteed jobs that wait and have nothing reserved."""
+        """The guaranteed jobs that wait, have nothing reserved and would fit into the empty pool."""
         now = self.view.now
         reserved = {one.job_id for one in self.view.reservations if one.until > now}
         for job in self.view.waiting:
             startable = job.id not in reserved and not job.still_stopping and job.eligible_at <= now
-            if startable and job.job_class is JobClass.GUARANTEED:
+            if startable and job.job_class is JobClass.GUARANTEED and self._is_feasible(job.request):
                 yield job
+
+    def _is_feasible(self, request: Request) -> bool:
+        if request not in self._feasible:
+            if self._capacity is None:
+                self._capacity = Capacity(self.view)
+            demands = (demand_of(request, choice) for choice in request.choices_among(self._capacity.types))
+            self._feasible[request] = any(self._capacity.infeasible(demand) is None for demand in demands)
+        return self._feasible[request]
 
     def _lent(self, lender: int, borrower: int, gpu_type: str) -> int:
         """The most GPUs for which a virtual cluster may reclaim what a borrower has on loan of its share; 0: none."""

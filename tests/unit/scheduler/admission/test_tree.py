@@ -203,6 +203,14 @@ def test_a_job_beyond_its_borrowing_limit_calls_nothing_back() -> None:
         assert placed(decide(world, config(skip_blocked=True))) == expected
 
 
+def test_a_job_that_no_node_can_hold_calls_nothing_back() -> None:
+    young = (run(1, range(4), 2, age_s=1), run(2, range(1), 2, node=2, age_s=1))
+    for gpus, expected in ((4, []), (5, [2])):
+        jobs = (make_job(1, gpus=gpus), make_job(2, vc_id=2, gpus=3))
+        world = pool(vc(1, 5), vc(2, 3), nodes=2, gpus=4, running=young, waiting=jobs)
+        assert placed(decide(world, config(skip_blocked=True))) == expected
+
+
 @pytest.mark.parametrize(("idle", "expected"), [(0, [1003]), (1, [])])
 def test_a_job_ahead_of_others_of_its_virtual_cluster_stops_no_more_than_it_needs(
     idle: int, expected: list[int]
