@@ -18,10 +18,17 @@ from psycopg2.errors import LockNotAvailable
 from muster.dispatch import targets
 from muster.dispatch.apply import Applied, Refusal, apply_plan
 from muster.dispatch.hooks import end_cycle
+from muster.dispatch.kept import StoredHold, WaitingRows
 from muster.dispatch.loans import keep_loans
 from muster.dispatch.models import Cycle, Lane, Planner, Target
 from muster.dispatch.parts import Work, work_of
-from muster.dispatch.pending import pending_reserved, pending_while_paused, write_pending_reasons, write_queue_orders
+from muster.dispatch.pending import (
+    pending_reserved,
+    pending_while_paused,
+    stored_holds,
+    write_pending_reasons,
+    write_queue_orders,
+)
 from muster.dispatch.planners import name_of
 from muster.dispatch.policy_state import set_timer
 from muster.dispatch.records import packed, plan_of, snapshot_of
@@ -109,7 +116,7 @@ def _cycle(pool: Pool, planner: Planner | None, trigger: str, work: Work) -> tup
     """The result of the cycle, and whether another cycle would find more to do."""
     pause = placement_pause() if work.paused else ""
     if pause:
-        write_pending_reasons(pool.pk, pending_while_paused(pool.pk, pause), {})
+        write_pending_reasons(pending_while_paused(pool.pk, pause), {}, stored_holds(pool.pk))
         return _nothing(), False
     lane = targets.lane_of(pool) if work.lane else None
     standing = targets.standing(lane)
@@ -131,9 +138,9 @@ def carry_out(pool: Pool, planner: Planner | None, trigger: str, decided: Decide
     if decided.target is not None:
         targets.applied(decided.target, decided.dropped)
     changed = write_pending_reasons(
-        pool.pk,
         [*plan.holds, *pending_reserved(plan, applied.reserved)],
         {refusal.job_id: refusal.reason for refusal in applied.refusals},
+        decided.stored,
     )
     write_queue_orders(snapshot, plan)
     set_timer(pool, planner, plan.wake_at)
@@ -145,12 +152,13 @@ def carry_out(pool: Pool, planner: Planner | None, trigger: str, decided: Decide
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """A valid plan and its inputs."""
+    """A valid plan, its inputs, and the pending reasons that are stored of the jobs that wait."""
 
     config: CycleConfig
     snapshot: Snapshot
     plan: Plan
     timings: dict[str, float]
+    stored: Mapping[int, StoredHold]
     target: Target | None = None
     dropped: Mapping[int, str] = field(default_factory=dict)
 
@@ -163,7 +171,8 @@ def decide_for(
         lane = targets.carrying(pool) if has_lane and planner is None else None
         config = targets.filling_config(pool, lane) if planner is None else config_of(pool, planner)
         started = time.perf_counter()
-        snapshot = planner_snapshot(pool, planner, seed=pool.pk)
+        rows = WaitingRows(pool.pk)
+        snapshot = planner_snapshot(pool, planner, seed=pool.pk, rows=rows)
         taken = time.perf_counter()
         plan: Plan | None = None
         dropped: Mapping[int, str] = {}
@@ -184,7 +193,7 @@ def decide_for(
             error = f"{type(failure).__name__}: {failure}"
         timings = {"snapshot_ms": (taken - started) * 1000, "decide_ms": (time.perf_counter() - taken) * 1000}
         if plan is not None and not violations and not error:
-            return Decided(config, snapshot, plan, timings, target, dropped)
+            return Decided(config, snapshot, plan, timings, rows.stored, target, dropped)
         if violations:
             error = f"the plan violates an invariant: {violations[0].message}"
             log.error("plan_invalid pool=%s policy=%s first=%s", pool.name, config.policy, violations[0].message)

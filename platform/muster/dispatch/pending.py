@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 import orjson
 from django.db import connection, transaction
 
+from muster.dispatch.kept import StoredHold
 from muster.events.services import record, recorded_together
 from muster.jobs.models import Job
 from scheduler.admission.screening import FIRST_ID
@@ -28,14 +29,6 @@ JOIN tenants_virtualcluster vc ON vc.id = new.vc_id
 ON CONFLICT (vc_id) DO UPDATE SET job_ids = excluded.job_ids, at = clock_timestamp()
 WHERE stored.job_ids <> excluded.job_ids
 """
-
-
-class _Stored(NamedTuple):
-    """The stored values of a waiting job."""
-
-    tenant_id: int
-    hold: dict[str, Any] | None
-    reason: str
 
 
 def pending_reason_data(hold: Hold) -> dict[str, Any]:
@@ -76,8 +69,8 @@ def pending_while_paused(pool_id: int, why: str) -> Iterator[Hold]:
         yield Hold(job_id, HoldReason.MAINTENANCE, why, {}, helps, position=1)
 
 
-def write_pending_reasons(pool_id: int, holds: Iterable[Hold], refused: dict[int, str]) -> int:
-    """Store the pending reasons that changed, and return their number."""
+def write_pending_reasons(holds: Iterable[Hold], refused: Mapping[int, str], old: Mapping[int, StoredHold]) -> int:
+    """Store the pending reasons that are not the `old` ones, and return their number."""
     new: dict[int, dict[str, Any]] = {hold.job_id: pending_reason_data(hold) for hold in holds}
     for job_id, why in refused.items():
         new[job_id] = {
@@ -86,20 +79,18 @@ def write_pending_reasons(pool_id: int, holds: Iterable[Hold], refused: dict[int
             "evidence": {},
             "helps": ["the next cycle tries again"],
         }
-    old = _stored(pool_id)
     changed = {pk: data for pk, data in new.items() if pk in old and old[pk].hold != data}
     ids = sorted(changed)
     for start in range(0, len(ids), MAX_JOBS_PER_BATCH):
         some = ids[start : start + MAX_JOBS_PER_BATCH]
         with transaction.atomic(), recorded_together():
-            _store({pk: changed[pk] for pk in some})
-            for pk in some:
+            for pk in _store({pk: changed[pk] for pk in some}):
                 _tell_if_new(pk, old[pk], changed[pk])
     return len(changed)
 
 
-def _stored(pool_id: int) -> dict[int, _Stored]:
-    """The stored values of the waiting jobs, read without models since there may be ten thousand."""
+def stored_holds(pool_id: int) -> dict[int, StoredHold]:
+    """The pending reasons that are stored of the waiting jobs."""
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT id, tenant_id, hold::text, hold_reason FROM jobs_job"
@@ -107,18 +98,18 @@ def _stored(pool_id: int) -> dict[int, _Stored]:
             [pool_id, JobState.QUEUED.value],
         )
         return {
-            pk: _Stored(tenant_id, orjson.loads(hold) if hold else None, reason)
+            pk: StoredHold(tenant_id, orjson.loads(hold) if hold else None, reason)
             for pk, tenant_id, hold, reason in cursor.fetchall()
         }
 
 
-def _store(holds: Mapping[int, dict[str, Any]]) -> None:
-    """Write the pending reasons of the jobs that still wait, in one statement."""
+def _store(holds: Mapping[int, dict[str, Any]]) -> list[int]:
+    """Write the pending reasons of the jobs that still wait, in one statement, and return which these are."""
     with connection.cursor() as cursor:
         cursor.execute(
             "UPDATE jobs_job SET hold = new.hold::jsonb, hold_reason = new.reason"
             " FROM unnest(%s::bigint[], %s::text[], %s::text[]) AS new(id, hold, reason)"
-            " WHERE jobs_job.id = new.id AND jobs_job.state = %s AND NOT jobs_job.held",
+            " WHERE jobs_job.id = new.id AND jobs_job.state = %s AND NOT jobs_job.held RETURNING jobs_job.id",
             [
                 list(holds),
                 [orjson.dumps(hold).decode() for hold in holds.values()],
@@ -126,6 +117,7 @@ def _store(holds: Mapping[int, dict[str, Any]]) -> None:
                 JobState.QUEUED.value,
             ],
         )
+        return sorted(job_id for (job_id,) in cursor.fetchall())
 
 
 def write_queue_orders(snapshot: Snapshot, plan: Plan) -> None:
@@ -142,7 +134,7 @@ def write_queue_orders(snapshot: Snapshot, plan: Plan) -> None:
         cursor.execute(_STORE_ORDERS, [list(orders), [f"{{{','.join(map(str, ids))}}}" for ids in orders.values()]])
 
 
-def _tell_if_new(job_id: int, before: _Stored, hold: dict[str, Any]) -> None:
+def _tell_if_new(job_id: int, before: StoredHold, hold: dict[str, Any]) -> None:
     """Record an event if the kind of the reason changed; changed numbers are not recorded."""
     if before.reason != hold["reason"]:
         data = {"state": str(JobState.QUEUED), "reason": hold["reason"], "detail": hold["detail"]}

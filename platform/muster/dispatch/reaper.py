@@ -16,7 +16,7 @@ from muster.dispatch.restore_pause import resume_placement
 from muster.fleet.checks import ask_due_checks
 from muster.fleet.health import let_warnings_end
 from muster.fleet.hold import TOGETHER, held_since
-from muster.fleet.leases import answering_since, judge_nodes
+from muster.fleet.leases import answering_since, judge_nodes, tick
 from muster.fleet.maintenance import keep_maintenance
 from muster.fleet.models import Node, Pool
 from muster.jobs.attempts import lose_allocations, stop_attempt
@@ -123,6 +123,7 @@ def reap(pool: Pool) -> None:
     7. GPU checks are requested when they are due.
     8. Placement resumes after a restore once each node has reported or has passed its eviction deadline.
     """
+    tick("reaper")
     if pool.pk not in pools_to_reap():
         return
     down = judge_nodes(pool)

@@ -19,6 +19,7 @@ from muster.cells.selectors import chain_versions, with_bindings
 from muster.dispatch.caps import with_caps
 from muster.dispatch.groups import groups_of, members_whose_turn_it_is
 from muster.dispatch.hooks import reservations_of_other_apps
+from muster.dispatch.kept import WaitingRows
 from muster.dispatch.models import Planner
 from muster.dispatch.parts import Parts, parts_of
 from muster.dispatch.past_use import with_past_use
@@ -144,13 +145,21 @@ def one_moment() -> Iterator[None]:
 
 
 def planner_snapshot(
-    pool: Pool, planner: Planner | None, *, seed: int, screening_of: Collection[int] = ()
+    pool: Pool,
+    planner: Planner | None,
+    *,
+    seed: int,
+    screening_of: Collection[int] = (),
+    rows: WaitingRows | None = None,
 ) -> model.Snapshot:
-    """The pool as one of its planners sees it now: see `scheduler.model.planners`."""
+    """The pool as one of its planners sees it now: see `scheduler.model.planners`.
+
+    With `rows`, only those waiting jobs are read anew that have changed since this process read them.
+    """
     with one_moment():
         parts = parts_of(pool.pk)
         scope = scope_of(pool, planner) if parts.planners else None
-        snapshot = _pool_snapshot(pool, parts, seed=seed, screening_of=screening_of, planner=planner)
+        snapshot = _pool_snapshot(pool, parts, seed=seed, screening_of=screening_of, planner=planner, rows=rows)
         return snapshot if scope is None else seen_by(snapshot, scope)
 
 
@@ -166,9 +175,15 @@ def pool_snapshot(
 
 
 def _pool_snapshot(
-    pool: Pool, parts: Parts, *, seed: int, screening_of: Collection[int], planner: Planner | None
+    pool: Pool,
+    parts: Parts,
+    *,
+    seed: int,
+    screening_of: Collection[int],
+    planner: Planner | None,
+    rows: WaitingRows | None = None,
 ) -> model.Snapshot:
-    snapshot = _whole(pool, parts, seed=seed, planner=planner, waiting=lambda now: _waiting(pool, parts, now=now))
+    snapshot = _whole(pool, parts, seed=seed, planner=planner, waiting=lambda now: _waiting(pool, parts, rows, now=now))
     snapshot = with_sizes(_with_rates(snapshot, live_rates(pool.pk) if parts.rates else {}))
     if parts.caps:
         snapshot = with_caps(snapshot, now=parts.now)
@@ -319,8 +334,10 @@ def job_view(job: Job, *, job_id: int, now: float) -> model.Job:
     return sized(_job(values | {"id": job_id}, now))
 
 
-def _waiting(pool: Pool, parts: Parts, *, now: float) -> tuple[model.Job, ...]:
+def _waiting(pool: Pool, parts: Parts, rows: WaitingRows | None, *, now: float) -> tuple[model.Job, ...]:
     turns = members_whose_turn_it_is(pool.pk) if parts.groups else []
+    if rows is not None:
+        return rows.read(_JOB_FIELDS, turns, _job, now=now)
     with connection.cursor() as cursor:
         params: list[Any] = [pool.pk, JobState.QUEUED.value, Desired.RUN.value, turns]
         cursor.execute(_WAITING.format(job_fields=_SELECTED), params)
