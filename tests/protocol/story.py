@@ -324,6 +324,7 @@ class Story:
         if self.platform.is_up:
             self.platform.set_clock()
             tick("web")
+            tick("reaper")  # as the task does that calls the reaper
             reap(Pool.objects.get(pk=self.world.pool.pk))
             self.check()  # now, and not only when the step is over: what is freed too soon may have ended by then
             self.platform.look_at_polls()
