@@ -14,7 +14,17 @@ from nodeagent import clock
 from nodeagent.checks import QUIET_S, Checks
 from nodeagent.gpu.emulated import EmulatedGpus
 from nodeagent.launcher import Launcher
-from nodeagent.protocol import CheckOutcome, CheckResult, EndReason, LaunchSpec, RegisterResponse, Timers, WantedCheck
+from nodeagent.outbox import Entry
+from nodeagent.protocol import (
+    CheckOutcome,
+    CheckResult,
+    EndReason,
+    ItemOutcome,
+    LaunchSpec,
+    RegisterResponse,
+    Timers,
+    WantedCheck,
+)
 from nodeagent.sampler import Sampler
 from nodeagent.session import Session
 from nodeagent.turns import Turns
@@ -75,13 +85,18 @@ def test_memory_that_goes_away_in_a_moment_is_waited_for(tmp_path: Path) -> None
             file.write('{"gpu": 0, "kind": "memory_left", "mib": 0}\n')
         return False
 
+    def granted(entry: Entry) -> None:
+        entry[1](ItemOutcome(200, launch=spec))
+
     def nothing(*_: object) -> None:
         """Nobody is told."""
 
     runtime = SimpleNamespace(prepare=nothing, lacks=nothing, launch=lambda one: happened.append(one.allocation_id))
     tasks = Tasks()
     launcher = Launcher(
-        client=cast(Any, SimpleNamespace(claim=lambda *_: spec)),
+        client=cast(Any, None),
+        outbox=cast(Any, SimpleNamespace(put=granted)),
+        logs=cast(Any, None),
         journal=cast(Any, SimpleNamespace(intend=nothing)),
         runtime=cast(Any, runtime),
         sampler=Sampler(driver, cast(Any, runtime)),
@@ -98,7 +113,8 @@ def test_memory_that_goes_away_in_a_moment_is_waited_for(tmp_path: Path) -> None
         make_way=nothing,
     )
     launcher.claim(spec.allocation_id, spec.fence)
-    tasks.run()
+    tasks.run()  # the claim
+    tasks.run()  # the start
     assert happened == ["a look in vain", spec.allocation_id]
     assert tasks.waiting == []  # no end is to be told
 
