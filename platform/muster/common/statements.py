@@ -23,9 +23,9 @@ class Statement:
     def __init__(self, sql: str) -> None:
         first, *others = sql.split("%s")
         text = first + "".join(f"${number}{part}" for number, part in enumerate(others, start=1))
-        self._name = f"muster_{hashlib.sha256(sql.encode()).hexdigest()[:16]}"
-        self._prepare = f"PREPARE {self._name} AS {text.replace('%%', '%')}"
-        self._execute = f"EXECUTE {self._name}"
+        self.name = f"muster_{hashlib.sha256(sql.encode()).hexdigest()[:16]}"
+        self._prepare = f"PREPARE {self.name} AS {text.replace('%%', '%')}"
+        self._execute = f"EXECUTE {self.name}"
         if others:
             self._execute += f" ({', '.join(['%s'] * len(others))})"
 
@@ -47,11 +47,11 @@ class Statement:
 
     def _prepare_once(self) -> None:
         names = _prepared.setdefault(connection.connection, set())
-        if self._name not in names:
+        if self.name not in names:
             # Not by a cursor of Django's: what a connection does once is no part of what a request costs.
             with connection.wrap_database_errors, connection.connection.cursor() as cursor:
                 cursor.execute(self._prepare)
-            names.add(self._name)
+            names.add(self.name)
 
 
 @lru_cache(maxsize=512)

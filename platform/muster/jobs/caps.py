@@ -5,17 +5,17 @@ from __future__ import annotations
 from muster.accounts.models import User
 from muster.common.errors import FieldError, Invalid
 from muster.jobs.spec import JobSpec
-from muster.tenants.caps import caps_of
+from muster.tenants.caps import Caps
 from muster.tenants.models import Tenant
 
 
-def require_within_caps(spec: JobSpec, *, tenant: Tenant, owner: User) -> None:
+def require_within_caps(spec: JobSpec, caps: Caps, *, tenant: Tenant, owner: User) -> None:
     """Return if the job keeps to the caps of its owner in the tenant.
 
     Raises:
         Invalid: it does not; names the field and the limit.
     """
-    caps, errors = caps_of(tenant.pk, owner.pk), []
+    errors = []
     whose = f"a job of {owner.username} in {tenant.name}"
     if caps.job_gpus is not None:
         most = max(choice.gpus for choice in spec.choices) * spec.nodes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from django.db import connection, transaction
+from django.db import transaction
 from django.db.models import F, Value
 from django.db.models.functions import Least
 
@@ -22,7 +22,7 @@ Kind = tuple[int, str, str, int, int]
 
 # A job that saves no checkpoints began anew in its last attempt, so that only that one counts. An elastic job counts
 # with the GPU-seconds of all its sizes, over the GPUs that it asked for.
-_HISTORY = """
+_HISTORY = Statement("""
 SELECT kind.owner_id, kind.name, kind.gpu_type, kind.gpus, kind.nodes, past.took_s
 FROM unnest(%s::bigint[], %s::text[], %s::text[], %s::int[], %s::int[])
      AS kind (owner_id, name, gpu_type, gpus, nodes)
@@ -39,7 +39,7 @@ CROSS JOIN LATERAL (
     ORDER BY job.ended_at DESC LIMIT %s
 ) past
 ORDER BY past.ended_at DESC
-"""
+""")
 
 
 def estimate_jobs(jobs: Iterable[Job]) -> None:
@@ -121,9 +121,7 @@ def _history(kinds: Iterable[Kind]) -> Mapping[Kind, Sequence[float]]:
     took_s: defaultdict[Kind, list[float]] = defaultdict(list)
     columns = [list(column) for column in zip(*kinds, strict=True)]
     if columns:
-        with connection.cursor() as cursor:
-            cursor.execute(_HISTORY, [*columns, HISTORY_JOBS])
-            for *kind, seconds in cursor.fetchall():
-                if seconds is not None:
-                    took_s[tuple(kind)].append(seconds)
+        for *kind, seconds in _HISTORY.rows(*columns, HISTORY_JOBS):
+            if seconds is not None:
+                took_s[tuple(kind)].append(seconds)
     return took_s

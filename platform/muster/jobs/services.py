@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -13,11 +13,11 @@ from django.db.models import QuerySet
 from muster.accounts.models import User
 from muster.common.clock import utc_now
 from muster.common.errors import Conflict, FieldError, Forbidden, Invalid, MusterError, NotFound
-from muster.common.rows import first_of
-from muster.events.services import record, wake_pool
+from muster.events.services import record, recorded_together, wake_pool
 from muster.jobs.attempts import stop_attempt
 from muster.jobs.caps import require_within_caps
 from muster.jobs.closing import require_open
+from muster.jobs.desk import Desk
 from muster.jobs.estimates import estimate_jobs
 from muster.jobs.feasibility import require_feasible, why_infeasible
 from muster.jobs.idempotency import check_key, known_key
@@ -31,8 +31,9 @@ from muster.jobs.spec import PRIORITIES, JobSpec, parse_spec
 from muster.jobs.throughput import require_known_types
 from muster.jobs.transitions import forget_reservations, move_job
 from muster.jobs.volumes import require_volumes
-from muster.tenants.models import Tenant, VirtualCluster
-from muster.tenants.selectors import default_virtual_cluster, is_manager, tenants_of, virtual_clusters_of
+from muster.tenants.caps import caps_of
+from muster.tenants.models import Tenant
+from muster.tenants.selectors import is_manager
 from scheduler.diagnosis.screening import Mode
 from scheduler.model.lifecycle import (
     ATTEMPT_LIVE,
@@ -53,10 +54,11 @@ EDITABLE = ("name", "priority", "time", "expected", "tags")
 
 @dataclass(frozen=True, slots=True)
 class BatchResult:
-    """The jobs that were stored, and each refused item by its index."""
+    """The jobs, whether this call stored them or an earlier one with its key, and each refused item by its index."""
 
     jobs: list[Job]
     errors: list[tuple[int, MusterError]]
+    created: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +87,7 @@ def submit_job(
     estimate_jobs([job])
     try:
         with transaction.atomic():
-            _store(job, user, has_place=has_place)
+            _store([job], user, has_place=has_place)
             if idempotency_key:
                 # A second one of the same owner fails here, and takes its job with it.
                 IdempotencyKey.objects.create(owner=user, key=idempotency_key, body_digest=digest, job_ids=[job.pk])
@@ -108,16 +110,16 @@ def submit_batch(*, user: User, items: list[object], idempotency_key: str | None
         return _batch_of(known)
     drafts: list[Job] = []
     errors: list[tuple[int, MusterError]] = []
+    desk = Desk(user)
     for index, item in enumerate(items):
         try:
-            drafts.append(draft_job(user=user, data=item))
+            drafts.append(draft_job(user=user, data=item, desk=desk))
         except MusterError as error:
             errors.append((index, error))
     estimate_jobs(drafts)
     try:
         with transaction.atomic():
-            for job in drafts:
-                _store(job, user)
+            _store(drafts, user)
             if idempotency_key:
                 IdempotencyKey.objects.create(
                     owner=user,
@@ -136,14 +138,20 @@ def submit_batch(*, user: User, items: list[object], idempotency_key: str | None
 
 def warnings_of(job: Job) -> list[str]:
     """What the submitter should know of a job that was accepted: that it waits for GPUs or quota that do not exist."""
+    if not job.tenant.wait_for_hardware:
+        return []  # it was refused, if so
     found = why_infeasible(job)
     return [] if found is None else [f"{found.errors[0].message}. It waits until the pool or the quota grows"]
 
 
-def draft_job(*, user: User, data: object) -> Job:
-    """The job that the data describes, checked against what the user may use, and not stored."""
+def draft_job(*, user: User, data: object, desk: Desk | None = None) -> Job:
+    """The job that the data describes, checked against what the user may use, and not stored.
+
+    The drafts of a request share one desk of the user's.
+    """
     asked = parse_spec(data)
-    vc = _virtual_cluster(user, asked)
+    desk = desk or Desk(user)
+    vc = desk.virtual_cluster(asked.vc)
     pool = vc.pool
     spec = with_types(asked, pool)
     if spec.grace_s > pool.max_grace_s:
@@ -151,8 +159,8 @@ def draft_job(*, user: User, data: object) -> Job:
     if spec.keep_failed_s > pool.keep_failed_max_s:
         most = f"for at most {pool.keep_failed_max_s:g}s" if pool.keep_failed_max_s else "not at all"
         raise Invalid.field("keep_failed", f"pool {pool.name} keeps what failed {most}")
-    _require_priority(user, spec, vc.tenant)
-    require_within_caps(spec, tenant=vc.tenant, owner=user)
+    _require_priority(desk, spec, vc.tenant)
+    require_within_caps(spec, desk.caps(asked.vc), tenant=vc.tenant, owner=user)
     require_volumes(spec.mounts, vc)
     require_runtime(spec, pool)
     require_nodes(spec, pool)
@@ -248,7 +256,7 @@ def clone_job(*, user: User, job: Job, changes: Mapping[str, Any] | None = None)
     draft.cloned_from = job
     estimate_jobs([draft])
     with transaction.atomic():
-        _store(draft, user)
+        _store([draft], user)
     return draft
 
 
@@ -265,9 +273,10 @@ def edit_job(*, user: User, job: Job, changes: dict[str, Any]) -> Job:
         # What stays was checked when it was submitted, and against whoever submitted it.
         spec = parse_spec(job.spec | changes)
         if "priority" in changes:
-            _require_priority(user, spec, job.tenant)
+            _require_priority(Desk(user), spec, job.tenant)
         if "time" in changes:
-            require_within_caps(spec, tenant=job.tenant, owner=job.owner)
+            caps = caps_of(job.tenant_id, job.owner_id)
+            require_within_caps(spec, caps, tenant=job.tenant, owner=job.owner)
         stored = spec.stored() | {"name": spec.label}
         before = {key: job.spec.get(key) for key in changes}
         job.name, job.time_limit_s = spec.label, spec.time_s
@@ -301,8 +310,8 @@ def require_may_act(user: User, job: Job) -> None:
         raise Forbidden(f"job {job.pk} is {job.owner.username}'s: its owner and the tenant's managers may change it")
 
 
-def _require_priority(user: User, spec: JobSpec, tenant: Tenant) -> None:
-    if spec.priority in {"high", "urgent"} and not is_manager(user, tenant.pk):
+def _require_priority(desk: Desk, spec: JobSpec, tenant: Tenant) -> None:
+    if spec.priority in {"high", "urgent"} and not desk.manages(tenant):
         raise Invalid.field("priority", f"{spec.priority} is for managers of {tenant.name}; write normal or low")
 
 
@@ -315,39 +324,22 @@ def _require_future(spec: JobSpec) -> None:
         raise Invalid.field("deadline", f"{spec.deadline} is more than ten years from now")
 
 
-def _virtual_cluster(user: User, spec: JobSpec) -> VirtualCluster:
-    if spec.vc is None:
-        vc = default_virtual_cluster(user)
-        if vc is None:
-            raise Invalid.field("vc", _no_virtual_cluster(user) or "You are in no tenant. Name a virtual cluster.")
-        return vc
-    vc = first_of(virtual_clusters_of(user).select_related("tenant", "pool").filter(name=spec.vc).order_by())
-    if vc is None:
-        unknown = f"there is no virtual cluster {spec.vc!r} that you may use"
-        raise Invalid.field("vc", _no_virtual_cluster(user) or unknown)
-    return vc
-
-
-def _no_virtual_cluster(user: User) -> str | None:
-    """Why the user can submit nowhere and whom to ask, or None if there is a virtual cluster to name."""
-    if virtual_clusters_of(user).exists():
-        return None
-    if tenants_of(user).exists():
-        return "Your tenant has no virtual cluster yet. Ask an operator."
-    return "You are in no tenant yet. Ask an operator to add you to one."
-
-
-def _store(job: Job, user: User, *, has_place: bool = False) -> None:
-    tell = None if has_place else screener().submitted(job)
-    job.save(force_insert=True)
-    require_open(job.vc)
-    data = {"name": job.name, "vc": job.vc.name, "gpus": job.gpus_total, "nodes": job.request.nodes}
-    if job.stage == Stage.SCREENING:
-        data["stage"] = job.stage
-    record("job.submitted", actor=user.username, tenant_id=job.tenant_id, job_id=job.pk, data=data)
-    if tell is not None:
-        tell()
-    wake_pool(job.pool_id)
+def _store(jobs: Sequence[Job], user: User, *, has_place: bool = False) -> None:
+    with recorded_together():
+        for job in jobs:
+            tell = None if has_place else screener().submitted(job)
+            job.save(force_insert=True)
+            data = {"name": job.name, "vc": job.vc.name, "gpus": job.gpus_total, "nodes": job.request.nodes}
+            if job.stage == Stage.SCREENING:
+                data["stage"] = job.stage
+            record("job.submitted", actor=user.username, tenant_id=job.tenant_id, job_id=job.pk, data=data)
+            if tell is not None:
+                tell()
+    # Behind the jobs, whose foreign key waits for a deletion of their virtual cluster.
+    for vc in {job.vc_id: job.vc for job in jobs}.values():
+        require_open(vc)
+    for pool_id in {job.pool_id for job in jobs}:
+        wake_pool(pool_id)
 
 
 def _stop_live_attempt(job: Job, outcome: AttemptState, reason: Reason, user: User) -> bool:
@@ -361,7 +353,9 @@ def _stop_live_attempt(job: Job, outcome: AttemptState, reason: Reason, user: Us
 def _batch_of(known: IdempotencyKey) -> BatchResult:
     jobs = Job.objects.select_related("vc", "tenant", "owner").in_bulk(known.job_ids)
     return BatchResult(
-        [jobs[pk] for pk in known.job_ids], [(item["index"], _error_from_data(item)) for item in known.errors]
+        [jobs[pk] for pk in known.job_ids],
+        [(item["index"], _error_from_data(item)) for item in known.errors],
+        created=False,
     )
 
 

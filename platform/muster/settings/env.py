@@ -111,7 +111,7 @@ def database_settings(url: str) -> dict[str, object]:
         raise BadSetting(f"DATABASE_URL starts with {parts.scheme!r}: only postgres:// is supported")
     options = dict(parse_qsl(parts.query))
     return {
-        "ENGINE": "django.db.backends.postgresql",
+        "ENGINE": "muster.common.postgres",
         "NAME": parts.path.lstrip("/") or "muster",
         "USER": parts.username or "",
         "PASSWORD": parts.password or "",

@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("
 
 # Of each part: statements, transactions.
 COSTS = {
-    "submission": (11, 9),
+    "submission": (7, 5),
     "cycle": (31, 8),
     "sync": (2, 2),
     "claim": (6, 4),

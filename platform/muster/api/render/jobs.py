@@ -73,10 +73,37 @@ def _of_sweep(job: Job, found: Membership | None) -> Json:
     return {"sweep": sweep, "params": job.params}
 
 
+def submitted_list(jobs: Iterable[Job]) -> list[Json]:
+    """The same of jobs that have just been stored, without a query: nothing is known of them but what they are.
+
+    Their places in the queue are left out, for they would take a look at all jobs that wait.
+    """
+    return [_job(job, None, RunTime(), NO_MARKS) | _of_sweep(job, None) for job in jobs]
+
+
+def submitted_document(job: Job) -> Json:
+    """The document of a job that has just been stored; a gang may have been decided to need no screening run."""
+    (document,) = submitted_list([job])
+    return document | {
+        "screening_runs": _screening_runs(job),
+        "spec": job.spec,
+        "cloned_from": job.cloned_from_id,
+        "estimate": current_estimate(job),
+        "rates": [],
+        "finish": None,
+        "failed_resize": None,
+        "efficiency": None,
+    }
+
+
+def _screening_runs(job: Job) -> list[Json]:
+    return [_screening_run(row) for row in results_of(job)] if job.gpus_total > 1 else []
+
+
 def job_document(job: Job) -> Json:
     """The job with its spec and its screening runs; jobs of one GPU have none."""
     (document,) = job_list([job])
-    document["screening_runs"] = [_screening_run(row) for row in results_of(job)] if job.gpus_total > 1 else []
+    document["screening_runs"] = _screening_runs(job)
     document["spec"] = job.spec
     document["cloned_from"] = job.cloned_from_id
     document["estimate"] = current_estimate(job)

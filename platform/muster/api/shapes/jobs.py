@@ -168,7 +168,9 @@ class JobInList(Shape):
     )
     attempts = Integer(help_text="Number of attempts so far.")
     position = Integer(
-        allow_null=True, help_text="The place in the virtual cluster's queue, from 1; null while the job is held."
+        allow_null=True,
+        help_text="The place in the virtual cluster's queue, from 1; null while the job is held, and in the answer to "
+        "its submission.",
     )
     idle = Idle(allow_null=True, help_text="Null: its GPUs are at work, or no readings are known.")
     kept = Kept(allow_null=True, help_text="Null: it has not failed, or is not kept.")

@@ -16,7 +16,7 @@ from muster.api import limits
 from muster.api.bodies import BatchParser, JsonParser, TextYamlParser, YamlParser
 from muster.api.pages import decode_cursor, encode_cursor
 from muster.api.problems import problem_of
-from muster.api.render.jobs import finish, for_list, job_document, job_list
+from muster.api.render.jobs import finish, for_list, job_document, job_list, submitted_document, submitted_list
 from muster.api.scopes import token_of
 from muster.api.shapes.jobs import (
     SPEC,
@@ -51,6 +51,8 @@ KEY = OpenApiParameter(
     OpenApiParameter.HEADER,
     description="Sending the same body with the same key again answers the same and stores nothing. Kept for 7 days.",
 )
+# A job that was submitted before is answered as it is now, but for what the first answer left out.
+_AS_SUBMITTED = {"position": None}
 BODY_PROBLEMS = (404, 409, 413, 415, 422, 429)
 
 
@@ -80,7 +82,9 @@ class Jobs(ApiView):
         user = caller(request)
         limits.take(limits.SUBMIT, user.pk)
         job, created = services.submit_job(user=user, data=request.data, idempotency_key=idempotency_key(request))
-        return Response(_submitted(job), status=status.HTTP_201_CREATED if created else status.HTTP_200_OK)
+        if not created:
+            return Response(_with_warnings(job, job_document(job) | _AS_SUBMITTED))
+        return Response(_with_warnings(job, submitted_document(job)), status=status.HTTP_201_CREATED)
 
 
 class JobCounts(ApiView):
@@ -141,7 +145,10 @@ class JobBatch(ApiView):
         limits.take(limits.SUBMIT, user.pk, cost=max(1, min(len(items), services.MOST_IN_A_BATCH)))
         result = services.submit_batch(user=user, items=items, idempotency_key=idempotency_key(request))
         errors = [{"index": index, "problem": problem_of(error)} for index, error in result.errors]
-        return Response({"jobs": job_list(result.jobs), "errors": errors}, status=status.HTTP_201_CREATED)
+        jobs = submitted_list(result.jobs)
+        if not result.created:
+            jobs = [known | _AS_SUBMITTED for known in job_list(result.jobs)]
+        return Response({"jobs": jobs, "errors": errors}, status=status.HTTP_201_CREATED)
 
 
 class OneJob(ApiView):
@@ -209,11 +216,11 @@ class CloneJob(ApiView):
         source, body = get_job(user, job_id), body_of(request, CloneChanges)
         limits.take(limits.SUBMIT, user.pk)
         job = services.clone_job(user=user, job=source, changes=body["spec"])
-        return Response(_submitted(job), status=status.HTTP_201_CREATED)
+        return Response(_with_warnings(job, submitted_document(job)), status=status.HTTP_201_CREATED)
 
 
-def _submitted(job: JobRow) -> dict[str, Any]:
-    return {**job_document(job), "warnings": services.warnings_of(job)}
+def _with_warnings(job: JobRow, document: dict[str, Any]) -> dict[str, Any]:
+    return {**document, "warnings": services.warnings_of(job)}
 
 
 def idempotency_key(request: Request) -> str | None:
