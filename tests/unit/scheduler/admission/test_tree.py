@@ -367,15 +367,20 @@ def test_no_share_stays_unused_for_longer_than_the_grace_or_the_minimum_run_time
         assert waited_s <= max(grace_s, min_run_s) + 2.0, f"seed {seed}"
 
 
+@pytest.mark.parametrize("policy", ["srtf", "las", "priority"])
 @settings(max_examples=examples(50))
 @given(seed=st.integers(0, 10**9))
-def test_decisions_about_one_moment_settle_and_stop_no_job_twice(seed: int) -> None:
+def test_decisions_about_one_moment_settle_and_stop_no_job_twice(policy: str, seed: int) -> None:
     random = Random(seed)
-    world = a_tree(random)
-    how = config("srtf", min_run_s=0)
+    world, how = a_tree(random), config(policy, min_run_s=0)
     for first in (1, 21):
         jobs = [
-            replace(a_job(random, job_id, world, 0.0), expected_s=float(random.randint(1, 999)))
+            replace(
+                a_job(random, job_id, world, 0.0),
+                expected_s=float(random.randint(1, 999)),
+                priority=random.randint(0, 2),
+                attained_gpu_s=random.choice([0.0, 100.0, 5000.0]),
+            )
             for job_id in range(first, first + 12)
         ]
         jobs = [replace(job, remaining_s=job.expected_s) for job in jobs]
