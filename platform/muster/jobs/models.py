@@ -111,8 +111,9 @@ class Job(models.Model):
     name = models.CharField(max_length=200)
     spec = models.JSONField()
     tags = models.JSONField(default=dict)
-    code = models.ForeignKey(CodeArchive, on_delete=models.PROTECT, null=True, related_name="jobs")
-    cloned_from = models.ForeignKey("self", on_delete=models.SET_NULL, null=True, related_name="clones")
+    # Few jobs have these, so their indexes leave all other jobs out.
+    code = models.ForeignKey(CodeArchive, on_delete=models.PROTECT, null=True, related_name="jobs", db_index=False)
+    cloned_from = models.ForeignKey("self", on_delete=models.SET_NULL, null=True, related_name="clones", db_index=False)
     group = models.ForeignKey(JobGroup, on_delete=models.PROTECT, null=True, related_name="members", db_index=False)
     member = models.PositiveIntegerField(null=True, help_text="Its number in the group, from 1.")
     paused = models.BooleanField(default=False, db_default=False, help_text="Whether its group holds it back for now.")
@@ -263,6 +264,8 @@ class Job(models.Model):
             models.Index(
                 fields=["id"], name="job_to_be_counted", condition=Q(state__in=sorted(JOB_TERMINAL), counted=False)
             ),
+            models.Index(fields=["code"], name="job_of_code", condition=Q(code__isnull=False)),
+            models.Index(fields=["cloned_from"], name="job_cloned", condition=Q(cloned_from__isnull=False)),
             GinIndex(fields=["tags"], name="job_tags"),
             GinIndex(OpClass(Upper("name"), name="gin_trgm_ops"), name="job_name_search"),
         ]
@@ -299,7 +302,8 @@ class Attempt(models.Model):
     """One try at running a job. Its id is its fence: ids only grow, so an older one can be told and refused."""
 
     id = models.BigAutoField(primary_key=True)
-    job = models.ForeignKey(Job, on_delete=models.PROTECT, related_name="attempts")
+    # The unique constraints of an attempt and of its allocations begin with these columns, and are their indexes.
+    job = models.ForeignKey(Job, on_delete=models.PROTECT, related_name="attempts", db_index=False)
     number = models.PositiveIntegerField()
     state = models.CharField(max_length=10, choices=choices(AttemptState), default=AttemptState.PLACED)
     stage = models.CharField(max_length=10, choices=choices(Stage), default=Stage.FULL)
@@ -372,7 +376,7 @@ class Allocation(models.Model):
     """The hold of one rank on one node."""
 
     id = models.BigAutoField(primary_key=True)
-    attempt = models.ForeignKey(Attempt, on_delete=models.PROTECT, related_name="allocations")
+    attempt = models.ForeignKey(Attempt, on_delete=models.PROTECT, related_name="allocations", db_index=False)
     node = models.ForeignKey(Node, on_delete=models.PROTECT, related_name="allocations")
     rank = models.PositiveIntegerField()
     state = models.CharField(max_length=10, choices=choices(AllocationState), default=AllocationState.RESERVED)
