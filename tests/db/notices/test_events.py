@@ -69,7 +69,7 @@ class TestRecordedTogether:
             for number in range(1000):
                 record("job.held", actor="scheduler", job_id=1000 - number, data={"number": number})
             assert not Event.objects.exists()
-        assert len([query for query in queries if "INSERT" in query["sql"]]) == 1
+        assert len([query for query in queries if "EXECUTE" in query["sql"]]) == 1
         stored = Event.objects.order_by("tx", "id").values_list("data__number", flat=True)
         assert list(stored) == list(range(1000))
         assert len(announced) == 1
