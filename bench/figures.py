@@ -66,7 +66,7 @@ PROCESSES = (
     "web",
     "worker schedule",
     "worker default",
-    "beat",
+    "nursery",
     "links",
     "Postgres",
     "Valkey",
