@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import time
+import orjson
 
 from muster.common.errors import Invalid
-from muster.fleet.models import Node, Pool
+from muster.common.statements import Statement
+from muster.fleet.models import Pool
 from muster.fleet.networks import lacks_gang_network
 from muster.fleet.runtimes import forms_of
 from muster.jobs.spec import JobSpec
 from scheduler.model.lifecycle import NodeAdmin, RuntimeNeed
 
-MAX_AGE_S = 60.0
-"""Seconds for which a process lets jobs pass by the forms that a pool had. A refusal always reads them anew, and a job
-that passes although the last such node has gone waits, as if that had gone a moment later."""
-
-_known: dict[int, tuple[float, frozenset[RuntimeNeed]]] = {}
+_SAID = Statement(
+    "SELECT DISTINCT inventory->'runtimes', labels->'default-image', inventory->'mount_roots' FROM fleet_node"
+    " WHERE pool_id = %s AND admin <> %s AND inventory ? 'runtimes'"
+)
 
 
 def require_runtime(spec: JobSpec, pool: Pool) -> None:
@@ -31,11 +31,7 @@ def require_runtime(spec: JobSpec, pool: Pool) -> None:
             f"in pool {pool.name} containers on several nodes do not reach each other: an operator has to set the gang "
             "network of the pool to an overlay network, or to host",
         )
-    read_at, found = _known.get(pool.pk, (-MAX_AGE_S, frozenset()))
-    if time.monotonic() < read_at + MAX_AGE_S and spec.form in found:
-        return
     found = _forms_in(pool)
-    _known[pool.pk] = time.monotonic(), found
     if not found or spec.form in found:
         return  # or no node has said yet what it can do
     if spec.mounts and not {RuntimeNeed.IMAGE_VOLUMES, RuntimeNeed.CONTAINER_VOLUMES} & found:
@@ -48,12 +44,7 @@ def require_runtime(spec: JobSpec, pool: Pool) -> None:
 
 def _forms_in(pool: Pool) -> frozenset[RuntimeNeed]:
     """The forms of jobs that the nodes of the pool can start, as far as they have said."""
-    said = (
-        Node.objects.filter(pool=pool, inventory__has_key="runtimes")
-        .exclude(admin=NodeAdmin.RETIRED)
-        .values_list("inventory__runtimes", "labels__default-image", "inventory__mount_roots")
-        .distinct()
-    )
+    said = ([orjson.loads(one) if one else None for one in row] for row in _SAID.rows(pool.pk, NodeAdmin.RETIRED.value))
     return frozenset(
         form for runtimes, default, roots in said for form in forms_of(runtimes or (), default or "", roots or ())
     )
