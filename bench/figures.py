@@ -117,17 +117,17 @@ def _times(stem: str, series: str, title: str, goals: tuple[float | None, float 
 
 
 FIGURES: tuple[Figure, ...] = (
-    *_times(FIRST_LINE, "first_line_ms", "submit to first line", (500, 1000)),
-    *_times(SUBMIT, "submit_ms", "submit call", (30, None)),
-    Figure("throughput.single", "jobs submitted one by one", "jobs/s", "throughput_single", median, 20, True),
-    Figure("throughput.batch", "jobs submitted at once", "jobs/s", "throughput_batch", median, None, True),
+    *_times(FIRST_LINE, "first_line_ms", "submit to first line", (90, 130)),
+    *_times(SUBMIT, "submit_ms", "submit call", (10, None)),
+    Figure("throughput.single", "jobs submitted one by one", "jobs/s", "throughput_single", median, 40, True),
+    Figure("throughput.batch", "jobs submitted at once", "jobs/s", "throughput_batch", median, 40, True),
     Figure("throughput.cpu", "processor time a job, everything", "ms", "throughput_cpu_ms", median, 40),
     *(
         Figure(f"throughput.cpu-{name}", f"of which {name}", "ms", f"throughput_{name}_ms", median)
         for name in (*PROCESSES, CLIENT)
     ),
     Figure("throughput.commits", "commits a job", "", "throughput_commits", median),
-    *_times("throughput.submit", "throughput_submit_ms", "submit call in that burst", (None, None)),
+    *_times("throughput.submit", "throughput_submit_ms", "submit call in that burst", (20, None)),
     *_times(LOG_LINE, "log_line_ms", "log line to client", (None, 200)),
     Figure("rest.cpu", "share of a core at rest, everything", "%", "rest_percent", median, 3),
     *(Figure(f"rest.cpu-{name}", f"of which {name}", "%", f"rest_{name}_percent", median) for name in PROCESSES),
@@ -214,7 +214,7 @@ FIGURES: tuple[Figure, ...] = (
         for part, title in (("snapshot", "snapshot"), ("decide", "decision"), ("apply", "applier"))
     ),
     Figure("cells-postgres.why-p95", "why a job waits there, p95", "ms", "cells_why_ms", p95, 200),
-    *_times(POSTGRES, "cycle_postgres_ms", "production cycle", (1500, None)),
+    *_times(POSTGRES, "cycle_postgres_ms", "production cycle", (400, None)),
     Figure("cycle-postgres.snapshot", "of which the snapshot", "ms", "cycle_snapshot_ms", median),
     Figure("cycle-postgres.decide", "of which the decision", "ms", "cycle_decide_ms", median),
     Figure("cycle-postgres.apply", "of which the applier", "ms", "cycle_apply_ms", median),
