@@ -40,7 +40,7 @@ from scheduler.model.lifecycle import AttemptState, Stage
 
 log = logging.getLogger(__name__)
 
-MOST_TOGETHER = 16
+MAX_TOGETHER = 16
 PATIENCE_S = 0.1
 """How long the answer to a batch waits for items that are done one by one."""
 
@@ -56,8 +56,8 @@ async def apply(node: Node, items: _Items) -> Outcomes:
     """The outcome of each item, by its place in the batch."""
     outcomes: Outcomes = {}
     places = list(items)
-    for first in range(0, len(places), MOST_TOGETHER):
-        some = {place: items[place] for place in places[first : first + MOST_TOGETHER]}
+    for first in range(0, len(places), MAX_TOGETHER):
+        some = {place: items[place] for place in places[first : first + MAX_TOGETHER]}
         outcomes |= await in_thread(apply_together, node, some)
     left = [place for place in places if place not in outcomes]
     singly = await asyncio.gather(*(_singly(node, items[place]) for place in left))

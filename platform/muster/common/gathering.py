@@ -18,7 +18,7 @@ K = TypeVar("K")
 C = TypeVar("C")
 A = TypeVar("A")
 
-MOST_TOGETHER = 200
+MAX_TOGETHER = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class Gathered(Generic[K, C, A]):
         for asked in self._asked:
             if asked.answer.done():
                 continue
-            if asked.key in batch or len(batch) == MOST_TOGETHER:
+            if asked.key in batch or len(batch) == MAX_TOGETHER:
                 left.append(asked)
             else:
                 batch[asked.key] = asked

@@ -70,16 +70,6 @@ RETURNING lease.node_id
 """
 # A time that is to come is one of a clock that was set back since; no node would be judged until it has come.
 _TICK = """
-INSERT INTO fleet_tick AS old (name, at, answering_since)
-SELECT %s, now, now FROM clock_timestamp() AS now
-ON CONFLICT (name) DO UPDATE SET at = EXCLUDED.at, answering_since =
-    CASE WHEN abs(extract(epoch FROM EXCLUDED.at - old.at)) > %s THEN EXCLUDED.at ELSE old.answering_since END
-RETURNING answering_since
-"""
-
-
-# A time that is to come is one of a clock that was set back since; no node would be judged until it has come.
-_TICK = """
 INSERT INTO fleet_tick AS tick (name, at, answering_since) VALUES (%s, clock_timestamp(), clock_timestamp())
 ON CONFLICT (name) DO UPDATE SET at = excluded.at, answering_since = CASE
     WHEN abs(extract(epoch FROM excluded.at - tick.at)) > %s THEN excluded.at ELSE tick.answering_since END

@@ -105,7 +105,7 @@ class Nursery:
 
 
 def main() -> None:
-    """Imports, forks what is asked for until nobody asks any more, and in a fork becomes what was asked for."""
+    """Imports, forks a process for each line until the supervisor closes the pipe, and in a fork becomes that one."""
     gc.disable()  # a collection would leave holes, which every fork would fill with pages of its own
     for name in _SHARED:
         importlib.import_module(name)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from muster.common.errors import Unavailable
-from muster.common.gathering import MOST_TOGETHER, Gathered
+from muster.common.gathering import MAX_TOGETHER, Gathered
 
 WAIT_S = 60
 
@@ -92,7 +92,7 @@ def test_whoever_calls_all_the_time_is_in_each_round_once(desk: Desk) -> None:
 
 
 def test_a_round_is_bounded(desk: Desk) -> None:
-    calls = [(f"caller-{number}", number) for number in range(MOST_TOGETHER + 1)]
+    calls = [(f"caller-{number}", number) for number in range(MAX_TOGETHER + 1)]
 
     async def story(gathered: Gathered[str, int, int]) -> None:
         _, others = await ask_one_and_then(gathered, desk, *calls)
@@ -100,7 +100,7 @@ def test_a_round_is_bounded(desk: Desk) -> None:
         assert [await other for other in others] == [2 * number for _, number in calls]
 
     run(story, desk)
-    assert [len(one) for one in desk.rounds] == [1, MOST_TOGETHER, 1]
+    assert [len(one) for one in desk.rounds] == [1, MAX_TOGETHER, 1]
 
 
 def test_a_call_that_cannot_be_answered_spoils_no_others(desk: Desk) -> None:
