@@ -38,8 +38,10 @@ from scheduler.model.plan import Plan, apply, plan_from_dict, plan_to_dict, rele
 from scheduler.model.request import Request
 from scheduler.model.sharing import may_share
 from scheduler.placement import PLACEMENTS
-from tests.profiles import examples
+from tests.profiles import IS_LONG, examples
 from tests.unit.scheduler.factories import NOW, asking, make_job, make_node, make_snapshot, make_vc
+
+pytestmark = pytest.mark.timeout(3600 if IS_LONG else 120)
 
 TYPES = ["A100", "V100"]
 GIB = 1024  # in MiB
