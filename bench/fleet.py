@@ -33,7 +33,7 @@ from nodeagent.protocol import (
 REPORT_EVERY_S = 10.0
 _REGISTER_AT_ONCE = 8
 _REGISTERED_WITHIN_S = 400.0
-_LATEST_ANSWER_S = 60.0
+_MAX_ANSWER_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class Line:
         try:
             writer.write(request_bytes(path, self._host, secret, body))
             await writer.drain()
-            async with asyncio.timeout(_LATEST_ANSWER_S):
+            async with asyncio.timeout(_MAX_ANSWER_S):
                 status, length = read_head(await reader.readuntil(b"\r\n\r\n"))
                 content = await reader.readexactly(length)
         except (OSError, EOFError, ValueError, asyncio.LimitOverrunError) as error:

@@ -20,7 +20,7 @@ from types import FrameType
 from typing import NoReturn
 
 from muster_client.errors import ApiError, UnreachableError
-from muster_client.shellcalls import MOST_BYTES, WINDOW_BYTES, ShellCalls, ShellEnd
+from muster_client.shellcalls import MAX_INPUT_BYTES, WINDOW_BYTES, ShellCalls, ShellEnd
 
 LEFT = ShellEnd("left", "you left it", None)
 PATIENCE_S = 60.0
@@ -122,7 +122,7 @@ class ShellOnTerminal:
         while not self._over.is_set():
             end = first + len(kept)
             if sent < end or len(kept) >= WINDOW_BYTES or (ended and not told) or self._has_news():
-                chunk = bytes(kept[sent - first :][:MOST_BYTES])
+                chunk = bytes(kept[sent - first :][:MAX_INPUT_BYTES])
                 size = terminal_size() if self._terminal and self._resized.is_set() else None
                 self._resized.clear()
                 self._resync.clear()

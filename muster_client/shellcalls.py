@@ -12,7 +12,7 @@ from muster_client.shapes import JsonObject
 from muster_client.transport import GATEWAY_STATUSES, Transport
 
 WAIT_S = 20
-MOST_BYTES = 64 << 10
+MAX_INPUT_BYTES = 64 << 10
 WINDOW_BYTES = 256 << 10
 
 

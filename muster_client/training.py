@@ -26,11 +26,11 @@ __all__ = ["checkpoint", "report"]
 
 BURST, PER_S = 60.0, 1.0
 """Of each set of names so many lines at once, and so many a second from then on."""
-MOST_BYTES = 1 << 20
+MAX_FILE_BYTES = 1 << 20
 """A file that is longer begins anew: its reader comes every few seconds."""
-LONGEST_LINE = 4096
+MAX_LINE_BYTES = 4096
 """Lines up to it are written whole, whoever else writes."""
-MOST_NAMES = 32
+MAX_NAMES = 32
 _RANKS = ("RANK", "LOCAL_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
 _FLAGS = os.O_WRONLY | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
@@ -69,16 +69,16 @@ def _write(path: str, step: Any, given: dict[str, Any]) -> None:
     at = _number(step)
     if at is not None:
         line["step"] = at
-    for name, value in list(given.items())[:MOST_NAMES]:
+    for name, value in list(given.items())[:MAX_NAMES]:
         number = _number(value)
         if number is not None:
             line[name] = number
     data = json.dumps(line).encode("ascii") + b"\n"
-    if len(data) > LONGEST_LINE:
+    if len(data) > MAX_LINE_BYTES:
         return
     descriptor = os.open(path, _FLAGS | os.O_APPEND, 0o600)
     try:
-        if os.fstat(descriptor).st_size > MOST_BYTES:
+        if os.fstat(descriptor).st_size > MAX_FILE_BYTES:
             os.ftruncate(descriptor, 0)
         os.write(descriptor, data)
     finally:

@@ -7,7 +7,7 @@ from rich.text import Text
 from muster_client.shapes import CheckpointInterval, Training
 from muster_client.terminal import clean
 
-_MOST_FIGURES = 12
+_MAX_FIGURES = 12
 _SAID = {
     "nan": "the loss is no number any more",
     "rising": "the loss rises",
@@ -23,9 +23,9 @@ def training_lines(training: Training) -> list[Text]:
     if figures:
         told = ", ".join(
             f"{clean(one['name'])} {'not finite' if one['value'] is None else format(one['value'], '.5g')}"
-            for one in figures[:_MOST_FIGURES]
+            for one in figures[:_MAX_FIGURES]
         )
-        more = f" and {len(figures) - _MOST_FIGURES} more" if len(figures) > _MOST_FIGURES else ""
+        more = f" and {len(figures) - _MAX_FIGURES} more" if len(figures) > _MAX_FIGURES else ""
         step = max((one["step"] for one in figures if one["step"] is not None), default=None)
         lines.append(Text(f"Figures: {told}{more}" + (f" (step {step:g})" if step is not None else "")))
     for one in training["advice"]:

@@ -20,8 +20,8 @@ from nodeagent.patterns import Rest
 from nodeagent.protocol import MAX_OUTPUT_PATH_BYTES, MAX_OUTPUTS_AT_ONCE, Excluded
 from nodeagent.runtime.port import WorkFolder
 
-MOST_ENTRIES = 100_000
-_DEEPEST = 40
+MAX_ENTRIES = 100_000
+_MAX_DEPTH = 40
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -61,7 +61,7 @@ class Findings:
 
 
 def find(
-    folder: WorkFolder, wanted: Tuple[str, ...], *, most_bytes: int, most_files: int, most_entries: int = MOST_ENTRIES
+    folder: WorkFolder, wanted: Tuple[str, ...], *, most_bytes: int, most_files: int, most_entries: int = MAX_ENTRIES
 ) -> Findings:
     """The files that the patterns name, in the order of their paths, as far as they fit."""
     findings = Findings()
@@ -143,7 +143,7 @@ class _Walk:
                     yield entry.name, entry.stat(follow_symlinks=False)
 
     def _look_below(self, folder: int, name: str, path: str, rests: FrozenSet[Rest], depth: int) -> None:
-        if depth > _DEEPEST:
+        if depth > _MAX_DEPTH:
             self._findings.leave_out(path, "too_deep")
             return
         try:

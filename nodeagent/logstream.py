@@ -31,7 +31,7 @@ PACE_BYTES_PER_S = 64 << 10
 GATHER_S = 0.05
 """How long what a job prints is gathered after a small chunk: a request for each line would cost the platform most."""
 _BACKLOG_BYTES = 1 << 20
-_LARGEST_TAIL_BYTES = 32 << 20
+_MAX_TAIL_BYTES = 32 << 20
 _TOO_LARGE, _GAP, _NOT_FOUND, _CONFLICT = 413, 416, 404, 409
 
 Range = Tuple[int, int]
@@ -68,7 +68,7 @@ class LogStream:
         self._source = source
         self._client = client
         self._cap = cap_bytes
-        self._tail = min(cap_bytes // 8, _LARGEST_TAIL_BYTES)
+        self._tail = min(cap_bytes // 8, _MAX_TAIL_BYTES)
         self._found_hole = found_hole
         self._holes: List[Range] = sorted(known_holes)
         self._position = 0

@@ -33,7 +33,7 @@ from nodeagent.runtime.port import WorkFolder
 _log = logging.getLogger("nodeagent.outputs")
 
 CHUNK_BYTES = 512 << 10
-_LONGEST_PAUSE_S = 30.0  # a platform without room may have none for long, and each try carries a chunk
+_MAX_PAUSE_S = 30.0  # a platform without room may have none for long, and each try carries a chunk
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class OutputStream:
         self._unnamed: Deque[Leftover] = deque()
         self._queue: Deque[Tuple[Leftover, OutputSlot]] = deque()
         self._sending: Optional[_Sending] = None
-        self._backoff = Backoff(longest_s=_LONGEST_PAUSE_S)
+        self._backoff = Backoff(longest_s=_MAX_PAUSE_S)
 
     def step(self) -> Optional[float]:
         """Ship one piece; return in how many seconds to come again."""

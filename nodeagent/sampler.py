@@ -31,7 +31,7 @@ SAMPLE_EVERY_S = 5.0
 DRIVER_WAIT_S = 10.0
 """A driver that has not answered for so long hangs, as one does whose GPU is broken."""
 # While the platform is away, what went wrong first tells most.
-_MOST_UNSAID = 512
+_MAX_UNSENT = 512
 
 T = TypeVar("T")
 
@@ -121,7 +121,7 @@ class Sampler:
     def give_back(self, news: News) -> None:
         """These health events and notes did not reach the platform."""
         with self._mutex:
-            self._unsaid = [*news.health, *self._unsaid][:_MOST_UNSAID]
+            self._unsaid = [*news.health, *self._unsaid][:_MAX_UNSENT]
             if news.of_disk:
                 self._due_at, self._news_of_disk = 0.0, True
             if news.host is not None and news.host.disk_full:
@@ -327,7 +327,7 @@ class Sampler:
     def _some_health(self) -> Tuple[HealthEvent, ...]:
         """The oldest of the health events that were not told yet, as many as one sync carries."""
         some = tuple(self._unsaid[:MAX_HEALTH_EVENTS])
-        self._unsaid = self._unsaid[MAX_HEALTH_EVENTS:_MOST_UNSAID]
+        self._unsaid = self._unsaid[MAX_HEALTH_EVENTS:_MAX_UNSENT]
         self._taken_at.update((event.gpu_uuid, time.monotonic()) for event in some)
         return some
 

@@ -32,7 +32,7 @@ from nodeagent.shellwire import (
     WantedShell,
 )
 
-MOST_SHELLS = 16
+MAX_SHELLS = 16
 INPUT_WAIT_S = 20.0
 _POLL_MS = 500
 _FIRST_WORD_WITHIN_S = 30.0
@@ -66,7 +66,7 @@ class Shells:
             if number not in wanted and not talk.is_alive():
                 del self._talks[number]
         for number, wish in wanted.items():
-            if number not in self._talks and sum(talk.is_alive() for talk in self._talks.values()) < MOST_SHELLS:
+            if number not in self._talks and sum(talk.is_alive() for talk in self._talks.values()) < MAX_SHELLS:
                 self._talks[number] = Talk(wish, client=self._client, session=self._session, runtime=self._runtime)
                 self._talks[number].start()
 

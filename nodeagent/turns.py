@@ -4,7 +4,7 @@ What is fetched comes from servers that may be as slow as they like, so room is 
 
 1. Whoever waits is served before those whose owner fetches more already, and else in the order in which they asked.
 2. Whoever has waited for `LATE_S` may take the turn of another owner: of the slowest that has had it for as long and is
-   slower than `SLOW_BYTES_PER_S`, and of any that has had it for `LONGEST_S`. That one is told that it `yields`.
+   slower than `SLOW_BYTES_PER_S`, and of any that has had it for `MAX_TURN_S`. That one is told that it `yields`.
 3. A turn does not always help: an engine may keep it waiting until it has done with what others fetch. Whoever says so
    counts as one who waits.
 """
@@ -16,7 +16,7 @@ import time
 from typing import Callable, List, Optional, Tuple
 
 LATE_S = 600.0
-LONGEST_S = 3600.0
+MAX_TURN_S = 3600.0
 SLOW_BYTES_PER_S = float(1 << 20)
 
 
@@ -89,7 +89,7 @@ class Turns:
     def _may_be_taken(self, turn: Turn) -> bool:
         had_s = self._now() - turn.since
         is_slow = turn.bytes_per_s is not None and turn.bytes_per_s < SLOW_BYTES_PER_S
-        return not turn.yielding and (had_s >= LONGEST_S or (had_s >= LATE_S and is_slow))
+        return not turn.yielding and (had_s >= MAX_TURN_S or (had_s >= LATE_S and is_slow))
 
     def _helps_any(self, turn: Turn, late: List[Turn]) -> bool:
         """Whether the end of the one would let any of the others go on. What an owner does to itself does not count."""

@@ -19,7 +19,7 @@ from muster.local import processes
 from scheduler.model.lifecycle import NodeHealth
 
 _FLEET_GPUS = 4
-_MOST_SHOWN = 3
+_MAX_SHOWN = 3
 
 
 def measure_idle(plan: Plan) -> Series:
@@ -58,7 +58,7 @@ def measure_fleet(stack: Stack, plan: Plan) -> Series:
         percent = {name: 100 * (sum(map(read_seconds, groups[name])) - was) / took for name, was in before.items()}
         web_mib = sum(usage_of(pid).rss_mib for pid in groups["web"])
     if heard["failures"]:
-        raise StackError(f"{len(heard['failures'])} calls failed: {heard['failures'][:_MOST_SHOWN]}")
+        raise StackError(f"{len(heard['failures'])} calls failed: {heard['failures'][:_MAX_SHOWN]}")
     nodes = set(Node.objects.filter(pool=pool).values_list("pk", flat=True))
     silent = Event.objects.filter(kind__in=[f"node.{NodeHealth.SUSPECT}", f"node.{NodeHealth.DOWN}"])
     # What is written when the fleet has ended is not the platform's fault: agents are suspect after 15 s.

@@ -25,7 +25,7 @@ def main():
     """Makes the vocabulary and the shards that are missing, then says what there is; returns the exit status."""
     source = Path(os.environ.get("SOURCE") or Path(os.__file__).parent)
     target = Path(os.environ.get("TARGET") or "prepared")
-    most = int(os.environ.get("MOST_FILES", "400"))
+    most = int(os.environ.get("MAX_FILES", "400"))
     files = [path for path in sorted(source.rglob(os.environ.get("PATTERN", "*.py"))) if path.is_file()][:most]
     if not files:
         print(f"{source} has no such files", file=sys.stderr)

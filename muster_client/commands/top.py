@@ -17,7 +17,7 @@ from muster_client.top import View, top_lines
 from muster_client.watching import watch
 
 # Five pages; more lines than that no terminal has.
-MOST_JOBS = 1000
+MAX_JOBS = 1000
 
 
 def top_command(
@@ -54,7 +54,7 @@ def top_command(
 
 def _fetcher(client: Client, vc: str | None, *, mine: bool) -> Callable[[], View]:
     def fetch() -> View:
-        page = client.jobs(limit=MOST_JOBS, state=["active"], vc=vc, mine=mine)
+        page = client.jobs(limit=MAX_JOBS, state=["active"], vc=vc, mine=mine)
         return View(
             url=client.url,
             nodes=client.nodes(),

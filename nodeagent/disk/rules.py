@@ -15,13 +15,13 @@ class Unit(Enum):
     """Its inodes. A file without any bytes takes one as well, and so does a folder."""
 
 
-LARGEST_RESERVE = {Unit.BYTES: 1 << 30, Unit.FILES: 1_000_000}
+MAX_RESERVE = {Unit.BYTES: 1 << 30, Unit.FILES: 1_000_000}
 RESERVE_SHARE = 0.05
 ROOM_FACTOR = 1.25
 """So much more than the reserve must be free before a disk has room again: it is not to go back and forth."""
 ROOM_AFTER_S = 5.0
 """So long it must have been free: a job may give back all that it takes, and take it again, in a moment."""
-LEAST_SHARE = 0.10
+MIN_SHARE = 0.10
 """Who takes less of a disk than this is never stopped for the sake of others."""
 MANY_FILES = 1_000_000
 """Who has so many takes enough of any disk: a tenth of those of the largest ones is more than can be counted."""
@@ -29,9 +29,9 @@ HASTE_SHARE = 0.5
 """With less than this of the reserve left, who is being stopped has no more grace."""
 
 LOOK_EVERY_S = 2.0
-SOONEST_LOOK_S = 0.05
+MIN_LOOK_INTERVAL_S = 0.05
 
-_SMALLEST_INODE_BYTES = 512
+_MIN_INODE_BYTES = 512
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def bounds_files(files: Measure, in_bytes: Measure) -> bool:
     Some file systems know no such bound and tell 0 (btrfs). Others make inodes of free bytes (XFS, ZFS), and tell as
     many as those suffice for: there, who takes the bytes is to be stopped, and not who has many files.
     """
-    return files.total > 0 and files.free * _SMALLEST_INODE_BYTES < in_bytes.free
+    return files.total > 0 and files.free * _MIN_INODE_BYTES < in_bytes.free
 
 
 def reserve_of(measure: Measure, asked_bytes: Optional[int]) -> int:
@@ -65,7 +65,7 @@ def reserve_of(measure: Measure, asked_bytes: Optional[int]) -> int:
     """
     if asked_bytes is not None and (measure.unit is Unit.BYTES or asked_bytes == 0):
         return min(asked_bytes, measure.total)
-    return min(LARGEST_RESERVE[measure.unit], int(measure.total * RESERVE_SHARE))
+    return min(MAX_RESERVE[measure.unit], int(measure.total * RESERVE_SHARE))
 
 
 def is_full(measure: Measure, reserve: int, was: bool) -> bool:
@@ -83,7 +83,7 @@ def whom_to_stop(taken: Mapping[int, int], measure: Measure, reserve: int) -> Op
     if not taken:
         return None
     most = max(taken, key=lambda allocation_id: (taken[allocation_id], allocation_id))
-    least = max(measure.total * LEAST_SHARE, reserve)
+    least = max(measure.total * MIN_SHARE, reserve)
     if measure.unit is Unit.FILES:
         least = min(least, MANY_FILES)
     return most if taken[most] >= least else None
@@ -94,4 +94,4 @@ def next_look_s(measure: Measure, reserve: int, before: Optional[Measure], since
     if before is None or since_s <= 0 or before.free <= measure.free:
         return LOOK_EVERY_S
     falls_by_s = (before.free - measure.free) / since_s
-    return min(LOOK_EVERY_S, max(SOONEST_LOOK_S, (measure.free - reserve) / falls_by_s / 2))
+    return min(LOOK_EVERY_S, max(MIN_LOOK_INTERVAL_S, (measure.free - reserve) / falls_by_s / 2))

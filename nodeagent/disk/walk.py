@@ -23,15 +23,15 @@ from nodeagent.files import FOLDER
 from nodeagent.runtime.shim.tree import seen_at
 
 _BLOCK_BYTES = 512
-_MOST_OPEN = 64
+_MAX_OPEN_FOLDERS = 64
 _LOOK_AT_CLOCK_EVERY = 1024
 # A name may have 255 bytes, and those of folders wait for their turn.
-_MOST_WAITING = 100_000
+_MAX_PENDING_FOLDERS = 100_000
 # Each takes some 80 bytes.
-_MOST_SEEN = 250_000
+_MAX_LINKED_FILES = 250_000
 _DELETED = " (deleted)"
 
-MOST_ENTRIES, MOST_S = 2_000_000, 20.0
+MAX_ENTRIES, MAX_WALK_S = 2_000_000, 20.0
 
 
 @dataclass(frozen=True)
@@ -53,8 +53,8 @@ class Walk:
         device: int,
         unit: Unit,
         *,
-        most_entries: int = MOST_ENTRIES,
-        most_s: float = MOST_S,
+        most_entries: int = MAX_ENTRIES,
+        most_s: float = MAX_WALK_S,
         enough: Optional[int] = None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -66,7 +66,7 @@ class Walk:
         self._enough = enough
         self._seen: Dict[int, Set[int]] = {}
         """The files with several names that were counted, by their disk."""
-        self._seen_left = _MOST_SEEN
+        self._seen_left = _MAX_LINKED_FILES
         self._total = 0.0
         self._over = False
 
@@ -164,7 +164,7 @@ class _Tree:
         if not self._walk.is_ours(found):
             os.close(descriptor)
             return
-        if len(self.levels) >= _MOST_OPEN:
+        if len(self.levels) >= _MAX_OPEN_FOLDERS:
             os.close(self.levels[-1].descriptor)
             self.levels[-1].descriptor = -1
         level = _Level(descriptor, (found.st_dev, found.st_ino))
@@ -196,7 +196,7 @@ class _Tree:
             self._add(found)
         elif self._walk.is_ours(found):
             self._add(found)
-            if self._waiting < _MOST_WAITING:
+            if self._waiting < _MAX_PENDING_FOLDERS:
                 level.names.append(entry.name)
                 self._waiting += 1
             else:

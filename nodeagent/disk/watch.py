@@ -19,8 +19,8 @@ from typing import Callable, Dict, Mapping, Optional, Sequence, Set, Tuple
 
 from nodeagent.disk.rules import (
     LOOK_EVERY_S,
+    MIN_LOOK_INTERVAL_S,
     ROOM_AFTER_S,
-    SOONEST_LOOK_S,
     Measure,
     Unit,
     bounds_files,
@@ -30,7 +30,7 @@ from nodeagent.disk.rules import (
     reserve_of,
     whom_to_stop,
 )
-from nodeagent.disk.walk import MOST_S, Walk, deleted
+from nodeagent.disk.walk import MAX_WALK_S, Walk, deleted
 from nodeagent.inbox import DiskExceeded, Post, Quit
 from nodeagent.protocol import HealthEvent
 from nodeagent.runtime.port import Runtime
@@ -45,7 +45,7 @@ AGAIN_AFTER_S = 600.0
 _WHILE_FULL_S = 0.25
 # Counting the files of jobs may take long; so many times as long they are then left alone.
 _COUNT_EVERY_S, _REST, _REST_WHILE_FULL = 5.0, 20.0, 3.0
-LONGEST_WAIT_S = GRACE_S + 300.0
+MAX_WAIT_S = GRACE_S + 300.0
 """So long who was stopped has until its folders are gone; then the next is looked for."""
 
 _IS_FULL = {Unit.BYTES: "is full", Unit.FILES: "has no room for more files (inodes)"}
@@ -239,7 +239,7 @@ class DiskWatch:
         # Who has too many files for its part of the time has them counted again with what the others leave of it.
         bounded.sort(key=lambda allocation_id: allocation_id in self._cut_off)
         self._cut_off = set()
-        until, left = self._now() + MOST_S, len(full) * len(bounded)
+        until, left = self._now() + MAX_WALK_S, len(full) * len(bounded)
         for one in full:
             shares: Dict[int, Share] = {}
             for allocation_id in bounded:
@@ -251,7 +251,7 @@ class DiskWatch:
             taken = {allocation_id: share.amount for allocation_id, share in shares.items()}
             found = whom_to_stop(taken, one, self._reserve(one))
             if found is not None:
-                self._victims[one.key] = _Victim(found, self._now() + LONGEST_WAIT_S)
+                self._victims[one.key] = _Victim(found, self._now() + MAX_WAIT_S)
                 why = "the node's disk {}, and this job {}".format(_IS_FULL[one.unit], _TAKES_MOST[one.unit])
                 self._stop(found, why, shares[found], one, GRACE_S)
 
@@ -260,7 +260,7 @@ class DiskWatch:
         bounded = [allocation_id for allocation_id in self._bounded() if allocation_id not in self._over_limit]
         at = bounded.index(self._first) if self._first in bounded else 0
         self._first = None
-        until = self._now() + MOST_S
+        until = self._now() + MAX_WALK_S
         why = "it takes more of the node's disk than the {} that a job may".format(_amount(Unit.BYTES, most_bytes))
         for number, allocation_id in enumerate(bounded[at:] + bounded[:at]):
             share = self._share(allocation_id, disks, until - self._now(), None)
@@ -322,7 +322,7 @@ class Disks(threading.Thread):
         try:
             while not self._stopping.wait(wait_s):
                 try:
-                    wait_s = max(SOONEST_LOOK_S, self._watch.look())
+                    wait_s = max(MIN_LOOK_INTERVAL_S, self._watch.look())
                 except OSError as error:
                     _log.warning("the disks cannot be looked at: %s", error)
                     wait_s = LOOK_EVERY_S

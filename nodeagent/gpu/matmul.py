@@ -21,7 +21,7 @@ import threading
 import time
 from typing import Any, Dict, Tuple
 
-_LARGEST = 8
+_MAX_VALUE = 8
 _VECTORS = 8
 _NO_KERNELS = "no kernel image"
 
@@ -29,7 +29,7 @@ _NO_KERNELS = "no kernel image"
 def work(torch: Any, *, device: str, seconds: float, size: int, copy_mib: int) -> Dict[str, Any]:
     """What a device makes of products and copies: whether they are right, and how fast they were."""
     made = torch.Generator().manual_seed(time.time_ns() % (1 << 62))
-    a, b = (torch.randint(-_LARGEST, _LARGEST + 1, (size, size), generator=made).float() for _ in range(2))
+    a, b = (torch.randint(-_MAX_VALUE, _MAX_VALUE + 1, (size, size), generator=made).float() for _ in range(2))
     x = _without_zeros(torch, (size, _VECTORS), made)
     there_a, there_b = a.to(device), b.to(device)
     if not (torch.equal(there_a.cpu(), a) and torch.equal(there_b.cpu(), b)):
@@ -96,7 +96,7 @@ def _answer(options: argparse.Namespace) -> Dict[str, Any]:
 
 def _without_zeros(torch: Any, shape: Tuple[int, int], made: Any) -> Any:
     """Numbers of 64 bits, each as likely as the others: 1 to 8 with either sign."""
-    sizes = torch.randint(1, _LARGEST + 1, shape, generator=made)
+    sizes = torch.randint(1, _MAX_VALUE + 1, shape, generator=made)
     signs = 2 * torch.randint(0, 2, shape, generator=made) - 1
     return (sizes * signs).double()
 

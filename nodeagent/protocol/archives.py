@@ -23,15 +23,15 @@ import zlib
 from dataclasses import dataclass
 from typing import BinaryIO, Dict, Iterator, Optional, Tuple
 
-DEEPEST = 64
+MAX_DEPTH = 64
 """So many names the path of an entry may have."""
-LONGEST_NAME_BYTES = 255
-LONGEST_PATH_BYTES = 1024
-LARGEST_HEADER_BYTES = 64 << 10
-MOST_HEADERS_BEFORE_ENTRY = 8
-LARGEST_HEADERS_BYTES = 64 << 20
+MAX_NAME_BYTES = 255
+MAX_PATH_BYTES = 1024
+MAX_HEADER_BYTES = 64 << 10
+MAX_HEADERS_BEFORE_ENTRY = 8
+MAX_TOTAL_HEADER_BYTES = 64 << 20
 """With their padding: enough for a path or times of their own for each of 50,000 entries."""
-MOST_RECORDS = 1_000_000
+MAX_RECORDS = 1_000_000
 """In all headers: a dozen of times and attributes for each of 50,000 entries, and more."""
 
 _BLOCK_BYTES = 512
@@ -124,20 +124,20 @@ class _Headers:
     """What the headers before entries may still cost, in a whole archive."""
 
     def __init__(self) -> None:
-        self._bytes = LARGEST_HEADERS_BYTES
-        self._records = MOST_RECORDS
+        self._bytes = MAX_TOTAL_HEADER_BYTES
+        self._records = MAX_RECORDS
 
     def count(self, size: int) -> None:
         """Another header, with so many bytes."""
         self._bytes -= _BLOCK_BYTES + _padded(size)
         if self._bytes < 0:
-            raise UnsafeArchive("its headers have more than {} bytes".format(LARGEST_HEADERS_BYTES))
+            raise UnsafeArchive("its headers have more than {} bytes".format(MAX_TOTAL_HEADER_BYTES))
 
     def count_record(self) -> None:
         """Another record in one of them."""
         self._records -= 1
         if self._records < 0:
-            raise UnsafeArchive("its headers have more than {} records".format(MOST_RECORDS))
+            raise UnsafeArchive("its headers have more than {} records".format(MAX_RECORDS))
 
 
 @dataclass(frozen=True)
@@ -191,12 +191,12 @@ def safe_parts(name: str) -> Tuple[str, ...]:
     parts = tuple(part for part in name.split("/") if part not in ("", "."))
     if ".." in parts:
         raise UnsafeArchive("{!r} leads out of the folder".format(name[:200]))
-    if len(parts) > DEEPEST:
-        raise UnsafeArchive("{!r}... lies deeper than {} folders".format(name[:200], DEEPEST))
+    if len(parts) > MAX_DEPTH:
+        raise UnsafeArchive("{!r}... lies deeper than {} folders".format(name[:200], MAX_DEPTH))
     sizes = [len(part.encode(errors="replace")) for part in parts]
-    if sum(sizes) + len(sizes) > LONGEST_PATH_BYTES or max(sizes, default=0) > LONGEST_NAME_BYTES:
+    if sum(sizes) + len(sizes) > MAX_PATH_BYTES or max(sizes, default=0) > MAX_NAME_BYTES:
         form = "{!r}... is longer than {} bytes, or a name in it than {}"
-        raise UnsafeArchive(form.format(name[:200], LONGEST_PATH_BYTES, LONGEST_NAME_BYTES))
+        raise UnsafeArchive(form.format(name[:200], MAX_PATH_BYTES, MAX_NAME_BYTES))
     return parts
 
 
@@ -204,15 +204,15 @@ def _next_member(unpacked: _Unpacked, headers: _Headers) -> Optional[Member]:
     """The next entry, with what the headers before it say of it; None at the end."""
     name: Optional[str] = None
     size: Optional[int] = None
-    for _ in range(MOST_HEADERS_BEFORE_ENTRY + 1):
+    for _ in range(MAX_HEADERS_BEFORE_ENTRY + 1):
         block = unpacked.take(_BLOCK_BYTES)
         if not block.strip(b"\0"):
             return None
         header = _header(block)
         if header.type not in _BEFORE_ENTRY:
             return _member(unpacked, block, header, name, header.size if size is None else size)
-        if not 0 <= header.size <= LARGEST_HEADER_BYTES:
-            raise UnsafeArchive("a header of {} bytes; {} are allowed".format(header.size, LARGEST_HEADER_BYTES))
+        if not 0 <= header.size <= MAX_HEADER_BYTES:
+            raise UnsafeArchive("a header of {} bytes; {} are allowed".format(header.size, MAX_HEADER_BYTES))
         headers.count(header.size)
         text = unpacked.take(_padded(header.size))[: header.size]
         if len(text) < header.size:
@@ -225,7 +225,7 @@ def _next_member(unpacked: _Unpacked, headers: _Headers) -> Optional[Member]:
                 raise UnsafeArchive("a header gives all entries one name or size")
             name = _text(fields[b"path"]) if b"path" in fields else name
             size = _number(fields[b"size"]) if b"size" in fields else size
-    raise UnsafeArchive("more than {} headers before an entry".format(MOST_HEADERS_BEFORE_ENTRY))
+    raise UnsafeArchive("more than {} headers before an entry".format(MAX_HEADERS_BEFORE_ENTRY))
 
 
 def _member(unpacked: _Unpacked, block: bytes, header: tarfile.TarInfo, long_name: Optional[str], size: int) -> Member:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Mapping, Optional, Tuple
 
 from nodeagent import wire
-from nodeagent.protocol.volumes import LONGEST_PATH
+from nodeagent.protocol.volumes import MAX_PATH_CHARS
 from nodeagent.wire import Message, ProtocolError, address, sentence, text
 
 PCIE_LEVELS = ("SYS", "NODE", "PHB", "PXB", "PIX")
@@ -52,7 +52,7 @@ class Inventory(Message):
     gpus: Tuple[GpuInfo, ...] = ()
     topology: Tuple[Tuple[str, ...], ...] = field(default=(), metadata=text(200))
     toolkit_version: str = field(default="", metadata=text(100))
-    mount_roots: Tuple[str, ...] = field(default=(), metadata=text(LONGEST_PATH))
+    mount_roots: Tuple[str, ...] = field(default=(), metadata=text(MAX_PATH_CHARS))
     single_user: bool = False
 
 

@@ -12,9 +12,9 @@ from typing import Tuple
 
 from nodeagent.wire import Message
 
-MOST_MOUNTS = 16
+MAX_MOUNTS = 16
 """The most volumes of one job."""
-LONGEST_PATH = 500
+MAX_PATH_CHARS = 500
 """Of a volume's folder, and of where a job has it."""
 
 CLOSED_TARGETS = ("/proc", "/sys", "/dev", "/etc", "/run", "/var/run", "/tmp", "/muster")  # noqa: S108 - in a container
@@ -61,8 +61,8 @@ def path_problem(path: str) -> str:
         return "the path must begin with /"
     if path == "/":
         return "it is the root of everything"
-    if len(path) > LONGEST_PATH:
-        return "the path has more than {} characters".format(LONGEST_PATH)
+    if len(path) > MAX_PATH_CHARS:
+        return "the path has more than {} characters".format(MAX_PATH_CHARS)
     if not _PATH.fullmatch(path) or not {".", ".."}.isdisjoint(path.split("/")):
         return "write a plain path: letters, digits and _@+%~=.- between single slashes, without . and .."
     return ""

@@ -35,7 +35,7 @@ _ROUNDING = 1e-6
 
 # A smaller share is no claim. It orders the jobs that take idle GPUs: an interior point of the optimal shares gives
 # more to a job that only just gets none.
-LEAST_SHARE = 1e-6
+MIN_SHARE = 1e-6
 
 
 class IdleGpus(StrEnum):
@@ -242,7 +242,7 @@ def start_round(
             may_fill = len(unit) == 1 and (
                 idle is IdleGpus.ALL or (idle is IdleGpus.SOLVED and unit in ledger.accounts)
             )
-            if share > LEAST_SHARE or may_fill:
+            if share > MIN_SHARE or may_fill:
                 left[kind] -= config_of_unit.gpus
                 chosen |= dict.fromkeys(unit, config_of_unit)
                 if len(unit) == 2:
@@ -298,4 +298,4 @@ def _without_zeros(types: Sequence[str], row: Sequence[float]) -> dict[str, floa
 
 
 def _significant(share: float) -> float:
-    return float(f"{share:.5g}") if share > LEAST_SHARE else float(f"{share:.2g}")
+    return float(f"{share:.5g}") if share > MIN_SHARE else float(f"{share:.2g}")

@@ -16,7 +16,7 @@ from statistics import NormalDist
 
 _NORMAL = NormalDist()
 _MAX_S = 60 * 86_400.0
-_LEAST, _MOST = 1e-6, 1 - 1e-6
+_MIN_QUANTILE, _MAX_QUANTILE = 1e-6, 1 - 1e-6
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Cause:
         piecewise log-normal.
         """
         points = [(_NORMAL.inv_cdf(share), math.log(minutes)) for share, minutes in self._percentiles()]
-        z = _NORMAL.inv_cdf(min(max(at, _LEAST), _MOST))
+        z = _NORMAL.inv_cdf(min(max(at, _MIN_QUANTILE), _MAX_QUANTILE))
         (z0, t0), (z1, t1) = points[:2] if z < points[1][0] else points[1:]
         slope = max(t1 - t0, 0.0) / (z1 - z0)
         return min(60.0 * math.exp(t0 + slope * (z - z0)), _MAX_S)

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.timeout(180)
 
 ROOT = Path(__file__).parents[2]
 # Long enough that what starts and ends take of themselves does not count for much.
-JOBS, SHORTEST_S, LONGEST_S = 14, 4.0, 8.0
+JOBS, MIN_JOB_S, MAX_JOB_S = 14, 4.0, 8.0
 
 
 def test_a_history_that_is_simulated_has_the_same_completion_times(cluster: Cluster, tmp_path: Path) -> None:
@@ -29,7 +29,7 @@ def test_a_history_that_is_simulated_has_the_same_completion_times(cluster: Clus
     [(since,)] = cluster.sql("SELECT now()")
     jobs = [
         cluster.submit(
-            f"sleep {chance.uniform(SHORTEST_S, LONGEST_S):.2f}", gpus=chance.choice([1, 1, 2, 3]), memory="64MiB"
+            f"sleep {chance.uniform(MIN_JOB_S, MAX_JOB_S):.2f}", gpus=chance.choice([1, 1, 2, 3]), memory="64MiB"
         )
         for _ in range(JOBS)
     ]

@@ -206,7 +206,7 @@ def test_the_other_examples_run(rack: Cluster, python: str) -> None:
     finetune = submit_example(
         rack, "finetune", f"{python} train.py", env={"EPOCHS": 3, "EPOCH_SECONDS": 0, "OMP_NUM_THREADS": 1}
     )
-    prepare = submit_example(rack, "prepare-data", env={"MOST_FILES": 40})
+    prepare = submit_example(rack, "prepare-data", env={"MAX_FILES": 40})
     spec = {**read_spec(EXAMPLES / "sweep" / "job.yaml"), "vc": FIRST_USER, "env": {"STEP_SECONDS": 0}}
     spec["sweep"] = {"method": "grid", "metric": "val_loss", "params": {"lr": [0.01, 1.0], "momentum": [0.9]}}
     with pack_folder(EXAMPLES / "sweep") as archive:

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from muster.local.supervisor import Child
 
-_LONGEST_ANSWER_S = 60.0
+_MAX_ANSWER_S = 60.0
 # Long enough that the sender has tried again meanwhile, and has gone on to its next message.
 _LATE_BY_S = 0.7
 _HOPS = {"connection", "host", "keep-alive", "transfer-encoding", "content-length"}
@@ -91,7 +91,7 @@ class _Server(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    timeout = _LONGEST_ANSWER_S
+    timeout = _MAX_ANSWER_S
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name is the base class's
         """Says nothing: what was done is counted."""
@@ -139,7 +139,7 @@ def _pass_on(handler: _Handler, known: Proxy, address: str) -> None:
 def _ask(handler: _Handler, address: str, body: bytes) -> tuple[int, list[tuple[str, str]], bytes]:
     """What the platform answers."""
     headers = {name: value for name, value in handler.headers.items() if name.lower() not in _HOPS}
-    link = http.client.HTTPConnection(address, timeout=_LONGEST_ANSWER_S)
+    link = http.client.HTTPConnection(address, timeout=_MAX_ANSWER_S)
     try:
         link.request(handler.command, handler.path, body, headers)
         answer = link.getresponse()
@@ -154,7 +154,7 @@ def _ask_in_vain(handler: _Handler, address: str, body: bytes, *, cut: bool = Fa
         if not cut:
             _ask(handler, address, body)
             return
-        link = http.client.HTTPConnection(address, timeout=_LONGEST_ANSWER_S)
+        link = http.client.HTTPConnection(address, timeout=_MAX_ANSWER_S)
         link.putrequest(handler.command, handler.path)
         for name, value in handler.headers.items():
             if name.lower() not in _HOPS:

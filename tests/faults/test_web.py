@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from muster.fleet.leases import LONGEST_SILENCE_S
+from muster.fleet.leases import MAX_SILENCE_S
 from tests.faults.cluster import WEB, WORKER, Cluster, until
 from tests.faults.jobs import BEATING, let_end, output_of, stamps_of, starts_of, until_it_beats
 from tests.faults.layout import LONG, PATIENT, ROUNDS
@@ -18,8 +18,8 @@ pytestmark = pytest.mark.timeout(240 * ROUNDS)
 # be given up if they counted.
 SILENT_FOR: Mapping[str, float] = {
     **PATIENT,
-    "suspect_after_s": LONGEST_SILENCE_S / 2,
-    "unreachable_after_s": LONGEST_SILENCE_S + 2,
+    "suspect_after_s": MAX_SILENCE_S / 2,
+    "unreachable_after_s": MAX_SILENCE_S + 2,
     "stop_after_s": 120,
 }
 INSTALLED: Mapping[str, float] = {

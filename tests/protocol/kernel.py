@@ -15,7 +15,7 @@ from greenlet import GreenletExit, getcurrent, greenlet  # type: ignore[import-u
 
 Act = Callable[[], Any]
 
-_LEAST_WAIT_S = 1e-6
+_MIN_WAIT_S = 1e-6
 """No wait is shorter, as none is on a real clock: one that is lost in the rounding of `now` would stop the time."""
 
 
@@ -96,7 +96,7 @@ class Kernel:
         if wakers is not None:
             wakers.append(lambda value: self.at(self.now, lambda: thread.go_on(turn, value)))
         if timeout_s is not None:
-            self.at(self.now + max(timeout_s, _LEAST_WAIT_S) / thread.owner.rate, lambda: thread.go_on(turn, None))
+            self.at(self.now + max(timeout_s, _MIN_WAIT_S) / thread.owner.rate, lambda: thread.go_on(turn, None))
         return self.hub.switch()
 
 

@@ -120,7 +120,7 @@ def test_a_member_of_the_sweep_reports_its_metric(tmp_path: Path) -> None:
 
 
 def test_data_are_prepared_by_whoever_comes_next(tmp_path: Path) -> None:
-    env = {"TARGET": str(tmp_path / "data"), "MOST_FILES": "40", "MUSTER_CPUS": "2"}
+    env = {"TARGET": str(tmp_path / "data"), "MAX_FILES": "40", "MUSTER_CPUS": "2"}
     env["MUSTER_PROGRESS"] = str(tmp_path / "progress")
     first = output(run("prepare-data", **env))
     made = {path.name: path.read_bytes() for path in (tmp_path / "data").iterdir()}

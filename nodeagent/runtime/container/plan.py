@@ -11,7 +11,7 @@ from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
 
 from nodeagent import jobside
 from nodeagent.protocol import (
-    MOST_MOUNTS,
+    MAX_MOUNTS,
     EndReason,
     LaunchSpec,
     VolumeMount,
@@ -207,8 +207,8 @@ def _mounts_problem(spec: LaunchSpec, options: Options) -> str:
         return "this node mounts no volumes"
     if not spec.mount_roots:
         return "this pool mounts no volumes"
-    if len(spec.mounts) > MOST_MOUNTS:
-        return "{} volumes: at most {}".format(len(spec.mounts), MOST_MOUNTS)
+    if len(spec.mounts) > MAX_MOUNTS:
+        return "{} volumes: at most {}".format(len(spec.mounts), MAX_MOUNTS)
     taken = [_working_folders(spec.workdir)[0]]
     for mount in spec.mounts:
         if mount.refused:

@@ -24,7 +24,7 @@ from nodeagent.turns import Turn
 STALLED_S = 120.0
 """So long a pull may go without any progress. Then its registry counts as out of reach."""
 WINDOW_S = 300.0
-LEAST_BYTES_PER_S = float(16 << 10)
+MIN_BYTES_PER_S = float(16 << 10)
 """What is slower than this for a whole window counts as out of reach too."""
 
 _UNPACKING_S = 900.0
@@ -75,7 +75,7 @@ class Pulse:
         self._begin_window(self._doing, now)
         if self._doing is not Doing.FETCHING:
             return
-        if bytes_per_s < LEAST_BYTES_PER_S:
+        if bytes_per_s < MIN_BYTES_PER_S:
             text = "no more than {:.2f} KiB/s came for {:.0f} s, and the pull was given up"
             raise _out_of_reach(text.format(bytes_per_s / 1024, took_s))
         self._bytes_per_s = bytes_per_s

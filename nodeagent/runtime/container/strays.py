@@ -13,7 +13,7 @@ from nodeagent.runtime.container.engine import Engine, EngineError
 
 _log = logging.getLogger("nodeagent.runtime")
 
-_LONGEST_WAIT_S = 60.0
+_MAX_WAIT_S = 60.0
 _LATE_S = 600.0
 """So long an engine that answers may still make a container that it was asked for before."""
 
@@ -61,7 +61,7 @@ class Strays:
                 self._thread.start()
 
     def _go_on(self) -> None:
-        backoff = Backoff(first_s=1.0, longest_s=_LONGEST_WAIT_S)
+        backoff = Backoff(first_s=1.0, longest_s=_MAX_WAIT_S)
         while not self._closing.is_set():
             with self._mutex:
                 strays = tuple(self._left)

@@ -32,7 +32,7 @@ _SOCKETS = ("docker.sock", "podman/podman.sock", "podman.sock", "containerd/cont
 _MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_NOEXEC = 1, 2, 4, 8
 _MS_REMOUNT, _MS_BIND, _MS_PRIVATE = 32, 4096, 1 << 18
 _MNT_DETACH, _UMOUNT_NOFOLLOW = 2, 8
-_MOST_LAYERS = 64
+_MAX_LAYERS = 64
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -222,6 +222,6 @@ def _mount(source: Optional[str], place: str, flags: int) -> None:
 
 def _unmount(place: str) -> None:
     """Take away all that is mounted at a place; files that are in use there stay so."""
-    for _ in range(_MOST_LAYERS):
+    for _ in range(_MAX_LAYERS):
         if _libc.umount2(os.fsencode(place), _MNT_DETACH | _UMOUNT_NOFOLLOW) != 0:
             return

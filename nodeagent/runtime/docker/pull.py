@@ -22,7 +22,7 @@ from nodeagent.runtime.container.pulling import pieces_of
 from nodeagent.turns import Turn
 
 _CONNECT_S = 60.0
-_MOST_HEAD_BYTES = 1 << 16
+_MAX_HEAD_BYTES = 1 << 16
 
 
 def pull(
@@ -96,7 +96,7 @@ def _answer(pieces: Iterator[bytes], image: str) -> Iterator[bytes]:
     head = b""
     while b"\r\n\r\n" not in head:
         piece = next(pieces, b"")
-        if not piece or len(head) > _MOST_HEAD_BYTES:
+        if not piece or len(head) > _MAX_HEAD_BYTES:
             raise OSError("the engine broke off before its answer")
         head += piece
     head, _, rest = head.partition(b"\r\n\r\n")

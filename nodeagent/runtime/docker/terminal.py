@@ -26,7 +26,7 @@ from nodeagent.files import write_all
 
 _READ_BYTES = 1 << 16
 _FRAME = struct.Struct(">BxxxI")
-_MOST_HEAD_BYTES = 1 << 16
+_MAX_HEAD_BYTES = 1 << 16
 _LOOK_EVERY_MS = 1000
 _UNKNOWN_STATUS = 125
 _SWITCHING_PROTOCOLS = b"101"
@@ -67,7 +67,7 @@ def _start(engine: str, version: str, number: str, terminal: bool) -> Tuple[sock
     answer = b""
     while b"\r\n\r\n" not in answer:
         data = connection.recv(_READ_BYTES)
-        if not data or len(answer) > _MOST_HEAD_BYTES:
+        if not data or len(answer) > _MAX_HEAD_BYTES:
             raise OSError("the Docker Engine closed the connection: {!r}".format(answer[:300]))
         answer += data
     head_bytes, _, rest = answer.partition(b"\r\n\r\n")

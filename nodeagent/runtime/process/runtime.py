@@ -29,7 +29,7 @@ _SHELLS = ("/bin/bash", "/usr/bin/bash", "/bin/sh")
 _DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _MARK = "MUSTER_ALLOCATION_DIR"
 _SWEEP_WAIT_S = 2.0
-_SWEEP_PAUSE_S, _LONGEST_SWEEP_PAUSE_S = 0.01, 0.5  # each look reads all of /proc
+_SWEEP_PAUSE_S, _MAX_SWEEP_PAUSE_S = 0.01, 0.5  # each look reads all of /proc
 
 
 class ProcessRuntime(FolderRuntime):
@@ -145,7 +145,7 @@ class ProcessRuntime(FolderRuntime):
             if clock.boottime() >= until:
                 raise NotYet("processes {} cannot be killed".format(sorted(left)))
             time.sleep(pause_s)
-            pause_s = min(_LONGEST_SWEEP_PAUSE_S, pause_s * 2)
+            pause_s = min(_MAX_SWEEP_PAUSE_S, pause_s * 2)
 
     def _remove_cgroup(self, folder: AllocationFolder) -> None:
         """Kill the processes of the job's control group that have removed the mark, and remove the group.

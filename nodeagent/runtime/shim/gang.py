@@ -12,7 +12,7 @@ from typing import Dict, Iterator, Optional, Tuple
 from nodeagent.protocol import LaunchSpec
 
 _SIOCGIFCONF = 0x8912
-_MOST_BYTES = 1 << 16
+_BUFFER_BYTES = 1 << 16
 _NAME_BYTES = 16
 _ENTRY_BYTES = _NAME_BYTES + struct.calcsize("PPP")  # an interface's name, and room for the longest kind of address
 
@@ -40,7 +40,7 @@ def interface_of(address: str) -> Optional[str]:
 
 def _ipv4() -> Iterator[Tuple[str, ipaddress.IPv4Address]]:
     """Every address of every interface that is up, from the kernel (netdevice(7))."""
-    room = bytearray(_MOST_BYTES)
+    room = bytearray(_BUFFER_BYTES)
     where = (ctypes.c_char * len(room)).from_buffer(room)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         answer = fcntl.ioctl(probe, _SIOCGIFCONF, struct.pack("iP", len(room), ctypes.addressof(where)))

@@ -31,7 +31,7 @@ from nodeagent.protocol import EndReason, OnDisconnect
 from nodeagent.runtime.port import ExitStatus, Kept, StopCause
 from nodeagent.runtime.shim import progress, reported
 
-_MOST_DETAIL = 500
+_MAX_DETAIL_CHARS = 500
 
 
 class AllocationFolder:
@@ -95,7 +95,7 @@ class Task:
 def stop_to_dict(at: float, signal: str, grace_s: float, cause: Optional[StopCause]) -> Dict[str, Any]:
     """The wish for a stop in `control.json`."""
     wish: Dict[str, Any] = {"at": at, "signal": signal, "grace_s": grace_s}
-    return wish if cause is None else dict(wish, reason=cause.reason.value, detail=cause.detail[:_MOST_DETAIL])
+    return wish if cause is None else dict(wish, reason=cause.reason.value, detail=cause.detail[:_MAX_DETAIL_CHARS])
 
 
 def cause_of(stop: Optional[Mapping[str, Any]]) -> Optional[StopCause]:

@@ -16,7 +16,7 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from nodeagent.files import ShortPath
 from nodeagent.runtime.port import ShellEnding, ShellRefused, ShellRequest
-from nodeagent.runtime.shim.shells import MOST_REQUEST_BYTES, request_to_json
+from nodeagent.runtime.shim.shells import MAX_REQUEST_BYTES, request_to_json
 
 _ANSWER_WITHIN_MS = 10_000
 _END_OF_INPUT = b"\x04"
@@ -99,7 +99,7 @@ class LeashedShell:
     def _read(self) -> Optional[Dict[str, Any]]:
         """A message of the shim, empty when it has closed; None when there is none for now."""
         try:
-            data = self._connection.recv(MOST_REQUEST_BYTES)
+            data = self._connection.recv(MAX_REQUEST_BYTES)
         except BlockingIOError:
             return None
         except OSError:

@@ -15,9 +15,9 @@ from nodeagent.files import FOLDER
 
 NAME = ".muster-progress"
 """The file's name, in the home of the job."""
-_MOST_BYTES = 4096
+_MAX_READ_BYTES = 4096
 # Beyond it a double does not tell a number from the next one; and no message takes a number without bounds.
-_MOST = float(1 << 53)
+_MAX_VALUE = float(1 << 53)
 _NUMBER = re.compile(rb"[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?")
 
 
@@ -34,8 +34,8 @@ def read_progress(home: str) -> Optional[float]:
             found = os.fstat(descriptor)
             if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:  # another name of it may be anybody's
                 return None
-            begin = max(0, found.st_size - _MOST_BYTES)
-            data = os.pread(descriptor, _MOST_BYTES, begin)
+            begin = max(0, found.st_size - _MAX_READ_BYTES)
+            data = os.pread(descriptor, _MAX_READ_BYTES, begin)
         finally:
             os.close(descriptor)
     except OSError:
@@ -50,4 +50,4 @@ def _number(text: bytes) -> Optional[float]:
     if _NUMBER.fullmatch(text) is None:
         return None
     value = float(text)
-    return value if value <= _MOST else None
+    return value if value <= _MAX_VALUE else None

@@ -29,11 +29,11 @@ _FOLDER_TO_CHANGE = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FRUITLESS_PASSES = 3
 """So often in a row nothing may go before it is given up: what was just swapped for something else goes next time."""
 
-MOST_S = 300.0
+MAX_REMOVAL_S = 300.0
 """So long a removal may take at once."""
 
 
-def remove_tree(path: str, most_s: float = MOST_S, now: Callable[[], float] = time.monotonic) -> None:
+def remove_tree(path: str, most_s: float = MAX_REMOVAL_S, now: Callable[[], float] = time.monotonic) -> None:
     """Remove a folder, in which only the agent makes names, and all below it.
 
     OSError when something of it cannot be removed; all else is gone then. TimeoutError, which is one, when something

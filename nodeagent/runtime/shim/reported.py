@@ -21,12 +21,12 @@ from nodeagent.protocol import MAX_REPORTED_NAMES, MAX_REPORTED_POINTS, MetricPo
 
 NAME = ".muster-metrics"
 """The file's name, in the home of the job."""
-MOST_BYTES = 128 << 10
-LONGEST_LINE = 4096
+MAX_READ_BYTES = 128 << 10
+MAX_LINE_BYTES = 4096
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:/@-]{0,63}")
-_MOST_STEP = float(1 << 53)
+_MAX_STEP = float(1 << 53)
 # What a message takes; a loss beyond it has no bounds.
-_MOST_VALUE = 9e18
+_MAX_VALUE = 9e18
 
 
 @dataclass
@@ -49,7 +49,7 @@ class ReportReader:
         data = _new_lines(home, place)
         found: List[MetricPoint] = []
         for line in data.split(b"\n"):
-            if 2 <= len(line) <= LONGEST_LINE:
+            if 2 <= len(line) <= MAX_LINE_BYTES:
                 found += _points(line, place.names)
         return tuple(found[-MAX_REPORTED_POINTS:])
 
@@ -74,8 +74,8 @@ def _new_lines(home: str, place: _Place) -> bytes:
         size = os.fstat(descriptor).st_size
         if size < place.offset:  # it began anew
             place.offset = 0
-        begin = max(place.offset, size - MOST_BYTES)
-        data = os.pread(descriptor, MOST_BYTES, begin)
+        begin = max(place.offset, size - MAX_READ_BYTES)
+        data = os.pread(descriptor, MAX_READ_BYTES, begin)
     except OSError:
         return b""
     finally:
@@ -83,7 +83,7 @@ def _new_lines(home: str, place: _Place) -> bytes:
     skipped = begin > place.offset
     end = data.rfind(b"\n") + 1
     # Half of a line waits for its other half, unless no line is so long.
-    place.offset = begin + (end if len(data) - end <= LONGEST_LINE else len(data))
+    place.offset = begin + (end if len(data) - end <= MAX_LINE_BYTES else len(data))
     data = data[:end]
     return data.partition(b"\n")[2] if skipped else data
 
@@ -113,7 +113,7 @@ def _points(line: bytes, names: Set[str]) -> Iterator[MetricPoint]:
     if not isinstance(told, dict):
         return
     step = _number(told.pop("step", None))
-    if step is not None and not 0 <= step <= _MOST_STEP:
+    if step is not None and not 0 <= step <= _MAX_STEP:
         step = None
     for name, value in told.items():
         number = _number(value)
@@ -129,7 +129,7 @@ def _points(line: bytes, names: Set[str]) -> Iterator[MetricPoint]:
 def _point(name: str, value: float, step: Optional[float]) -> MetricPoint:
     if math.isnan(value):
         return MetricPoint(name, None, step, "nan")
-    if abs(value) > _MOST_VALUE:
+    if abs(value) > _MAX_VALUE:
         return MetricPoint(name, None, step, "inf" if value > 0 else "-inf")
     return MetricPoint(name, value, step)
 

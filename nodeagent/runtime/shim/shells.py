@@ -28,8 +28,8 @@ from nodeagent.runtime.shim.job import Job
 from nodeagent.sockets import is_of, listen_at
 
 MARK = "MUSTER_SHELL"
-MOST_SHELLS = 16
-MOST_REQUEST_BYTES = 64 << 10
+MAX_SHELLS = 16
+MAX_REQUEST_BYTES = 64 << 10
 INTERACTIVE = ("/bin/sh", "-c", "if [ -x /bin/bash ]; then exec /bin/bash; fi; exec /bin/sh")
 
 _KILL_AFTER_S = 1.0
@@ -37,7 +37,7 @@ _KILLED_STATUS = 128 + signal.SIGKILL  # an engine's word for it
 # The kernel kills all that is in a container before its first process is gone, by which the shim learns of the end.
 _JOB_ENDS_WITHIN_S = 0.5
 _FIRST_LOOK_S, _LATER_LOOK_S = 0.01, 0.2
-_MOST_DESCRIPTORS = 4096
+_MAX_DESCRIPTORS = 4096
 _FORGOTTEN = (signal.SIGHUP, signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCHLD)
 
 
@@ -137,7 +137,7 @@ class Shells:
             connection, _ = self._listener.accept()
         except OSError:  # who asked has gone already
             return
-        if not is_of(connection, {0, os.geteuid()}) or len(self._shells) >= MOST_SHELLS:
+        if not is_of(connection, {0, os.geteuid()}) or len(self._shells) >= MAX_SHELLS:
             connection.close()
             return
         connection.setblocking(False)
@@ -150,7 +150,7 @@ class Shells:
             return
         key = shell.connection.fileno()
         try:
-            data, descriptors, _, _ = socket.recv_fds(shell.connection, MOST_REQUEST_BYTES, 3)
+            data, descriptors, _, _ = socket.recv_fds(shell.connection, MAX_REQUEST_BYTES, 3)
         except BlockingIOError:
             return
         except OSError:
@@ -277,7 +277,7 @@ def _become(job: Job, request: ShellRequest, descriptors: List[int]) -> NoReturn
         os.dup2(first, 0)
         os.dup2(last, 1)
         os.dup2(last, 2)
-        os.closerange(3, _MOST_DESCRIPTORS)
+        os.closerange(3, _MAX_DESCRIPTORS)
         if request.terminal:
             fcntl.ioctl(0, termios.TIOCSCTTY, 0)
         job.become_shell(request)

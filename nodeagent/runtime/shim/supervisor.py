@@ -39,7 +39,7 @@ _READ_BYTES = 1 << 18
 _NOTIFY_EVERY_S = 0.02
 _LOCK_WAIT_S = 2.0
 _LEASE_LOOKS = 5
-_LONGEST_WAIT_S = 30.0  # poll counts no suspended time: look at the deadlines this often
+_MAX_WAIT_S = 30.0  # poll counts no suspended time: look at the deadlines this often
 _STATUS_BYTES = 4096
 _PR_SET_NAME = 15
 _NOT_FOUND = re.compile(
@@ -191,7 +191,7 @@ class Shim:
 
     def _wait_ms(self) -> int:
         now = boottime()
-        until = min(self._deadlines.next_at(), now + _LONGEST_WAIT_S)
+        until = min(self._deadlines.next_at(), now + _MAX_WAIT_S)
         if self._kept is not None:
             until = min(until, self._kept.until)
         if self._killing:

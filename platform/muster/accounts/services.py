@@ -25,7 +25,7 @@ from muster.events.services import access_changed, audit
 
 log = logging.getLogger(__name__)
 
-LONGEST_TOKEN_LIFE = timedelta(days=366)
+MAX_TOKEN_LIFETIME = timedelta(days=366)
 DEFAULT_TOKEN_LIFE = timedelta(days=30)
 DEFAULT_SCOPES = (Scope.READ, Scope.SUBMIT)
 USE_RECORDED_EVERY = timedelta(minutes=1)
@@ -113,8 +113,8 @@ def create_token(
         raise Invalid.field(
             "name", "give the token a name of 1 to 100 printable characters without `..` between slashes"
         )
-    if expires_in is not None and not timedelta(0) < expires_in <= LONGEST_TOKEN_LIFE:
-        raise Invalid.field("expires_in", f"it must be between 1s and {LONGEST_TOKEN_LIFE.days}d")
+    if expires_in is not None and not timedelta(0) < expires_in <= MAX_TOKEN_LIFETIME:
+        raise Invalid.field("expires_in", f"it must be between 1s and {MAX_TOKEN_LIFETIME.days}d")
     expires_at = timezone.now() + (expires_in or DEFAULT_TOKEN_LIFE)
     chosen = [scope for scope in Scope if scope in {Scope.READ, *scopes}]
     if maker is not None:

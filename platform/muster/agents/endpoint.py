@@ -61,7 +61,7 @@ from nodeagent.protocol import (
 )
 from scheduler.model.lifecycle import NodeHealth
 
-LARGEST_BODY = 4 << 20
+MAX_BODY_BYTES = 4 << 20
 READ_AGAIN_AFTER_S = 5.0
 GATHERED_EVERY_S = 0.05
 
@@ -245,7 +245,7 @@ async def _allocation(request: Request) -> Allocation:
     return await in_thread(services.allocation_of, secret_of(request), _id(request))
 
 
-async def read_message(request: Request, kind: type[M], *, largest: int = LARGEST_BODY) -> M:
+async def read_message(request: Request, kind: type[M], *, largest: int = MAX_BODY_BYTES) -> M:
     """The message of the body; what it is not is an error that names the field."""
     try:
         return kind.from_dict(await read_json(request, largest=largest))
@@ -253,7 +253,7 @@ async def read_message(request: Request, kind: type[M], *, largest: int = LARGES
         raise Invalid.field(error.field or "message", error.problem) from error
 
 
-async def read_json(request: Request, *, largest: int = LARGEST_BODY) -> object:
+async def read_json(request: Request, *, largest: int = MAX_BODY_BYTES) -> object:
     """What the body is as JSON."""
     body = await read_body(request, largest=largest)
     try:

@@ -9,20 +9,20 @@ from muster.fleet.inventory import Reported, ReportedGpu
 from muster.fleet.links import link_scores
 from nodeagent.protocol import GpuInfo, Inventory
 
-MOST_GPUS = 128
-_MOST_NUMA_NODES = 1024
-_MOST_ROOTS = 64
-_LARGEST_INTEGER = (1 << 31) - 1
-_LARGEST_BIG_INTEGER = (1 << 63) - 1
+MAX_GPUS = 128
+_MAX_NUMA_NODES = 1024
+_MAX_ROOTS = 64
+_MAX_INTEGER = (1 << 31) - 1
+_MAX_BIG_INTEGER = (1 << 63) - 1
 
 
 def reported(inventory: Inventory) -> Reported:
     """The inventory as the fleet stores it; what no machine can have is `Invalid`, with the name of the field."""
-    _require("cpus", inventory.cpus, _LARGEST_INTEGER)
-    _require("memory_mib", inventory.memory_mib, _LARGEST_BIG_INTEGER)
-    if len(inventory.gpus) > MOST_GPUS:
+    _require("cpus", inventory.cpus, _MAX_INTEGER)
+    _require("memory_mib", inventory.memory_mib, _MAX_BIG_INTEGER)
+    if len(inventory.gpus) > MAX_GPUS:
         raise Invalid.field(
-            "inventory.gpus", f"a node has at most {MOST_GPUS} GPUs, and these are {len(inventory.gpus)}"
+            "inventory.gpus", f"a node has at most {MAX_GPUS} GPUs, and these are {len(inventory.gpus)}"
         )
     repeated = [uuid for uuid, count in Counter(gpu.uuid for gpu in inventory.gpus).items() if count > 1]
     if repeated:
@@ -39,7 +39,7 @@ def reported(inventory: Inventory) -> Reported:
             "driver_version": inventory.driver_version,
             "toolkit_version": inventory.toolkit_version,
             "runtimes": list(inventory.runtimes),
-            "mount_roots": list(inventory.mount_roots[:_MOST_ROOTS]),
+            "mount_roots": list(inventory.mount_roots[:_MAX_ROOTS]),
             "topology": [list(row) for row in inventory.topology],
         },
         gpus=tuple(_gpu(position, gpu) for position, gpu in enumerate(inventory.gpus)),
@@ -51,10 +51,10 @@ def reported(inventory: Inventory) -> Reported:
 
 def _gpu(position: int, gpu: GpuInfo) -> ReportedGpu:
     name = f"gpus[{position}]"
-    _require(f"{name}.index", gpu.index, MOST_GPUS - 1)
-    _require(f"{name}.memory_mib", gpu.memory_mib, _LARGEST_INTEGER)
+    _require(f"{name}.index", gpu.index, MAX_GPUS - 1)
+    _require(f"{name}.memory_mib", gpu.memory_mib, _MAX_INTEGER)
     if gpu.numa_node is not None:
-        _require(f"{name}.numa_node", gpu.numa_node, _MOST_NUMA_NODES - 1)
+        _require(f"{name}.numa_node", gpu.numa_node, _MAX_NUMA_NODES - 1)
     if not 0 < len(gpu.uuid) <= 80:
         raise Invalid.field(f"inventory.{name}.uuid", "it must have 1 to 80 characters")
     return ReportedGpu(gpu.index, gpu.uuid, gpu.model, gpu.memory_mib, gpu.numa_node)

@@ -16,7 +16,7 @@ from muster.jobs.spec import stop_signal
 from muster.jobs.spec_values import param_text
 from muster.jobs.units import parse_duration_s, parse_size_mib
 from muster.jobs.volumes import told_to_agents
-from muster.outputs.store import MOST_FILES
+from muster.outputs.store import MAX_FILES
 from muster.tenants.registries import Access, access_to
 from nodeagent.protocol import CodeRef, LaunchSpec, OnDisconnect, RegistryLogin
 from scheduler.model.lifecycle import Stage
@@ -85,7 +85,7 @@ def launch_spec(node: Node, allocation: Allocation, known: LaunchFacts | None = 
         log_cap_bytes=node.pool.log_max_bytes_per_job,
         outputs=() if is_screening else tuple(spec.get("outputs", ())),
         outputs_max_bytes=settings.OUTPUTS_MAX_BYTES,
-        outputs_max_files=MOST_FILES,
+        outputs_max_files=MAX_FILES,
         gang_network=node.pool.gang_network,
         pool=node.pool.name,
         infiniband=node.pool.infiniband,

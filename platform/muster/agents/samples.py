@@ -24,7 +24,7 @@ from nodeagent.protocol import GpuSample, HostSample, ReportedMetrics, SyncReque
 from scheduler.model.lifecycle import AllocationState
 
 _READING = ("utilization", "memory_used_mib", "power_w", "temperature_c")
-_MOST_PROCESSES = (1 << 31) - 1
+_MAX_PROCESSES = (1 << 31) - 1
 # The readings are so many that writing them as Django's objects would be a sixth of all that agents' calls cost.
 _NEWEST = """
 INSERT INTO fleet_gpureading (gpu_id, at, utilization, memory_used_mib, power_w, temperature_c, processes)
@@ -71,7 +71,7 @@ def _keep_newest(found: Mapping[int, Values]) -> None:
     rows = sorted(found.items())
     columns: list[list[Any]] = [[gpu_id for gpu_id, _ in rows]]
     columns += [[values[name] for _, values in rows] for name in _READING]
-    columns.append([min(int(values["processes"] or 0), _MOST_PROCESSES) for _, values in rows])
+    columns.append([min(int(values["processes"] or 0), _MAX_PROCESSES) for _, values in rows])
     with connection.cursor() as cursor:
         cursor.execute(_NEWEST, columns)
 

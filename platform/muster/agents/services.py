@@ -83,7 +83,7 @@ WHERE allocation.id = ANY(%s) AND node.credential_digest = %s
 
 SYNC_WAIT_S = 25.0
 _DISKS_KNOWN_AFTER = timedelta(minutes=1)
-LONGEST_STATE_ID = 64
+MAX_STATE_ID_CHARS = 64
 _OLDEST_PROTOCOL = 1
 
 
@@ -384,8 +384,8 @@ def _status_of(told: EndRequest | KeptReport) -> int | None:
 
 
 def _state_of(state_id: str) -> str:
-    if len(state_id) > LONGEST_STATE_ID:
-        raise Invalid.field("state_id", f"it has {LONGEST_STATE_ID} characters at most")
+    if len(state_id) > MAX_STATE_ID_CHARS:
+        raise Invalid.field("state_id", f"it has {MAX_STATE_ID_CHARS} characters at most")
     return state_id
 
 

@@ -29,17 +29,17 @@ from nodeagent.shellwire import (
     ShellOutputRequest,
 )
 
-LARGEST_BODY = 2 * MAX_SHELL_BYTES
-LONGEST_WAIT_S = 25.0
+MAX_BODY_BYTES = 2 * MAX_SHELL_BYTES
+MAX_WAIT_S = 25.0
 ROOM_WAIT_S = 10.0
 _SIGNAL_BASE = 128
-_MOST_DETAIL = 500
+_MAX_DETAIL_CHARS = 500
 
 
 async def open_shell(request: Request) -> Response:
     """Give the shell to this run of the agent, and say what to start."""
     shell = await _shell(request)
-    message = await read_message(request, ShellOpenRequest, largest=LARGEST_BODY)
+    message = await read_message(request, ShellOpenRequest, largest=MAX_BODY_BYTES)
     services.require_agent(shell, fence=message.fence, epoch=message.epoch)
     await in_thread(lambda: services.open_shell(shell, epoch=message.epoch))
     relay = relays.of(shell)
@@ -59,7 +59,7 @@ async def open_shell(request: Request) -> Response:
 async def output(request: Request) -> Response:
     """Take what the shell wrote; while there is no room, wait for whoever reads it."""
     shell = await _shell(request)
-    message = await read_message(request, ShellOutputRequest, largest=LARGEST_BODY)
+    message = await read_message(request, ShellOutputRequest, largest=MAX_BODY_BYTES)
     data = _bytes(message.data)
     relay = _relay(shell, message)
     with relay.caller("agent") as waiter:
@@ -79,11 +79,11 @@ async def output(request: Request) -> Response:
 async def input_(request: Request) -> Response:
     """Hand out what was typed, as soon as there is something, or the terminal should have another size."""
     shell = await _shell(request)
-    message = await read_message(request, ShellInputRequest, largest=LARGEST_BODY)
+    message = await read_message(request, ShellInputRequest, largest=MAX_BODY_BYTES)
     relay = _relay(shell, message)
     with relay.caller("agent") as waiter:
         loop = asyncio.get_running_loop()
-        until = loop.time() + min(max(message.wait_s, 0.0), LONGEST_WAIT_S)
+        until = loop.time() + min(max(message.wait_s, 0.0), MAX_WAIT_S)
         acked = relay.input.acked
         while True:
             data = relay.input.take(message.taken)
@@ -105,7 +105,7 @@ async def input_(request: Request) -> Response:
 async def end_shell(request: Request) -> Response:
     """Take the end of the shell."""
     shell = await _shell(request)
-    message = await read_message(request, ShellEndRequest, largest=LARGEST_BODY)
+    message = await read_message(request, ShellEndRequest, largest=MAX_BODY_BYTES)
     services.require_agent(shell, fence=message.fence, epoch=message.epoch)
     await in_thread(_end, shell, message)
     closed = Closed.of(shell)
@@ -121,7 +121,7 @@ def _end(shell: Shell, message: ShellEndRequest) -> None:
     services.end_shell(
         shell,
         epoch=message.epoch,
-        ended=services.Ended(ShellReason(message.reason.value), exit_code, message.detail[:_MOST_DETAIL]),
+        ended=services.Ended(ShellReason(message.reason.value), exit_code, message.detail[:_MAX_DETAIL_CHARS]),
     )
     shell.refresh_from_db(fields=["state", "reason", "detail", "exit_code"])
 

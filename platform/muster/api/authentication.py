@@ -17,7 +17,7 @@ from rest_framework.request import Request
 from muster.accounts.models import ApiToken, User
 from muster.accounts.services import token_of_secret
 
-LONGEST_TOKEN = 200
+MAX_TOKEN_CHARS = 200
 
 
 class TokenAuthentication(BaseAuthentication):
@@ -78,4 +78,4 @@ def bearer_secret(authorization: str | None) -> str | None:
     if scheme.lower() != "bearer":
         return None
     secret = secret.strip()
-    return secret if secret.isascii() and len(secret) <= LONGEST_TOKEN else ""
+    return secret if secret.isascii() and len(secret) <= MAX_TOKEN_CHARS else ""

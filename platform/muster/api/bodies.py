@@ -12,8 +12,8 @@ from rest_framework.request import Request
 from muster.common.errors import MusterError, TooLarge
 from muster.jobs.documents import read_json, read_yaml
 
-MOST_BYTES = 1 << 20
-MOST_BATCH_BYTES = 8 << 20
+MAX_BODY_BYTES = 1 << 20
+MAX_BATCH_BYTES = 8 << 20
 
 
 class LengthRequired(MusterError):
@@ -31,7 +31,7 @@ def require_length(request: Request) -> None:
 
 
 class _Parser(BaseParser):
-    most_bytes: ClassVar[int] = MOST_BYTES
+    most_bytes: ClassVar[int] = MAX_BODY_BYTES
 
     def parse(
         self, stream: IO[Any], media_type: str | None = None, parser_context: Mapping[str, Any] | None = None
@@ -67,7 +67,7 @@ class JsonParser(_Parser):
 class BatchParser(JsonParser):
     """`application/json` with room for a thousand specs."""
 
-    most_bytes = MOST_BATCH_BYTES
+    most_bytes = MAX_BATCH_BYTES
 
 
 class YamlParser(_Parser):

@@ -7,7 +7,7 @@ import binascii
 
 from muster.common.errors import Invalid
 
-_LARGEST = (1 << 63) - 1
+_MAX_KEY = (1 << 63) - 1
 
 
 def encode_cursor(*key: int) -> str:
@@ -22,7 +22,7 @@ def decode_cursor(cursor: str, *, parts: int = 1) -> tuple[int, ...]:
         key = tuple(int(word) for word in words if word.isascii() and word.isdigit())
     except (binascii.Error, ValueError) as error:
         raise _unknown() from error
-    if len(key) != parts or len(words) != parts or max(key) > _LARGEST:
+    if len(key) != parts or len(words) != parts or max(key) > _MAX_KEY:
         raise _unknown()
     return key
 

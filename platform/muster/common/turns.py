@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-LONGEST_TURN_S = 20.0
+MAX_TURN_S = 20.0
 """So long a worker may go on with what waits before it looks at other tasks."""
 
 
 def in_batches(step: Callable[[], int], *, of: int, until: float | None = None) -> int:
     """Does `step` until it does fewer than `of` things, or the turn is over at `until`; returns how many there were."""
-    until = time.monotonic() + LONGEST_TURN_S if until is None else until
+    until = time.monotonic() + MAX_TURN_S if until is None else until
     count = 0
     while time.monotonic() < until:
         found = step()

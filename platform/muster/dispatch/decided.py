@@ -14,7 +14,7 @@ from muster.fleet.models import Pool
 from muster.jobs.models import Attempt, Job
 from muster.samples.rates import LIVE, KnownRate, live_rates
 from scheduler.authoring import RoundPolicy
-from scheduler.bases.rounds import LEAST_SHARE, Ledger, Solve, Unit
+from scheduler.bases.rounds import MIN_SHARE, Ledger, Solve, Unit
 from scheduler.engine.policy import POLICIES
 from scheduler.model.lifecycle import ATTEMPT_LIVE
 from scheduler.registry import ConfigError
@@ -103,7 +103,7 @@ def last_round(pool: Pool) -> LastRound | None:
                 known.get(kind),
             )
             for kind in ledger.types
-            if account.shares.get(kind, 0.0) > LEAST_SHARE or account.received_s.get(kind)
+            if account.shares.get(kind, 0.0) > MIN_SHARE or account.received_s.get(kind)
         ]
         if by_type:
             rows.append(Decided(unit, _title(members), by_type, _why(members[0], held.get(unit[0]), by_type)))
@@ -150,7 +150,7 @@ def _turns(ledger: Ledger, round_s: float, jobs: Collection[int]) -> Mapping[tup
     found: dict[tuple[str, Unit], int] = {}
     for kind in ledger.types:
         claims = {unit: ledger.claim(unit, kind, round_s) for unit in present}
-        ranked = sorted(unit for unit in present if claims[unit][2] > LEAST_SHARE)
+        ranked = sorted(unit for unit in present if claims[unit][2] > MIN_SHARE)
         ranked.sort(key=lambda unit: claims[unit], reverse=True)
         found |= {(kind, unit): turn for turn, unit in enumerate(ranked, 1)}
     return found
@@ -166,7 +166,7 @@ def _why(job: Job, here: str | None, by_type: Sequence[TypeShare]) -> str:
     if here is None:
         return f"waits: {job.hold['detail']}" if job.hold else "waits"
     (share, received) = next(((one.share, one.received) for one in by_type if one.gpu_type == here), (0.0, 0.0))
-    if share > LEAST_SHARE:
+    if share > MIN_SHARE:
         return f"runs on {here}: its share of time is {share:.0%} there, and it received {received:.0%}"
     return f"runs on {here}: its share of time is nothing there, but no job with a share took these GPUs"
 

@@ -17,7 +17,7 @@ from muster.dispatch.lanes import pools_with_lanes
 log = logging.getLogger(__name__)
 
 LOOK_EVERY_S = 2.0
-_FIRST_DELAY_S, _LONGEST_DELAY_S, _STEADY_AFTER_S = 1.0, 60.0, 30.0
+_FIRST_DELAY_S, _MAX_DELAY_S, _STEADY_AFTER_S = 1.0, 60.0, 30.0
 _GRACE_S = 5.0
 
 
@@ -65,7 +65,7 @@ class LaneProcesses(threading.Thread):
             if lane.process is not None:
                 log.error("lane_died pool=%s status=%s", pool_id, lane.process.returncode)
                 steady = now - lane.started_at >= _STEADY_AFTER_S
-                lane.delay_s = _FIRST_DELAY_S if steady else min(_LONGEST_DELAY_S, 2 * lane.delay_s or _FIRST_DELAY_S)
+                lane.delay_s = _FIRST_DELAY_S if steady else min(_MAX_DELAY_S, 2 * lane.delay_s or _FIRST_DELAY_S)
                 lane.process, lane.retry_at = None, now + lane.delay_s
                 continue
             words = [sys.executable, "-m", "django", "lane", str(pool_id), "--with", str(os.getpid())]

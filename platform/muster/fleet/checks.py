@@ -26,10 +26,10 @@ from scheduler.diagnosis.checks import IDLE_S, UNANSWERED_AFTER_S, can_recover, 
 from scheduler.diagnosis.health import HealthLevel, Recovers
 from scheduler.model.lifecycle import NodeAdmin, NodeHealth
 
-MOST_AT_ONCE = 200
+MAX_CHECKS_PER_ROUND = 200
 """So many are asked for, or given up, in one round of a pool; the others wait for the next."""
-LONGEST_S = 3600.0
-_LARGEST_FIGURE = 1e9
+MAX_DURATION_S = 3600.0
+_MAX_FIGURE = 1e9
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,9 +113,9 @@ def ask_due_checks(pool: Pool) -> None:
         gpu__node__pool=pool,
         gpu__node__health=NodeHealth.READY,
     ).exclude(gpu__node__admin=NodeAdmin.RETIRED)
-    found = list(late.values_list("gpu__node_id", "pk")[:MOST_AT_ONCE])
+    found = list(late.values_list("gpu__node_id", "pk")[:MAX_CHECKS_PER_ROUND])
     if pool.check_every_s:
-        found += list(due.values_list("gpu__node_id", "pk")[:MOST_AT_ONCE])
+        found += list(due.values_list("gpu__node_id", "pk")[:MAX_CHECKS_PER_ROUND])
     for node_id in sorted({node_id for node_id, _ in found}):
         _look_at(node_id, [pk for one, pk in found if one == node_id])
 
@@ -198,7 +198,7 @@ def _keep(node: Node, row: GpuCheck, told: Told) -> None:
         _put_off(row, node, now, result=told.result)
         return
     before, asked_by = row.result, row.asked_by
-    duration_s = min(max(told.duration_s, 0.0), LONGEST_S)
+    duration_s = min(max(told.duration_s, 0.0), MAX_DURATION_S)
     row.used_s = duration_s + (row.used_s if row.day == now.date() else 0.0)
     row.day, row.duration_s = now.date(), duration_s
     row.how, row.detail = _storable(told.how)[:20], _storable(told.detail)[:500]
@@ -333,7 +333,7 @@ def _midnight(now: datetime) -> datetime:
 
 
 def _figure(value: float | None) -> float | None:
-    return None if value is None else min(max(value, 0.0), _LARGEST_FIGURE)
+    return None if value is None else min(max(value, 0.0), _MAX_FIGURE)
 
 
 def _storable(text: str) -> str:

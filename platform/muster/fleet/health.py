@@ -38,8 +38,8 @@ WARNING_STRIKES = 100.0
 """A GPU with a warning weighs on its node like so many strikes: more than any limit that a placement goes by."""
 WARNING_LASTS = timedelta(hours=1)
 """A warning that was not told again for so long is over: agents repeat what lasts."""
-MOST_REPORTS_A_MINUTE, MOST_REPORTS_KEPT = 60, 500
-_LARGEST_XID = 2**31 - 1
+MAX_REPORTS_PER_MINUTE, MAX_REPORTS_STORED = 60, 500
+_MAX_XID = 2**31 - 1
 # What goes on is told again and again; an Xid each time that it happens.
 _GOES_ON = frozenset(
     {Kind.ROW_REMAP_PENDING, Kind.ROW_REMAP_FAILED, Kind.THROTTLE, Kind.NVLINK, Kind.MEMORY_HELD, Kind.CHECK_FAILED}
@@ -59,7 +59,7 @@ def take_report(*, node: Node, gpu: Gpu | None, kind: str, uuid: str | None, xid
     Who has the GPU is not looked at: see `muster.agents.health`.
     """
     kind, detail = kind[:60], _storable(detail)[:500]
-    if xid is not None and not 0 <= xid <= _LARGEST_XID:
+    if xid is not None and not 0 <= xid <= _MAX_XID:
         xid = None
     number = number_of(xid, detail) if kind == Kind.XID else None
     meaning = meaning_of(kind, xid=xid, detail=detail)
@@ -112,11 +112,11 @@ def _is_repeated(node: Node, gpu: Gpu | None, kind: str, xid: int | None, meanin
 
 def _has_room(node: Node) -> bool:
     of_late = HealthReport.objects.filter(node=node, at__gte=DatabaseNow() - timedelta(minutes=1)).count()
-    if of_late >= MOST_REPORTS_A_MINUTE:
+    if of_late >= MAX_REPORTS_PER_MINUTE:
         log.warning("node %s reports more of its health than is kept", node.name)
         return False
     kept = HealthReport.objects.filter(node=node).order_by("-pk").values_list("pk", flat=True)
-    oldest = list(kept[MOST_REPORTS_KEPT - 1 : MOST_REPORTS_KEPT])
+    oldest = list(kept[MAX_REPORTS_STORED - 1 : MAX_REPORTS_STORED])
     if oldest:
         HealthReport.objects.filter(node=node, pk__lte=oldest[0]).delete()
     return True

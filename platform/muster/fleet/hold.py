@@ -25,7 +25,7 @@ from muster.fleet.selectors import holding
 from scheduler.model.lifecycle import NodeAdmin, NodeHealth
 
 # With fewer nodes than this, "more than half" says nothing about the platform.
-SMALLEST_POOL = 4
+MIN_POOL_NODES = 4
 TOGETHER = timedelta(seconds=60)
 _MAIL_AGAIN_AFTER = timedelta(minutes=5)
 _HEARD_OF = frozenset({NodeHealth.READY, NodeHealth.SUSPECT})
@@ -48,7 +48,7 @@ def held_back(
     silent = [node for node in live if _silent_s(node, unheard_s, now, since) > silent_after_s]
     fallen = _fallen(nodes, idle, now, since)
     in_danger = {node.pk for node in lost} - idle
-    many = 2 * (len(silent) + len(fallen)) > len(live) + len(fallen) >= SMALLEST_POOL
+    many = 2 * (len(silent) + len(fallen)) > len(live) + len(fallen) >= MIN_POOL_NODES
     if many and silent and since is None and in_danger:
         _begin(pool, silent, now)
     elif since is not None and not (many and silent):

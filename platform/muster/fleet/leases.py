@@ -24,7 +24,7 @@ from nodeagent.protocol import REGISTER_FIRST
 from scheduler.model.lifecycle import LeaseState, NodeAdmin, NodeHealth, require_move
 
 # A web process or a reaper that was silent for longer than this was out, and its silence is not the nodes'.
-LONGEST_SILENCE_S = 10
+MAX_SILENCE_S = 10
 
 
 class Unauthorized(MusterError):
@@ -270,7 +270,7 @@ def set_health(node: Node, target: NodeHealth) -> bool:
 def tick(name: str) -> datetime:
     """Note that this part of the platform works, and return since when it has done so without a gap."""
     with connection.cursor() as cursor:
-        cursor.execute(_TICK, [name, LONGEST_SILENCE_S])
+        cursor.execute(_TICK, [name, MAX_SILENCE_S])
         since: datetime = cursor.fetchone()[0]
     return since
 
@@ -279,7 +279,7 @@ def answering_since(now: datetime) -> datetime:
     """Since when agents could have been heard: `now` itself while the web process is out."""
     web = Tick.objects.filter(name="web").first()
     reaping_since = tick("reaper")
-    if web is None or now - web.at > timedelta(seconds=LONGEST_SILENCE_S):
+    if web is None or now - web.at > timedelta(seconds=MAX_SILENCE_S):
         return now
     return max(reaping_since, web.answering_since)
 
@@ -287,7 +287,7 @@ def answering_since(now: datetime) -> datetime:
 def _linking_since(now: datetime) -> datetime:
     """Since when agents over SSH could have been heard: `now` itself while the process `links` is out."""
     links = Tick.objects.filter(name="links").first()
-    if links is None or now - links.at > timedelta(seconds=LONGEST_SILENCE_S):
+    if links is None or now - links.at > timedelta(seconds=MAX_SILENCE_S):
         return now
     return links.answering_since
 

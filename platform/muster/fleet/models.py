@@ -41,7 +41,7 @@ class CheckResult(StrEnum):
     """Its agent has said nothing, as one does that knows of no checks."""
 
 
-LONGEST_HALF_LIFE_S = 365 * 86_400
+MAX_HALF_LIFE_S = 365 * 86_400
 
 SLUG = RegexValidator(r"\A[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z", "Use a-z, 0-9 and '-', at most 63 characters.")
 
@@ -171,7 +171,7 @@ class Pool(models.Model):
                 name="pool_keep_failed_up_to_a_week",
             ),
             models.CheckConstraint(
-                condition=Q(strike_half_life_s__gt=0, strike_half_life_s__lte=LONGEST_HALF_LIFE_S),
+                condition=Q(strike_half_life_s__gt=0, strike_half_life_s__lte=MAX_HALF_LIFE_S),
                 name="pool_strike_half_life_up_to_a_year",
             ),
             models.CheckConstraint(

@@ -37,7 +37,7 @@ from scheduler.diagnosis.idle import (
 )
 from scheduler.model.lifecycle import AttemptState, Desired, Reason, Stage
 
-LONGEST_LOOK_BACK = timedelta(minutes=15)
+MAX_LOOK_BACK = timedelta(minutes=15)
 """What nobody has read for so long is taken for a gap: a worker that was away does not read hours of minutes."""
 
 _MINUTES = next(level for level in GPU.levels if level.seconds == STEP_S)
@@ -146,7 +146,7 @@ def _readings(
         return found
     since = min((_read_upto(row, watched[row.attempt_id]) for row in rows), default=upto)
     with connection.cursor() as cursor:
-        cursor.execute(_READINGS, [max(since, upto - LONGEST_LOOK_BACK), upto, [row.attempt_id for row in rows]])
+        cursor.execute(_READINGS, [max(since, upto - MAX_LOOK_BACK), upto, [row.attempt_id for row in rows]])
         for attempt_id, at, most, seen in cursor.fetchall():
             complete = seen == watched[attempt_id].gpus
             found[attempt_id].append(Reading(at.timestamp(), most, complete))

@@ -53,7 +53,7 @@ _BAD_LAUNCHES = {
 _DEPARTURES = {Reason.NODE_LOST: StrikeReason.NODE_LOST, Reason.NODE_REBOOTED: StrikeReason.NODE_REBOOTED}
 
 _ENDS_AS_IT_FAILED = frozenset({AttemptState.FAILED, AttemptState.CANCELLED, AttemptState.PREEMPTED})
-_LONGEST_KEPT_S = 7 * 86_400.0
+_MAX_RETAINED_S = 7 * 86_400.0
 
 _CLAIMABLE = frozenset({AttemptState.PLACED, AttemptState.STARTING, AttemptState.RUNNING})
 
@@ -127,7 +127,7 @@ def report_kept(*, node_id: int, allocation_id: int, fence: int, end: End, left_
         how = {"exit_code": end.exit_code, "end_reason": end.reason, "end_detail": end.detail[:500]}
         _set_observed(gang, allocation, Observed.KEPT, failed_at=DatabaseNow(), **how)
         _run_if_all_started(gang)
-        until = utc_now() + timedelta(seconds=min(max(left_s, 0.0), _LONGEST_KEPT_S))
+        until = utc_now() + timedelta(seconds=min(max(left_s, 0.0), _MAX_RETAINED_S))
         attempt = gang.attempt
         if attempt.kept_until is None and attempt.state in {AttemptState.STARTING, AttemptState.RUNNING}:
             which = f"rank {allocation.rank}: " if len(gang.allocations) > 1 else ""

@@ -10,7 +10,7 @@ import yaml
 
 from muster.common.errors import FieldError, MusterError
 
-DEEPEST = 32
+MAX_DEPTH = 32
 
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -27,7 +27,7 @@ def read_json(body: bytes) -> object:
     try:
         value: object = json.loads(body, object_pairs_hook=_unique_keys, parse_constant=_refuse_constant)
     except RecursionError as error:
-        raise Unreadable(f"the document nests deeper than {DEEPEST} levels") from error
+        raise Unreadable(f"the document nests deeper than {MAX_DEPTH} levels") from error
     except UnicodeDecodeError as error:
         raise Unreadable("the document is not UTF-8") from error
     except json.JSONDecodeError as error:
@@ -69,8 +69,8 @@ def _check_yaml_events(text: str) -> None:
             raise Unreadable(f"YAML tags are not accepted: {tag!r} (line {line})")
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
-            if depth > DEEPEST:
-                raise Unreadable(f"the document nests deeper than {DEEPEST} levels (line {line})")
+            if depth > MAX_DEPTH:
+                raise Unreadable(f"the document nests deeper than {MAX_DEPTH} levels (line {line})")
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
 
@@ -117,8 +117,8 @@ def _refuse_constant(name: str) -> NoReturn:
 
 def _require_plain(value: object, path: tuple[str, ...] = ()) -> None:
     """Refuse what Postgres cannot store or people cannot tell apart: NUL, halves of surrogate pairs, infinities."""
-    if len(path) > DEEPEST:
-        raise Unreadable(f"the document nests deeper than {DEEPEST} levels")
+    if len(path) > MAX_DEPTH:
+        raise Unreadable(f"the document nests deeper than {MAX_DEPTH} levels")
     if isinstance(value, str):
         _require_text(value, path)
     elif isinstance(value, float) and not math.isfinite(value):

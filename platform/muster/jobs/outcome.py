@@ -10,7 +10,7 @@ from scheduler.diagnosis.failures import Retry as Advice
 from scheduler.diagnosis.failures import Verdict, title_of
 from scheduler.model.lifecycle import AttemptState, Desired, JobState, Reason
 
-BACK_OFF_S, LONGEST_BACK_OFF_S = 5.0, 300.0
+BACK_OFF_S, MAX_BACK_OFF_S = 5.0, 300.0
 JITTER = 0.25
 """Pauses differ by up to this part, so that jobs that failed together do not come back together."""
 SURE = 0.8
@@ -136,7 +136,7 @@ def derive_job_state(
     elsewhere = told is not None and told.retry is Advice.ELSEWHERE
     if elsewhere and failed_so_before + 1 >= TRIES_ELSEWHERE and RetryOn.ANYTHING not in retry.on:
         return Outcome(JobState.FAILED)
-    pause_s = min(BACK_OFF_S * 2**retries_used, LONGEST_BACK_OFF_S) * (1 + JITTER * (2 * chance - 1))
+    pause_s = min(BACK_OFF_S * 2**retries_used, MAX_BACK_OFF_S) * (1 + JITTER * (2 * chance - 1))
     in_place = told is not None and told.retry is Advice.YES and not by_node
     return Outcome(
         JobState.QUEUED,

@@ -45,7 +45,7 @@ from scheduler.model.lifecycle import (
     Stage,
 )
 
-MOST_IN_A_BATCH = 1000
+MAX_JOBS_PER_BATCH = 1000
 MAX_CANCELLED = 1000
 """Of jobs in one request, which takes some seconds."""
 FURTHEST_DEADLINE = timedelta(days=3653)
@@ -102,8 +102,8 @@ def submit_job(
 
 def submit_batch(*, user: User, items: list[object], idempotency_key: str | None = None) -> BatchResult:
     """The valid jobs of the batch, stored in one transaction, and what is wrong with the others."""
-    if not 0 < len(items) <= MOST_IN_A_BATCH:
-        raise Invalid.field("jobs", f"send 1 to {MOST_IN_A_BATCH} specs")
+    if not 0 < len(items) <= MAX_JOBS_PER_BATCH:
+        raise Invalid.field("jobs", f"send 1 to {MAX_JOBS_PER_BATCH} specs")
     digest = check_key(idempotency_key, items)
     known = known_key(user, idempotency_key, digest) if idempotency_key else None
     if known:

@@ -26,7 +26,7 @@ from muster.jobs.units import (
     parse_moment,
     parse_size_mib,
 )
-from nodeagent.protocol import MOST_MOUNTS, workdir_problem
+from nodeagent.protocol import MAX_MOUNTS, workdir_problem
 from scheduler.diagnosis.idle import Rule
 from scheduler.diagnosis.screening import Mode
 from scheduler.model.lifecycle import JobClass, Locality, RuntimeNeed
@@ -39,9 +39,9 @@ NOT_SUPPORTED_YET = frozenset(
 )
 
 PRIORITIES = {"low": 0, "normal": 10, "high": 20, "urgent": 30}
-MOST_NODES, MOST_CPUS = 4096, 4096
+MAX_NODES, MAX_CPUS = 4096, 4096
 MAX_COMMAND_CHARS = 65_536
-MOST_OUTPUTS, LONGEST_OUTPUT = 20, 200
+MAX_OUTPUTS, MAX_OUTPUT_CHARS = 20, 200
 
 # A registry's name for an image: host and port, path, tag, digest.
 _IMAGE = re.compile(
@@ -160,7 +160,7 @@ def _code(value: object) -> object:
 Text = Annotated[str, AfterValidator(_printable)]
 Name = Annotated[str, AfterValidator(_name)]
 NodeNames = Annotated[
-    list[Annotated[str, AfterValidator(_node_name)]], AfterValidator(_without_repeats), Field(max_length=MOST_NODES)
+    list[Annotated[str, AfterValidator(_node_name)]], AfterValidator(_without_repeats), Field(max_length=MAX_NODES)
 ]
 Duration = Annotated[str, AfterValidator(_duration), Field(json_schema_extra={"pattern": DURATION_PATTERN})]
 Size = Annotated[str, AfterValidator(_size), Field(json_schema_extra={"pattern": SIZE_PATTERN})]
@@ -256,14 +256,14 @@ class JobSpec(_Strict):
             " count: 2}."
         ),
     )
-    nodes: int = Field(default=1, ge=1, le=MOST_NODES, description="A gang: all or nothing.")
+    nodes: int = Field(default=1, ge=1, le=MAX_NODES, description="A gang: all or nothing.")
     nodes_in: NodeNames = Field(
         default=[], description="Names of the nodes that the job may run on, such as [gpu01, gpu02]. Default: all."
     )
     exclude_nodes: NodeNames = Field(
         default=[], description="Names of nodes that the job may not run on, such as [gpu07]."
     )
-    cpus: int | None = Field(default=None, ge=1, le=MOST_CPUS, description="Per node.")
+    cpus: int | None = Field(default=None, ge=1, le=MAX_CPUS, description="Per node.")
     memory: Size | None = Field(default=None, description="Per node, such as 128GiB.")
     shm: Size | None = Field(default=None, description="Shared memory of a container, such as 16GiB.")
     image: Annotated[str, AfterValidator(_image), Field(max_length=400)] | None = Field(
@@ -278,9 +278,9 @@ class JobSpec(_Strict):
     workdir: Annotated[str, AfterValidator(_workdir), Field(min_length=1, max_length=500)] = Field(
         default="/workspace", description="The working folder: where the code lies and the command runs."
     )
-    outputs: list[Annotated[str, AfterValidator(_output), Field(min_length=1, max_length=LONGEST_OUTPUT)]] = Field(
+    outputs: list[Annotated[str, AfterValidator(_output), Field(min_length=1, max_length=MAX_OUTPUT_CHARS)]] = Field(
         default=[],
-        max_length=MOST_OUTPUTS,
+        max_length=MAX_OUTPUTS,
         description="Files below the working folder that are kept, such as ckpt/** or *.csv.",
     )
     env: Annotated[dict[str, str], BeforeValidator(checked_env)] = Field(
@@ -291,7 +291,7 @@ class JobSpec(_Strict):
     )
     mounts: list[Annotated[str, AfterValidator(plain_mount), Field(json_schema_extra={"pattern": PATTERN})]] = Field(
         default=[],
-        max_length=MOST_MOUNTS,
+        max_length=MAX_MOUNTS,
         description="Volumes in its container, such as data:/data:ro or scratch:/scratch:rw. Default: ro.",
     )
     time: Duration | None = Field(

@@ -18,14 +18,14 @@ from muster.events.room import Room
 from muster.jobs.models import CodeArchive
 from nodeagent.protocol.archives import TooMuchInArchive, UnsafeArchive, members
 
-LARGEST_ARCHIVE = 100 << 20
+MAX_ARCHIVE_BYTES = 100 << 20
 ROOM = Room(
     "uploads",
     what="the store of uploaded code",
     so="Jobs with code that is new here cannot be submitted; all others can.",
 )
-LARGEST_UNPACKED = 1 << 30
-MOST_FILES = 50_000
+MAX_UNPACKED_BYTES = 1 << 30
+MAX_FILES = 50_000
 
 
 def store_code(*, user: User, draft: Path, sha256: str) -> tuple[CodeArchive, bool]:
@@ -35,8 +35,8 @@ def store_code(*, user: User, draft: Path, sha256: str) -> tuple[CodeArchive, bo
     full.
     """
     size = draft.stat().st_size
-    if size > LARGEST_ARCHIVE:
-        raise TooLarge(f"a code archive may have {LARGEST_ARCHIVE >> 20} MiB at most")
+    if size > MAX_ARCHIVE_BYTES:
+        raise TooLarge(f"a code archive may have {MAX_ARCHIVE_BYTES >> 20} MiB at most")
     actual = _digest(draft)
     if actual != sha256.lower():
         raise Invalid.field("X-Content-SHA256", f"the body has the digest {actual}")
@@ -97,11 +97,11 @@ def check_archive(path: Path) -> None:
     """Refuse what is not a plain folder of files: links, devices, absolute paths, `..`, or far too much."""
     try:
         with path.open("rb") as packed:
-            for member in members(packed, most_entries=MOST_FILES, most_bytes=LARGEST_UNPACKED):
+            for member in members(packed, most_entries=MAX_FILES, most_bytes=MAX_UNPACKED_BYTES):
                 if not member.name.isprintable():
                     raise UnsafeArchive(f"the path {member.name[:200]!r} is not printable")
     except TooMuchInArchive as error:
-        raise TooLarge(f"more than {MOST_FILES} files or {LARGEST_UNPACKED >> 20} MiB when unpacked") from error
+        raise TooLarge(f"more than {MAX_FILES} files or {MAX_UNPACKED_BYTES >> 20} MiB when unpacked") from error
     except UnsafeArchive as error:
         raise Invalid.field("code", f"the archive cannot be used: {error}") from error
 

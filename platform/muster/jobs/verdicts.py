@@ -15,7 +15,7 @@ from scheduler.diagnosis.failures.rules import NO_SIGNATURE
 from scheduler.model.lifecycle import AttemptState, Reason
 
 # The first ranks that end tell most; each more costs a few milliseconds while the job is locked.
-MOST_TAILS = 8
+MAX_TAILS = 8
 _FAILED = frozenset({AttemptState.FAILED, AttemptState.LOST})
 # What the platform did to the job before it ran, or while it could not be heard: there is no log to read.
 _KNOWN = frozenset(
@@ -48,7 +48,7 @@ def judge_by(rules: Callable[[], RuleSet]) -> None:
 
 def keep_tail(allocation: Allocation, tail: str, *, of_gang: bool) -> None:
     """Remember the end of a rank's log until the gang is over; a rank that is alone needs no memory."""
-    if of_gang and tail and RankTail.objects.filter(allocation__attempt_id=allocation.attempt_id).count() < MOST_TAILS:
+    if of_gang and tail and RankTail.objects.filter(allocation__attempt_id=allocation.attempt_id).count() < MAX_TAILS:
         RankTail.objects.get_or_create(allocation=allocation, defaults={"text": tail})
 
 

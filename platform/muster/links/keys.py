@@ -18,8 +18,8 @@ from muster.common.errors import Invalid
 if TYPE_CHECKING:
     import paramiko
 
-LARGEST_KEY_CHARACTERS = 16_384
-SMALLEST_RSA_BITS = 2048
+MAX_KEY_CHARS = 16_384
+MIN_RSA_BITS = 2048
 # Each type of a host key with the algorithms by which a server shows it.
 HOST_KEY_TYPES = {
     "ssh-ed25519": ("ssh-ed25519",),
@@ -35,8 +35,8 @@ _KINDS = "Ed25519, ECDSA and RSA keys can be used"
 def read_private_key(text: str) -> str:
     """The private key in OpenSSH's format; `Invalid` for what is none, or is locked by a passphrase."""
     text = text.replace("\r\n", "\n").strip() + "\n"
-    if len(text) > LARGEST_KEY_CHARACTERS:
-        raise _wrong(f"a key has at most {LARGEST_KEY_CHARACTERS} characters")
+    if len(text) > MAX_KEY_CHARS:
+        raise _wrong(f"a key has at most {MAX_KEY_CHARS} characters")
     if not text.startswith("-----BEGIN "):
         raise _wrong("paste the whole private key, with its lines -----BEGIN … and -----END …")
     data = text.encode(errors="replace")
@@ -53,8 +53,8 @@ def read_private_key(text: str) -> str:
         raise _wrong(f"it is no private key that can be read; {_KINDS}") from error
     if not isinstance(key, (ed25519.Ed25519PrivateKey, ec.EllipticCurvePrivateKey, rsa.RSAPrivateKey)):
         raise _wrong(f"it is of a kind that cannot be used; {_KINDS}")
-    if isinstance(key, rsa.RSAPrivateKey) and key.key_size < SMALLEST_RSA_BITS:
-        raise _wrong(f"it has {key.key_size} bits: an RSA key needs {SMALLEST_RSA_BITS} at least")
+    if isinstance(key, rsa.RSAPrivateKey) and key.key_size < MIN_RSA_BITS:
+        raise _wrong(f"it has {key.key_size} bits: an RSA key needs {MIN_RSA_BITS} at least")
     plain = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()
     ).decode()
@@ -96,7 +96,7 @@ def read_host_key(text: str) -> str:
 
     A line of known_hosts, of ssh-keyscan, of a host's .pub file, or of `ssh-keygen -l` will do.
     """
-    if len(text) > LARGEST_KEY_CHARACTERS:
+    if len(text) > MAX_KEY_CHARS:
         raise Invalid.field("host_key", "it is too long for a public key")
     lines = [line.strip() for line in text.splitlines() if line.strip() and not line.strip().startswith("#")]
     if not lines:

@@ -29,9 +29,9 @@ STEADY_AFTER_S = 30.0
 ATTACH_WITHIN_S = 20.0
 # An agent has at most about twenty calls under way, and two for each shell. What is beyond waits in the server, by the
 # flow control of SSH.
-MOST_CALLS = 56
-MOST_BYTES = 16 << 20
-_MOST_NOISE_BYTES = 64 << 10
+MAX_CALLS = 56
+MAX_BYTES = 16 << 20
+_MAX_NOISE_BYTES = 64 << 10
 _READ_BYTES = 1 << 16
 
 
@@ -46,7 +46,7 @@ class Link(threading.Thread):
         self._stopping = threading.Event()
         self._connection: Connection | None = None
         self._sending = threading.Lock()
-        self._budget = _Budget(MOST_CALLS, MOST_BYTES)
+        self._budget = _Budget(MAX_CALLS, MAX_BYTES)
 
     def run(self) -> None:
         """One life of the link."""
@@ -104,7 +104,7 @@ class Link(threading.Thread):
         channel.settimeout(ATTACH_WITHIN_S)
         while MAGIC not in seen:
             data = self._received(channel)
-            if not data or len(seen) > _MOST_NOISE_BYTES or time.monotonic() > until:
+            if not data or len(seen) > _MAX_NOISE_BYTES or time.monotonic() > until:
                 raise Failed(LinkState.LOST, f"the agent could not be joined{self._last_words(channel)}")
             seen += data
         return seen.partition(MAGIC)[2]

@@ -19,10 +19,10 @@ from scheduler.model.lifecycle import NodeAdmin
 FIRST_PAUSE_S, MAX_PAUSE_S = 1.0, 300.0
 # Jobs stop when their agent was not answered for `stop_after`: where some run, an outage may be as long as nine tenths
 # of it, and the next try still comes in time.
-TRIES_IN_STOP_AFTER, SHORTEST_LONG_PAUSE_S = 10, 5.0
+TRIES_IN_STOP_AFTER, MIN_LONG_PAUSE_S = 10, 5.0
 # Longer than an installation can take: its connection, its upload and the agent's start have limits of their own.
 INSTALL_LEASE_S = 600
-_LONGEST_REASON = 2000
+_MAX_REASON_CHARS = 2000
 
 
 class Failed(Exception):
@@ -37,7 +37,7 @@ class Failed(Exception):
 def plain(text: str) -> str:
     """Text from a server as it can be stored and shown: printable, and not too long."""
     kept = "".join(character if character.isprintable() or character == "\n" else "?" for character in text.strip())
-    return kept if len(kept) <= _LONGEST_REASON else f"…{kept[1 - _LONGEST_REASON :]}"
+    return kept if len(kept) <= _MAX_REASON_CHARS else f"…{kept[1 - _MAX_REASON_CHARS :]}"
 
 
 def pause_s(tries: int, longest_s: float) -> float:
@@ -108,7 +108,7 @@ def _longest_pause_s(server: Server) -> float:
     stop_after_s = held.values_list("pool__stop_after_s", flat=True).first()
     if stop_after_s is None:
         return MAX_PAUSE_S
-    return min(MAX_PAUSE_S, max(SHORTEST_LONG_PAUSE_S, stop_after_s / TRIES_IN_STOP_AFTER))
+    return min(MAX_PAUSE_S, max(MIN_LONG_PAUSE_S, stop_after_s / TRIES_IN_STOP_AFTER))
 
 
 def _move(server: Server, state: LinkState, reason: str, *, step: Step | None, failed: bool = False) -> bool:

@@ -23,7 +23,7 @@ from muster.links.progress import Failed
 
 CONNECT_TIMEOUT_S = 10.0
 COMMAND_TIMEOUT_S = 30.0
-LARGEST_OUTPUT_BYTES = 256 << 10
+MAX_OUTPUT_BYTES = 256 << 10
 # A peer that acknowledges nothing for so long is gone (TCP_USER_TIMEOUT).
 _UNACKNOWLEDGED_MS = 30_000
 OLD_PYTHON = 65
@@ -83,7 +83,7 @@ class Connection:
                         channel.status_event.wait(0.2)
                 while channel.recv_stderr_ready():
                     errors += channel.recv_stderr(1 << 15)
-                if len(output) > LARGEST_OUTPUT_BYTES or len(errors) > LARGEST_OUTPUT_BYTES:
+                if len(output) > MAX_OUTPUT_BYTES or len(errors) > MAX_OUTPUT_BYTES:
                     raise Failed(LinkState.BROKEN, "a command on the server writes without end")
             return Ended(channel.recv_exit_status(), bytes(output), bytes(errors).decode(errors="replace"))
 

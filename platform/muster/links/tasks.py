@@ -8,7 +8,7 @@ from muster.links.models import Step
 from muster.links.progress import due
 from muster.links.services import ask_for_install
 
-MOST_AT_ONCE = 32
+MAX_INSTALLS_AT_ONCE = 32
 
 
 @shared_task(name="links.install")
@@ -23,5 +23,5 @@ def install(server_id: int) -> None:
 @shared_task(name="links.sweep")
 def sweep() -> None:
     """Ask for what is due, for whatever was asked in vain."""
-    for server_id in due(Step.INSTALL).values_list("pk", flat=True)[:MOST_AT_ONCE]:
+    for server_id in due(Step.INSTALL).values_list("pk", flat=True)[:MAX_INSTALLS_AT_ONCE]:
         ask_for_install(server_id)

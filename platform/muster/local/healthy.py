@@ -18,7 +18,7 @@ import psycopg2
 from muster.settings.env import database_settings
 
 # The longest silence of a part that works, with room for a busy machine. `default` ticks every 30 s.
-LONGEST_SILENCE_S = {"web": 30, "schedule": 120, "default": 180, "links": 60}
+MAX_SILENCE_S = {"web": 30, "schedule": 120, "default": 180, "links": 60}
 
 
 def silence_s(database_url: str, part: str) -> float | None:
@@ -37,7 +37,7 @@ def silence_s(database_url: str, part: str) -> float | None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print how the part is; 0 if it works."""
     parser = argparse.ArgumentParser(prog="python -m muster.local.healthy", description=__doc__)
-    parser.add_argument("part", choices=sorted(LONGEST_SILENCE_S))
+    parser.add_argument("part", choices=sorted(MAX_SILENCE_S))
     part: str = parser.parse_args(arguments).part
     try:
         silence = silence_s(os.environ["DATABASE_URL"], part)
@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"{part}: has not worked yet", file=sys.stderr)  # noqa: T201
         return 1
     print(f"{part}: worked {silence:.1f} s ago")  # noqa: T201
-    return 0 if silence <= LONGEST_SILENCE_S[part] else 1
+    return 0 if silence <= MAX_SILENCE_S[part] else 1
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from pathlib import Path
 
 # sun_path holds 108 bytes with its final NUL; `/.s.PGSQL.5432.lock` is the longest name that is put into the folder.
 SOCKET_PATH_LIMIT_BYTES = 107
-_LONGEST_SOCKET_NAME = "/.s.PGSQL.5432.lock"
+_SOCKET_LOCK_NAME = "/.s.PGSQL.5432.lock"
 _SERVICE_ACCOUNTS = ("postgres", "daemon", "nobody")
 _PRIVATE = 0o700
 _PASSABLE = 0o711
@@ -83,7 +83,7 @@ def find_places(home: Path, *, state: Path = Path("/var/lib/muster"), short: Pat
         root = state / _digest(home)
     make_folder(root, account=account)
     sockets = root / "run"
-    if len(os.fsencode(sockets)) + len(_LONGEST_SOCKET_NAME) > SOCKET_PATH_LIMIT_BYTES:
+    if len(os.fsencode(sockets)) + len(_SOCKET_LOCK_NAME) > SOCKET_PATH_LIMIT_BYTES:
         sockets = short / f"muster-{os.geteuid()}-{_digest(home)}"
     make_folder(sockets, account=account)
     places = Places(home=home, root=root, sockets=sockets, account=account)

@@ -19,7 +19,7 @@ from muster.local import processes
 from muster.local.nursery import Forked, Nursery
 from muster.local.places import LocalError
 
-FIRST_DELAY_S, LONGEST_DELAY_S = 0.5, 30.0
+FIRST_DELAY_S, MAX_DELAY_S = 0.5, 30.0
 _STEADY_AFTER_S = 60.0
 _TURN_S = 0.2
 _SLOW_TURN_S = 2.0
@@ -217,7 +217,7 @@ class Supervisor:
             run.given_up = True
             self._say(f"[red]{run.child.name} ended for good ({_ending(status)})[/]; see {self.log_of(run.child.name)}")
             return
-        delay_s = min(FIRST_DELAY_S * 2 ** (run.failures - 1), LONGEST_DELAY_S)
+        delay_s = min(FIRST_DELAY_S * 2 ** (run.failures - 1), MAX_DELAY_S)
         run.start_again_at = now + delay_s
         self._say(f"[yellow]{run.child.name} ended ({_ending(status)})[/]; starting it again in {delay_s:g} s")
 

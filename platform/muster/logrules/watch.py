@@ -25,7 +25,7 @@ from scheduler.model.lifecycle import Reason
 
 V = TypeVar("V")
 
-_MOST_REMEMBERED = 10_000
+_MAX_REMEMBERED = 10_000
 # Of the jobs that printed last, the rules that have met them: a job may print the same line a million times.
 _met: OrderedDict[int, frozenset[str]] = OrderedDict()
 # Where the line has ended that came last, by allocation: the bytes before that need not be read.
@@ -87,7 +87,7 @@ def _whole_lines(data: bytes, new: int, *, over: bool) -> bytes:
 def _remember(memory: OrderedDict[int, V], key: int, value: V) -> None:
     memory[key] = value
     memory.move_to_end(key)
-    while len(memory) > _MOST_REMEMBERED:
+    while len(memory) > _MAX_REMEMBERED:
         memory.popitem(last=False)
 
 

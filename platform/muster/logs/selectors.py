@@ -14,7 +14,7 @@ from muster.logs.models import LogFile
 from muster.logs.store import read
 from scheduler.model.lifecycle import ATTEMPT_TERMINAL
 
-MOST_PIECES = 200
+MAX_PIECES = 200
 
 # Every follower reads this whenever the log has grown.
 _CHUNKS = """
@@ -80,7 +80,7 @@ def pieces(attempt: Attempt, *, cursor: int, rank: int | None, largest: int, at_
             if row.place + row.size > cursor:
                 result.append(_piece(attempt, row, skip=cursor - row.place))
                 size += len(result[0].body)
-    for row in _rows(attempt, rank, _FROM, cursor, most=MOST_PIECES):
+    for row in _rows(attempt, rank, _FROM, cursor, most=MAX_PIECES):
         if size >= largest:
             break
         result.append(_piece(attempt, row, skip=0))

@@ -31,8 +31,8 @@ from muster.events.room import Room
 from muster.jobs.models import Allocation
 from muster.logs.models import LogChunk, LogFile
 
-LARGEST_SEGMENT_BYTES = 4 << 20
-SMALLEST_SEGMENT_BYTES = 4 << 10
+MAX_SEGMENT_BYTES = 4 << 20
+MIN_SEGMENT_BYTES = 4 << 10
 ROOM = Room(
     "logs",
     what="the log store",
@@ -181,7 +181,7 @@ def _close_empty(allocation: Allocation, *, complete: bool) -> bool:
 
 
 def _segment_bytes(allocation: Allocation) -> int:
-    return max(SMALLEST_SEGMENT_BYTES, min(_cap(allocation) // 8, LARGEST_SEGMENT_BYTES))
+    return max(MIN_SEGMENT_BYTES, min(_cap(allocation) // 8, MAX_SEGMENT_BYTES))
 
 
 def _locked(allocation: Allocation) -> LogFile:
@@ -403,8 +403,8 @@ def _pieces(folder: Path, segment_bytes: int, start: int, end: int) -> Iterator[
 
 def _digest(allocation: Allocation, size: int) -> str:
     digest = hashlib.sha256()
-    for start in range(0, size, LARGEST_SEGMENT_BYTES):
-        digest.update(read(allocation, start=start, end=min(start + LARGEST_SEGMENT_BYTES, size)))
+    for start in range(0, size, MAX_SEGMENT_BYTES):
+        digest.update(read(allocation, start=start, end=min(start + MAX_SEGMENT_BYTES, size)))
     return digest.hexdigest()
 
 

@@ -11,7 +11,7 @@ from django.db.models import Count, Q, QuerySet, Sum
 from muster.common.errors import NotFound
 from muster.jobs.models import Allocation, Job
 from muster.outputs.models import HELD, Collection, FileState, OutputFile
-from muster.outputs.store import MOST_FILES
+from muster.outputs.store import MAX_FILES
 from scheduler.model.lifecycle import AllocationState, Reason
 
 # The agent of a rank that ended so has nothing to tell, or may never be heard of again.
@@ -87,7 +87,7 @@ def summary_of(job: Job) -> Summary:
         patterns=patterns,
         kept_files=held["files"],
         kept_bytes=held["bytes"] or 0,
-        most_files=MOST_FILES,
+        most_files=MAX_FILES,
         most_bytes=settings.OUTPUTS_MAX_BYTES,
         kept_until=job.ended_at + settings.OUTPUTS_KEPT_FOR if job.ended_at else None,
         pending=ranks["pending"] if patterns else 0,

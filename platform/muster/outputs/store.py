@@ -28,11 +28,11 @@ from muster.events.services import record
 from muster.jobs.models import Allocation, Job
 from muster.outputs.models import HELD, Collection, FileState, OutputFile
 
-MOST_FILES = 1000
+MAX_FILES = 1000
 """How many files of a job are kept at most."""
-MOST_ROWS = 2 * MOST_FILES
+MAX_ROWS = 2 * MAX_FILES
 """How many files of a rank are told of one by one, the ones that are left out too; others are counted."""
-LONGEST_PATH = 1024
+MAX_PATH_BYTES = 1024
 LEFT_FREE = 0.05
 """The part of the disk that files of jobs leave to the rest of the platform."""
 ROOM = Room(
@@ -88,7 +88,7 @@ class _Use:
     bytes: int
 
     def has_room_for(self, size: int) -> bool:
-        return self.files < MOST_FILES and self.bytes + size <= settings.OUTPUTS_MAX_BYTES
+        return self.files < MAX_FILES and self.bytes + size <= settings.OUTPUTS_MAX_BYTES
 
 
 def name_files(allocation: Allocation, files: Sequence[Named]) -> list[Slot]:
@@ -113,7 +113,7 @@ def name_files(allocation: Allocation, files: Sequence[Named]) -> list[Slot]:
             row = known.get(file.path)
             if row is not None and row.size == file.size:
                 continue
-            if collection.finished_at is not None or (row is None and len(known) >= MOST_ROWS):
+            if collection.finished_at is not None or (row is None and len(known) >= MAX_ROWS):
                 continue
             if row is not None:  # it is not the file that it was
                 _let_go([row], use)
@@ -178,7 +178,7 @@ def finish(allocation: Allocation, *, left_out: Sequence[Named], more: int, cut_
         changed: list[OutputFile] = []
         for file in left_out:
             row = known.get(file.path)
-            if row is None and len(known) >= MOST_ROWS:
+            if row is None and len(known) >= MAX_ROWS:
                 more += 1
                 continue
             row = row or OutputFile(job=job, allocation=allocation, path=file.path, size=file.size)
@@ -301,7 +301,7 @@ def _reason(text: str) -> FileState:
 def _require_path(field: str, path: str, *, whole: bool = True) -> None:
     """Return if the path can be shown; and, of a file that comes as a whole, be made below a folder."""
     parts = path.split("/")
-    sound = bool(path) and path.isprintable() and len(path.encode(errors="replace")) <= LONGEST_PATH
+    sound = bool(path) and path.isprintable() and len(path.encode(errors="replace")) <= MAX_PATH_BYTES
     if not sound or (whole and any(part in {"", ".", ".."} for part in parts)):
         raise Invalid.field(field, "it must be a printable path below the working folder")
 

@@ -64,24 +64,24 @@ class Family:
     levels: tuple[Resolution, ...]
 
 
-_MOST_MIB = float(1 << 30)
-_MOST_BYTES_S = 1e13
-_MOST_COUNT = 1e12
+_MAX_MIB = float(1 << 30)
+_MAX_BYTES_S = 1e13
+_MAX_COUNT = 1e12
 # Beyond it a double does not tell a number from the next one.
-MOST_PROGRESS = float(1 << 53)
+MAX_PROGRESS = float(1 << 53)
 
 GPU = Family(
     name="gpu",
     keys=("gpu_id", "allocation_id"),
     figures=(
         Figure("utilization", "percent", 100),
-        Figure("memory_used_mib", "MiB", _MOST_MIB),
+        Figure("memory_used_mib", "MiB", _MAX_MIB),
         Figure("power_w", "W", 100_000),
         Figure("temperature_c", "°C", 500, least=-100),
         Figure("sm_clock_mhz", "MHz", 100_000),
         Figure("memory_clock_mhz", "MHz", 100_000),
-        Figure("ecc_corrected", "errors", _MOST_COUNT),
-        Figure("ecc_uncorrected", "errors", _MOST_COUNT),
+        Figure("ecc_corrected", "errors", _MAX_COUNT),
+        Figure("ecc_uncorrected", "errors", _MAX_COUNT),
         Figure("processes", "processes", 1_000_000),
     ),
     levels=(Resolution(10, GpuTenSeconds), Resolution(60, GpuMinute), Resolution(3600, GpuHour)),
@@ -91,14 +91,14 @@ RANK = Family(
     keys=("allocation_id",),
     figures=(
         Figure("cpu_cores", "cores", 100_000),
-        Figure("memory_mib", "MiB", _MOST_MIB),
-        Figure("page_cache_mib", "MiB", _MOST_MIB),
-        Figure("disk_read_bytes_s", "bytes/s", _MOST_BYTES_S),
-        Figure("disk_write_bytes_s", "bytes/s", _MOST_BYTES_S),
-        Figure("net_receive_bytes_s", "bytes/s", _MOST_BYTES_S),
-        Figure("net_transmit_bytes_s", "bytes/s", _MOST_BYTES_S),
+        Figure("memory_mib", "MiB", _MAX_MIB),
+        Figure("page_cache_mib", "MiB", _MAX_MIB),
+        Figure("disk_read_bytes_s", "bytes/s", _MAX_BYTES_S),
+        Figure("disk_write_bytes_s", "bytes/s", _MAX_BYTES_S),
+        Figure("net_receive_bytes_s", "bytes/s", _MAX_BYTES_S),
+        Figure("net_transmit_bytes_s", "bytes/s", _MAX_BYTES_S),
         Figure("processes", "processes", 10_000_000),
-        Figure("progress_s", "progress/s", MOST_PROGRESS),
+        Figure("progress_s", "progress/s", MAX_PROGRESS),
     ),
     levels=(Resolution(10, RankTenSeconds), Resolution(60, RankMinute), Resolution(3600, RankHour)),
 )
@@ -107,7 +107,7 @@ HOST = Family(
     keys=("node_id",),
     figures=(
         Figure("cpu_percent", "percent", 100),
-        Figure("memory_used_mib", "MiB", _MOST_MIB),
+        Figure("memory_used_mib", "MiB", _MAX_MIB),
         Figure("load1", "load", 1_000_000),
     ),
     levels=(Resolution(10, HostTenSeconds), Resolution(60, HostMinute), Resolution(3600, HostHour)),

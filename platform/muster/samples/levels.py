@@ -17,10 +17,10 @@ from muster.samples.models import RollUp
 
 # A sample is written in a transaction of its own, and its time is taken in the same statement.
 SETTLED_AFTER = timedelta(seconds=30)
-MOST_STRETCHES = {60: 10, 3600: 1}
-MOST_WINDOWS = 60
+MAX_BUCKETS_PER_WINDOW = {60: 10, 3600: 1}
+MAX_WINDOWS = 60
 BATCH = 20_000
-MOST_BATCHES = 100
+MAX_BATCHES = 100
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -31,7 +31,7 @@ def roll_up(*, now: datetime) -> int:
     for family in FAMILIES:
         for finer, coarser in zip(family.levels, family.levels[1:], strict=False):
             windows = 0
-            while windows < MOST_WINDOWS and _roll_up_window(family, finer, coarser, now=now):
+            while windows < MAX_WINDOWS and _roll_up_window(family, finer, coarser, now=now):
                 windows += 1
             done += windows
     return done
@@ -78,7 +78,7 @@ def _roll_up_window(family: Family, finer: Resolution, coarser: Resolution, *, n
         below = RollUp.objects.filter(table=finer.table).first()
         settled = below.upto if below else state.upto
     last = floor(settled, coarser.seconds)
-    end = min(state.upto + MOST_STRETCHES[coarser.seconds] * coarser.step, last)
+    end = min(state.upto + MAX_BUCKETS_PER_WINDOW[coarser.seconds] * coarser.step, last)
     if end <= state.upto:
         return False
     with connection.cursor() as cursor:
@@ -110,7 +110,7 @@ def _first_row(level: Resolution, *, since: datetime) -> datetime | None:
 
 def _delete(level: Resolution, before: datetime) -> int:
     done = 0
-    for _ in range(MOST_BATCHES):
+    for _ in range(MAX_BATCHES):
         with connection.cursor() as cursor:
             cursor.execute(
                 f"DELETE FROM {level.table} WHERE ctid = ANY(ARRAY("

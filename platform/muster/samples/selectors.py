@@ -13,7 +13,7 @@ from muster.common.errors import Invalid
 from muster.samples.families import Family
 from muster.samples.levels import figures_sql, floor, watermarks
 
-MOST_POINTS = 500
+MAX_POINTS = 500
 _STEPS = (10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14_400, 21_600, 43_200, 86_400)
 
 Line = list[float | None]
@@ -52,7 +52,7 @@ def window_of(family: Family, *, start: datetime, end: datetime, step_s: int, no
         raise Invalid.field("from", "it must be before `to` and before now, and not older than what is kept")
     span_s = (end - start).total_seconds()
     finest = next((level for level in family.levels if start >= now - level.kept_for), family.levels[-1])
-    least = max(step_s, finest.seconds, span_s / (MOST_POINTS - 1))
+    least = max(step_s, finest.seconds, span_s / (MAX_POINTS - 1))
     chosen = next((step for step in _STEPS if step >= least), _STEPS[-1])
     begin = floor(start, chosen)
     return Window(begin, floor(end, chosen) + timedelta(seconds=chosen), chosen)

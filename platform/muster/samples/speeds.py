@@ -16,12 +16,12 @@ from typing import Any
 
 from django.db import connection
 
-from muster.samples.families import MOST_PROGRESS
+from muster.samples.families import MAX_PROGRESS
 from muster.samples.models import Speed, SpeedAlone
 from scheduler.model.lifecycle import AllocationState, AttemptState, Stage
 
 # A number that grows in steps is told between two of them, so the first few say little.
-LEAST_S, LEAST_STEPS = 60.0, 3
+MIN_DURATION_S, MIN_STEPS = 60.0, 3
 # The speed between two readings says little of how the speed varies.
 MIN_READINGS = 5
 # Whoever has grown less often by then is as slow as that.
@@ -78,7 +78,7 @@ class Stretch:
         if self.since is None:
             return None
         lasted_s = (self.at - self.since).total_seconds()
-        if lasted_s < LEAST_S or (self.steps < LEAST_STEPS and lasted_s < LONG_S):
+        if lasted_s < MIN_DURATION_S or (self.steps < MIN_STEPS and lasted_s < LONG_S):
             return None
         return (self.count - self.first) / lasted_s
 
@@ -115,7 +115,7 @@ def read_on(before: Stretch | None, *, at: datetime, count: float, beside: tuple
 
 def keep_speeds(counts: Mapping[int, float]) -> None:
     """Take over what the ranks 0 of running attempts have counted, by the ids of their allocations."""
-    sound = {allocation_id: count for allocation_id, count in counts.items() if 0 <= count <= MOST_PROGRESS}
+    sound = {allocation_id: count for allocation_id, count in counts.items() if 0 <= count <= MAX_PROGRESS}
     if not sound:
         return
     rows = list(_read_on(sound))

@@ -13,7 +13,7 @@ from muster.jobs.models import Attempt, Job
 from muster.tenants.models import Tenant
 from scheduler.diagnosis.screening import Rules, ScreeningVerdict
 
-LONGEST_MINUTES, LONGEST_WAIT_S, LONGEST_TRUST_DAYS = 120.0, 86_400.0, 365.0
+MAX_MINUTES, MAX_WAIT_S, MAX_TRUST_DAYS = 120.0, 86_400.0, 365.0
 ONE, TWO = 1, 2
 
 
@@ -32,7 +32,7 @@ class PoolScreening(models.Model):
     )
     minutes = models.FloatField(
         default=5,
-        validators=[MaxValueValidator(LONGEST_MINUTES)],
+        validators=[MaxValueValidator(MAX_MINUTES)],
         help_text="How long a screening run is; it ends before that with the job's first step.",
     )
     world = models.PositiveSmallIntegerField(
@@ -42,12 +42,12 @@ class PoolScreening(models.Model):
     )
     max_wait_s = models.FloatField(
         default=600,
-        validators=[MinValueValidator(0), MaxValueValidator(LONGEST_WAIT_S)],
+        validators=[MinValueValidator(0), MaxValueValidator(MAX_WAIT_S)],
         help_text="A job that has waited for its screening run for so long goes on unscreened.",
     )
     trust_days = models.FloatField(
         default=7,
-        validators=[MinValueValidator(0), MaxValueValidator(LONGEST_TRUST_DAYS)],
+        validators=[MinValueValidator(0), MaxValueValidator(MAX_TRUST_DAYS)],
         help_text="What has passed is not screened again for so long; 0: it always is.",
     )
     tenant_gpus = models.PositiveIntegerField(
@@ -62,10 +62,10 @@ class PoolScreening(models.Model):
             models.CheckConstraint(condition=~Q(pool=F("screening_pool")), name="screening_in_another_pool"),
             models.CheckConstraint(
                 condition=Q(min_gpus__gte=1)
-                & Q(minutes__gt=0, minutes__lte=LONGEST_MINUTES)
+                & Q(minutes__gt=0, minutes__lte=MAX_MINUTES)
                 & Q(world__in=[ONE, TWO])
-                & Q(max_wait_s__gte=0, max_wait_s__lte=LONGEST_WAIT_S)
-                & Q(trust_days__gte=0, trust_days__lte=LONGEST_TRUST_DAYS)
+                & Q(max_wait_s__gte=0, max_wait_s__lte=MAX_WAIT_S)
+                & Q(trust_days__gte=0, trust_days__lte=MAX_TRUST_DAYS)
                 & Q(tenant_gpus__gte=1),
                 name="screening_has_sense",
             ),

@@ -33,8 +33,8 @@ from scheduler.model.lifecycle import (
     ShellState,
 )
 
-LARGEST_SIDE = 1000
-MOST_WORDS, MOST_COMMAND_BYTES = 200, 16 << 10
+MAX_TERMINAL_SIDE = 1000
+MAX_WORDS, MAX_COMMAND_BYTES = 200, 16 << 10
 _WIDE_OF_NODES = [f"allocation__node__{column}" for column in ("inventory", "labels", "links", "past_boots")]
 _TERM = re.compile(r"[A-Za-z0-9][A-Za-z0-9+._-]{0,63}")
 
@@ -186,8 +186,8 @@ def _check(wanted: Wanted) -> None:
     if not _TERM.fullmatch(wanted.term):
         raise Invalid.field("term", "write the name of a kind of terminal, such as xterm-256color")
     size = sum(len(word.encode(errors="surrogatepass")) + 1 for word in wanted.command)
-    if len(wanted.command) > MOST_WORDS or size > MOST_COMMAND_BYTES:
-        raise Invalid.field("command", f"write at most {MOST_WORDS} words and {MOST_COMMAND_BYTES} bytes")
+    if len(wanted.command) > MAX_WORDS or size > MAX_COMMAND_BYTES:
+        raise Invalid.field("command", f"write at most {MAX_WORDS} words and {MAX_COMMAND_BYTES} bytes")
     if wanted.command and not wanted.command[0]:
         raise Invalid.field("command", "its first word is the program, and is empty")
     if any("\0" in word or not _is_text(word) for word in wanted.command):
@@ -196,8 +196,8 @@ def _check(wanted: Wanted) -> None:
 
 def require_side(name: str, side: int) -> None:
     """Return if a terminal may have so many rows or columns."""
-    if not 1 <= side <= LARGEST_SIDE:
-        raise Invalid.field(name, f"write 1 to {LARGEST_SIDE}")
+    if not 1 <= side <= MAX_TERMINAL_SIDE:
+        raise Invalid.field(name, f"write 1 to {MAX_TERMINAL_SIDE}")
 
 
 def _is_text(word: str) -> bool:

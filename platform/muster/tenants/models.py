@@ -11,7 +11,7 @@ from django.db.models import F, Q
 from muster.common.models import DatabaseNow, choices, one_of
 from muster.fleet.models import SLUG, Pool
 from muster.tenants.roles import Role
-from nodeagent.protocol import LONGEST_PATH, is_below, source_problem
+from nodeagent.protocol import MAX_PATH_CHARS, is_below, source_problem
 from scheduler.diagnosis.idle import Action
 from scheduler.diagnosis.screening import Mode
 
@@ -212,7 +212,8 @@ class Volume(models.Model):
     )
     name = models.CharField(max_length=63, validators=[SLUG], help_text="As jobs name it.")
     path = models.CharField(
-        max_length=LONGEST_PATH, help_text="The folder on the nodes, below a mount root of the pool, such as /data/seg."
+        max_length=MAX_PATH_CHARS,
+        help_text="The folder on the nodes, below a mount root of the pool, such as /data/seg.",
     )
     writable = models.BooleanField(
         default=False, help_text="Whether jobs may write there, as far as their user may. Else they only read."

@@ -18,7 +18,7 @@ from muster.tenants.roles import Role
 from muster.tenants.selectors import is_manager, tenants_of
 
 DOCKER_HUB = "docker.io"
-LONGEST_USERNAME, LONGEST_PASSWORD = 200, 16_384
+MAX_USERNAME_CHARS, MAX_PASSWORD_CHARS = 200, 16_384
 
 _OTHER_NAMES_OF_DOCKER_HUB = frozenset(
     {"index.docker.io", "registry-1.docker.io", "hub.docker.com", "registry.hub.docker.com"}
@@ -162,15 +162,15 @@ def require_registry(text: str) -> str:
 
 def require_username(text: str) -> str:
     """The user name, or `Invalid`."""
-    if not 0 < len(text) <= LONGEST_USERNAME or not text.isprintable() or text != text.strip() or ":" in text:
-        raise Invalid.field("username", f"write 1 to {LONGEST_USERNAME} printable characters without ':'")
+    if not 0 < len(text) <= MAX_USERNAME_CHARS or not text.isprintable() or text != text.strip() or ":" in text:
+        raise Invalid.field("username", f"write 1 to {MAX_USERNAME_CHARS} printable characters without ':'")
     return text
 
 
 def require_password(text: str) -> str:
     """The password or token, or `Invalid`, which does not repeat it."""
-    if not 0 < len(text) <= LONGEST_PASSWORD or "\0" in text or not text.strip():
-        raise Invalid.field("password", f"write the password or token: 1 to {LONGEST_PASSWORD} characters")
+    if not 0 < len(text) <= MAX_PASSWORD_CHARS or "\0" in text or not text.strip():
+        raise Invalid.field("password", f"write the password or token: 1 to {MAX_PASSWORD_CHARS} characters")
     try:
         text.encode()
     except UnicodeEncodeError as error:

@@ -19,7 +19,7 @@ from scheduler.diagnosis.training.loglines import StepCounter, losses_in
 from scheduler.model.lifecycle import AllocationState
 
 PIECE_BYTES = 64 << 10
-MOST_AT_ONCE = 200
+MAX_LOGS_AT_ONCE = 200
 
 
 def read_logs(*, until: float) -> int:
@@ -30,7 +30,7 @@ def read_logs(*, until: float) -> int:
         for log in logs:
             _read_on(log)
         done += len(logs)
-        if len(logs) < MOST_AT_ONCE:
+        if len(logs) < MAX_LOGS_AT_ONCE:
             break
         behind = logs[-1].pk
     return done
@@ -46,7 +46,7 @@ def _with_news(behind: int) -> list[LogFile]:
         " AND NOT EXISTS ("
         "SELECT FROM training_series told WHERE told.attempt_id = one.attempt_id AND NOT told.from_log)"
         " ORDER BY log.allocation_id LIMIT %s",
-        [AllocationState.RELEASED.value, behind, MOST_AT_ONCE],
+        [AllocationState.RELEASED.value, behind, MAX_LOGS_AT_ONCE],
     )
     return list(found)
 

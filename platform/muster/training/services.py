@@ -20,7 +20,7 @@ from scheduler.diagnosis.training import Advice, Kind, advise
 from scheduler.diagnosis.training.advice import LOSSES
 from scheduler.model.lifecycle import Reason
 
-MOST_SERIES = 500
+MAX_SERIES = 500
 COUNTED_FOR = timedelta(days=30)
 # Ends that say that a node failed under a job: no job can bring them about by what it does.
 _NODE_FAILURES = (Reason.NODE_LOST, Reason.NODE_REBOOTED, Reason.GPU_FAILED)
@@ -37,7 +37,7 @@ GROUP BY job.pool_id
 """
 
 
-def look_at_losses(*, most: int = MOST_SERIES) -> int:
+def look_at_losses(*, most: int = MAX_SERIES) -> int:
     """Look at the losses that have changed, and tell what there is to tell; returns how many were looked at."""
     with transaction.atomic():
         fresh = Series.objects.filter(fresh=True).select_for_update(skip_locked=True, no_key=True).order_by("pk")

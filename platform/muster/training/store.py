@@ -19,7 +19,7 @@ TOTAL, CHECKPOINT = "total", "checkpoint_s"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:/@-]{0,63}")
 _ODD = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 _CURVE = ("steps", "values", "stride", "count", "finite", "total", "last_step", "last_value", "odd_run")
-_MOST_STEP = float(1 << 53)
+_MAX_STEP = float(1 << 53)
 
 Point = tuple[str, float | None, float]
 """A name, the step if it was told, and the value."""
@@ -32,7 +32,7 @@ def told_points(points: Sequence[MetricPoint]) -> list[Point]:
         value = _ODD.get(point.odd) if point.value is None else point.value
         if value is None or not _NAME.fullmatch(point.name):
             continue
-        step = point.step if point.step is not None and 0 <= point.step <= _MOST_STEP else None
+        step = point.step if point.step is not None and 0 <= point.step <= _MAX_STEP else None
         found.append((point.name, step, value))
     return found
 

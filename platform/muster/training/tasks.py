@@ -11,7 +11,7 @@ from muster.common.turns import in_batches
 from muster.training import services
 from muster.training.loglines import read_logs
 
-LONGEST_TURN_S = 10.0
+MAX_TURN_S = 10.0
 """So long a worker may go on with what has changed before it looks at other tasks."""
 _COARSEST_S = 3600
 
@@ -19,9 +19,9 @@ _COARSEST_S = 3600
 @shared_task(name="training.look")
 def look() -> int:
     """Read losses from logs, and tell what there is to tell; returns how many figures were looked at."""
-    until = time.monotonic() + LONGEST_TURN_S
+    until = time.monotonic() + MAX_TURN_S
     read_logs(until=until)
-    return in_batches(services.look_at_losses, of=services.MOST_SERIES, until=until)
+    return in_batches(services.look_at_losses, of=services.MAX_SERIES, until=until)
 
 
 @shared_task(name="training.count_failures")

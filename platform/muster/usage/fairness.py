@@ -18,7 +18,7 @@ from muster.usage.finish_times import live_finish_times
 from muster.usage.models import Finish
 from muster.usage.periods import Period
 from muster.usage.scope import Scope
-from muster.usage.selectors import MOST_ROWS, parse_by
+from muster.usage.selectors import MAX_ROWS, parse_by
 
 _COLUMNS = {
     By.WEEK: "date_trunc('week', job.ended_at, 'UTC')",
@@ -71,14 +71,14 @@ def fairness_by(period: Period, scope: Scope, by: Sequence[By], *, pool_id: int 
         f" SELECT {', '.join([*shown, 'applications', 'quota_mean', 'quota_max', 'cluster_mean', 'cluster_max'])}"
         f" FROM summed {' '.join(joins)}"
         + (f" ORDER BY {', '.join(str(number) for number in range(1, len(by) + 1))}" if by else "")
-        + f" LIMIT {MOST_ROWS + 1}"
+        + f" LIMIT {MAX_ROWS + 1}"
     )
     parameters: dict[str, Any] = {"from": period.start, "to": period.end, "pool": pool_id, **scope.parameters}
     with connection.cursor() as cursor:
         cursor.execute(text, parameters)
         rows = cursor.fetchall()
-    if len(rows) > MOST_ROWS:
-        raise Invalid.field("by", f"that makes more than {MOST_ROWS} rows; ask for a shorter period, or for less")
+    if len(rows) > MAX_ROWS:
+        raise Invalid.field("by", f"that makes more than {MAX_ROWS} rows; ask for a shorter period, or for less")
     return [FairnessRow(dict(zip(by, row, strict=False)), *row[len(by) :]) for row in rows]
 
 

@@ -24,7 +24,7 @@ from scheduler.diagnosis.efficiency import GpuUse, HostUse, Use, judge
 from scheduler.model.lifecycle import JOB_TERMINAL, Stage
 
 BATCH = 100
-MOST_GPUS_KEPT = 64
+MAX_GPUS_STORED = 64
 """Of a job with more, those that were used least are told one by one."""
 
 
@@ -199,7 +199,7 @@ def _host_use(run: Attempt, ranks: Sequence[Allocation], by_rank: Mapping[tuple[
 
 
 def _stored(use: Use) -> dict[str, Any]:
-    told = sorted(use.gpus, key=lambda gpu: gpu.utilization or 0.0)[:MOST_GPUS_KEPT]
+    told = sorted(use.gpus, key=lambda gpu: gpu.utilization or 0.0)[:MAX_GPUS_STORED]
     return {
         "ran_s": use.ran_s,
         "gpus": [

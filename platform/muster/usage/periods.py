@@ -9,7 +9,7 @@ from muster.common.errors import Invalid
 from muster.jobs.units import parse_duration_s
 
 USUAL = timedelta(days=7)
-LONGEST = timedelta(days=400)
+MAX_PERIOD = timedelta(days=400)
 _NOTHING_BEFORE = datetime(2000, 1, 1, tzinfo=UTC)
 
 
@@ -38,9 +38,9 @@ def period_of(*, start: datetime | None, end: datetime | None, since: str | None
         start = end - USUAL
     if start >= end:
         raise Invalid.field("from", "it must be before `to` and before now")
-    if end - start > LONGEST:
+    if end - start > MAX_PERIOD:
         raise Invalid.field(
-            "from" if since is None else "since", f"a period may have {LONGEST.days} days at most; ask for several"
+            "from" if since is None else "since", f"a period may have {MAX_PERIOD.days} days at most; ask for several"
         )
     return Period(start, end)
 
@@ -51,4 +51,4 @@ def _before(end: datetime, since: str) -> datetime:
     except ValueError as error:
         raise Invalid.field("since", str(error)) from error
     # No further than one step over what is refused: the number may be larger than any date.
-    return end - timedelta(seconds=min(seconds, LONGEST.total_seconds() + 1))
+    return end - timedelta(seconds=min(seconds, MAX_PERIOD.total_seconds() + 1))

@@ -19,7 +19,7 @@ from muster.usage.periods import Period
 from muster.usage.scope import Scope
 from muster.usage.statement import statement
 
-MOST_ROWS = 10_000
+MAX_ROWS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,15 +46,15 @@ def usage(period: Period, scope: Scope, by: Sequence[By]) -> tuple[Row, list[Row
             rows.append(row)
         else:
             total = row
-    if len(rows) > MOST_ROWS:
-        raise Invalid.field("by", f"that makes more than {MOST_ROWS} rows; ask for a shorter period, or for less")
+    if len(rows) > MAX_ROWS:
+        raise Invalid.field("by", f"that makes more than {MAX_ROWS} rows; ask for a shorter period, or for less")
     return total, sorted(rows, key=_order)
 
 
 def read(period: Period, scope: Scope, sets: Sequence[Sequence[By]]) -> list[Row]:
     """The rows of each grouping that is asked for; each row has the values of its own grouping only."""
     dimensions = sorted({one for group in sets for one in group})
-    text, parameters = statement(period, scope, dimensions, sets, most=len(sets) * MOST_ROWS + 2)
+    text, parameters = statement(period, scope, dimensions, sets, most=len(sets) * MAX_ROWS + 2)
     with transaction.atomic(), connection.cursor() as cursor:
         # What is sorted here is small rows of many attempts; with the usual 4 MiB they would go through files.
         cursor.execute("SET LOCAL work_mem = '64MB'")

@@ -166,7 +166,7 @@ def test_a_registry_that_drips_counts_as_out_of_reach(
     under_test: RuntimeUnderTest, dripping_registry: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pulling, "WINDOW_S", 1.0)
-    monkeypatch.setattr(pulling, "LEAST_BYTES_PER_S", 1e6)
+    monkeypatch.setattr(pulling, "MIN_BYTES_PER_S", 1e6)
     image = dripping_registry.add(f"drips/{under_test.name}", layer_of("data", os.urandom(3_000)))
     with pytest.raises(LaunchError, match=r"no more than \d+\.\d\d KiB/s came for") as caught:
         fetch(under_test, image)
@@ -211,7 +211,7 @@ def test_whatever_a_registry_does_the_image_of_another_gets_its_turn(
     under_test: RuntimeUnderTest, registry: Registry, dripping_registry: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pulling, "WINDOW_S", 0.1)
-    monkeypatch.setattr(pulling, "LEAST_BYTES_PER_S", 0.0)
+    monkeypatch.setattr(pulling, "MIN_BYTES_PER_S", 0.0)
     monkeypatch.setattr(turns, "LATE_S", 1.0)
     monkeypatch.setattr(turns, "SLOW_BYTES_PER_S", 1e12)
     one = turns.Turns(most=1, most_alike=1)
@@ -234,7 +234,7 @@ def test_one_who_fills_the_engine_makes_room_for_an_image_of_another(
     # buffers only, and what it does not tell of counts as silence.
     dripping_registry.drip_s, dripping_registry.piece_bytes = 1.0, 40_000
     monkeypatch.setattr(pulling, "WINDOW_S", 0.1)
-    monkeypatch.setattr(pulling, "LEAST_BYTES_PER_S", 0.0)
+    monkeypatch.setattr(pulling, "MIN_BYTES_PER_S", 0.0)
     monkeypatch.setattr(turns, "LATE_S", 2.0)
     monkeypatch.setattr(turns, "SLOW_BYTES_PER_S", 1e12)
     four = turns.Turns(most=4, most_alike=2)

@@ -11,8 +11,8 @@ from nodeagent.protocol import EndReason
 from nodeagent.runtime.container import pulling
 from nodeagent.runtime.container.engine import ImageProblem
 from nodeagent.runtime.container.images import Doing
-from nodeagent.runtime.container.pulling import LEAST_BYTES_PER_S, STALLED_S, WINDOW_S, Pulse
-from nodeagent.turns import LATE_S, LONGEST_S, Turn, Turns
+from nodeagent.runtime.container.pulling import MIN_BYTES_PER_S, STALLED_S, WINDOW_S, Pulse
+from nodeagent.turns import LATE_S, MAX_TURN_S, Turn, Turns
 
 _STEP_S = 10.0
 
@@ -63,7 +63,7 @@ def test_a_pull_that_begins_to_drip_is_given_up_too(monkeypatch: pytest.MonkeyPa
 
 def test_a_slow_and_honest_line_goes_on_as_long_as_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
     line = Line(monkeypatch)
-    line.go_on(24 * 3600.0, 2 * LEAST_BYTES_PER_S)
+    line.go_on(24 * 3600.0, 2 * MIN_BYTES_PER_S)
 
 
 def test_an_engine_may_work_by_itself_without_a_byte(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,10 +78,10 @@ def test_an_engine_may_work_by_itself_without_a_byte(monkeypatch: pytest.MonkeyP
 def test_what_others_keep_waiting_is_measured_from_when_it_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     line = Line(monkeypatch)
     line.doing = Doing.HELD_UP
-    line.go_on(LONGEST_S, 0.0)
+    line.go_on(MAX_TURN_S, 0.0)
     line.doing = Doing.FETCHING
     line.go_on(STALLED_S - _STEP_S, 0.0)
-    line.go_on(WINDOW_S, 2 * LEAST_BYTES_PER_S)
+    line.go_on(WINDOW_S, 2 * MIN_BYTES_PER_S)
 
 
 def test_a_slow_pull_is_given_up_once_others_have_waited_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,5 +94,5 @@ def test_a_slow_pull_is_given_up_once_others_have_waited_for_long(monkeypatch: p
 
     at, text = Line(monkeypatch, taken).end_of(2 * LATE_S, 100_000.0)
     assert (at, text) == (LATE_S, "others have waited for too long for this pull to end, and it was given up")
-    at, _ = Line(monkeypatch, taken).end_of(2 * LONGEST_S, 1e8)
-    assert at == LONGEST_S
+    at, _ = Line(monkeypatch, taken).end_of(2 * MAX_TURN_S, 1e8)
+    assert at == MAX_TURN_S

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from nodeagent.runtime.container.pulling import LEAST_BYTES_PER_S, WINDOW_S
-from nodeagent.turns import LATE_S, LONGEST_S, SLOW_BYTES_PER_S, Turn, Turns
+from nodeagent.runtime.container.pulling import MIN_BYTES_PER_S, WINDOW_S
+from nodeagent.turns import LATE_S, MAX_TURN_S, SLOW_BYTES_PER_S, Turn, Turns
 
 SLOW, FAST = SLOW_BYTES_PER_S / 2, SLOW_BYTES_PER_S * 2
 
@@ -118,9 +118,9 @@ def test_the_fast_yield_in_the_end_too() -> None:
     clocked = Clocked(most=1)
     first = clocked.taken("a", FAST)
     clocked.ask("b")
-    clocked.now = LONGEST_S - 1
+    clocked.now = MAX_TURN_S - 1
     assert not first.yields()
-    clocked.now = LONGEST_S
+    clocked.now = MAX_TURN_S
     assert first.yields()
 
 
@@ -156,7 +156,7 @@ def test_nobody_yields_whose_end_would_not_help(owner: str, host: str) -> None:
 def test_nobody_yields_while_nobody_waits() -> None:
     clocked = Clocked()
     taken = clocked.taken("a", 0.0)
-    clocked.now = 100 * LONGEST_S
+    clocked.now = 100 * MAX_TURN_S
     assert not taken.yields()
 
 
@@ -184,5 +184,5 @@ def test_waiting_begins_anew_for_who_has_gone_on_meanwhile() -> None:
 
 def test_a_line_that_is_out_of_reach_is_slower_than_one_that_yields() -> None:
     # Nobody who has a turn for long enough to yield has not been measured.
-    assert LEAST_BYTES_PER_S < SLOW_BYTES_PER_S
+    assert MIN_BYTES_PER_S < SLOW_BYTES_PER_S
     assert WINDOW_S <= LATE_S / 2

@@ -13,7 +13,7 @@ import pytest
 
 from nodeagent.archive import unpack
 from nodeagent.protocol import archives
-from nodeagent.protocol.archives import MOST_HEADERS_BEFORE_ENTRY, UnsafeArchive, safe_parts
+from nodeagent.protocol.archives import MAX_HEADERS_BEFORE_ENTRY, UnsafeArchive, safe_parts
 from tests import hostile
 
 
@@ -127,19 +127,19 @@ def test_a_folder_of_the_oldest_format_is_one(tmp_path: Path) -> None:
 
 def test_headers_that_say_nothing_of_an_entry_are_passed_over(tmp_path: Path) -> None:
     for_all = hostile.pax(hostile.record("comment", "0" * 40), kind=tarfile.XGLTYPE)
-    source = hostile.zipped(for_all * MOST_HEADERS_BEFORE_ENTRY, hostile.block("a", tarfile.REGTYPE), 1024)
+    source = hostile.zipped(for_all * MAX_HEADERS_BEFORE_ENTRY, hostile.block("a", tarfile.REGTYPE), 1024)
     assert unpack(io.BytesIO(source), str(tmp_path)) == 1
 
 
 @pytest.mark.parametrize(
-    ("most", "what"), [("MOST_RECORDS", "records"), ("LARGEST_HEADERS_BYTES", "bytes")], ids=["records", "bytes"]
+    ("most", "what"), [("MAX_RECORDS", "records"), ("MAX_TOTAL_HEADER_BYTES", "bytes")], ids=["records", "bytes"]
 )
 def test_headers_are_counted_in_the_whole_archive(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: str, what: str
 ) -> None:
     header = hostile.pax(hostile.record("mtime", "1.5"), hostile.record("atime", "1.5"))
     source = hostile.zipped(*((header + hostile.block(name, tarfile.REGTYPE)) for name in "abc"), 1024)
-    cost = 2 if most == "MOST_RECORDS" else 1024
+    cost = 2 if most == "MAX_RECORDS" else 1024
     monkeypatch.setattr(archives, most, 3 * cost)
     assert unpack(io.BytesIO(source), str(tmp_path)) == 3
     monkeypatch.setattr(archives, most, 3 * cost - 1)

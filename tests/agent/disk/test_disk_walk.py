@@ -88,7 +88,7 @@ def test_a_file_with_several_names_counts_once_in_all_folders_of_a_job(tmp_path:
 def test_of_more_files_with_several_names_than_can_be_remembered_each_name_counts_for_its_part(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(walk, "_MOST_SEEN", 2)
+    monkeypatch.setattr(walk, "_MAX_LINKED_FILES", 2)
     first, second, outside = tmp_path / "first", tmp_path / "second", tmp_path / "outside"
     for folder in (first, second, outside):
         folder.mkdir()
@@ -104,7 +104,7 @@ def test_of_more_files_with_several_names_than_can_be_remembered_each_name_count
 
 
 def test_an_inode_counts_once_whatever_its_names_and_its_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(walk, "_MOST_SEEN", 1)
+    monkeypatch.setattr(walk, "_MAX_LINKED_FILES", 1)
     inside, outside = tmp_path / "inside", tmp_path / "outside"
     inside.mkdir()
     outside.mkdir()
@@ -200,7 +200,7 @@ def test_it_ends_after_so_many_entries_or_so_much_time_or_when_it_is_enough(tmp_
 def test_more_folders_than_can_wait_are_counted_and_not_entered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(walk, "_MOST_WAITING", 5)
+    monkeypatch.setattr(walk, "_MAX_PENDING_FOLDERS", 5)
     for number in range(10):
         (tmp_path / str(number)).mkdir()
         (tmp_path / str(number) / "file").touch()

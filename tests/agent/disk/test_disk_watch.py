@@ -12,7 +12,7 @@ import pytest
 
 from nodeagent.disk import rules, walk
 from nodeagent.disk.rules import Measure, Unit
-from nodeagent.disk.watch import LONGEST_WAIT_S, DiskWatch, Options
+from nodeagent.disk.watch import MAX_WAIT_S, DiskWatch, Options
 from nodeagent.gpu.emulated import EmulatedGpus
 from nodeagent.inbox import DiskExceeded, Message
 from nodeagent.runtime.container.layer import upper_of
@@ -104,7 +104,7 @@ def test_a_disk_that_fills_fast_is_looked_at_before_its_reserve_is_passed_by() -
     assert rules.next_look_s(before, GIB, before, 2.0) == rules.LOOK_EVERY_S
     assert rules.next_look_s(replace(DISK, free=9 * GIB), GIB, before, 2.0) == rules.LOOK_EVERY_S
     assert rules.next_look_s(replace(DISK, free=3 * GIB), GIB, before, 2.0) == pytest.approx(0.25)
-    assert rules.next_look_s(replace(DISK, free=GIB), GIB, before, 2.0) == rules.SOONEST_LOOK_S
+    assert rules.next_look_s(replace(DISK, free=GIB), GIB, before, 2.0) == rules.MIN_LOOK_INTERVAL_S
 
 
 @dataclass
@@ -251,7 +251,7 @@ def test_who_was_stopped_and_does_not_go_is_not_waited_for_without_end(node: Nod
     assert [stop.id for stop in node.look()] == [1]
     if ends:
         node.running.remove(1)
-    assert [node.look(LONGEST_WAIT_S - 1.0), node.look(1.0), node.look(4.0)] == [[]] * 3
+    assert [node.look(MAX_WAIT_S - 1.0), node.look(1.0), node.look(4.0)] == [[]] * 3
     assert [stop.id for stop in node.look(1.0)] == [2]
     node.running.remove(2)
     node.remove(2)
@@ -437,7 +437,7 @@ def test_bytes_and_files_each_have_their_own_to_be_stopped_who_is_hastened_for_t
 def test_who_has_more_files_than_could_be_counted_has_at_least_so_many(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(walk, "_MOST_WAITING", 0)
+    monkeypatch.setattr(walk, "_MAX_PENDING_FOLDERS", 0)
     node.start(1, MIB)
     node.strew(1, 200)
     (node.home / "1" / "folder").mkdir()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nodeagent.protocol import MAX_REPORTED_NAMES, MAX_REPORTED_POINTS, MetricPoint
-from nodeagent.runtime.shim.reported import MOST_BYTES, NAME, ReportReader
+from nodeagent.runtime.shim.reported import MAX_READ_BYTES, NAME, ReportReader
 
 LINES: dict[str, tuple[bytes, list[MetricPoint]]] = {
     "figures of a step": (
@@ -73,9 +73,9 @@ def test_a_file_that_begins_anew_is_read_from_its_beginning(tmp_path: Path) -> N
 
 def test_of_much_that_is_new_the_newest_counts(tmp_path: Path) -> None:
     reader = ReportReader()
-    add(tmp_path, *range(MOST_BYTES // 8))
+    add(tmp_path, *range(MAX_READ_BYTES // 8))
     values = [point.value for point in reader.read(1, str(tmp_path))]
-    assert values == [float(value) for value in range(MOST_BYTES // 8 - MAX_REPORTED_POINTS, MOST_BYTES // 8)]
+    assert values == [float(value) for value in range(MAX_READ_BYTES // 8 - MAX_REPORTED_POINTS, MAX_READ_BYTES // 8)]
     add(tmp_path, -1.0)
     assert [point.value for point in reader.read(1, str(tmp_path))] == [-1.0]
 

@@ -8,7 +8,7 @@ from muster.common.errors import Conflict
 from muster.dispatch.reaper import reap
 from muster.dispatch.snapshot import pool_snapshot
 from muster.events.models import Event
-from muster.fleet.health import MOST_REPORTS_A_MINUTE
+from muster.fleet.health import MAX_REPORTS_PER_MINUTE
 from muster.fleet.models import Gpu, HealthReport, Node, Pool, Strike
 from muster.fleet.services import repair_gpus
 from muster.jobs.models import Attempt, GpuClaim
@@ -243,7 +243,7 @@ def test_what_an_agent_floods_the_platform_with_is_bounded_and_a_failure_still_c
             for number in range(MAX_HEALTH_EVENTS + 20)
         )
         assert agent.sync(health=flood).status_code == 200
-    assert HealthReport.objects.count() <= MOST_REPORTS_A_MINUTE
+    assert HealthReport.objects.count() <= MAX_REPORTS_PER_MINUTE
     assert max(len(row.detail) for row in HealthReport.objects.all()) == 500
     assert all(row.detail.isprintable() for row in HealthReport.objects.all())
     agent.sync(health=(xid(other, 48),))

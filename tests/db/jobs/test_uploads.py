@@ -144,14 +144,14 @@ class TestUploads:
     def test_a_body_that_is_too_large_is_refused_and_not_stored(
         self, http: httpx.Client, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(upload_stream, "LARGEST_ARCHIVE", 50)
+        monkeypatch.setattr(upload_stream, "MAX_ARCHIVE_BYTES", 50)
         assert send(http, archive_of(*GOOD)).status_code == 413
         assert stored_files() == []
 
     def test_more_files_than_are_allowed_are_refused_and_not_stored(
         self, http: httpx.Client, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(uploads, "MOST_FILES", 3)
+        monkeypatch.setattr(uploads, "MAX_FILES", 3)
         files = [(str(number), b"") for number in range(4)]
         answer = send(http, archive_of(*files))
         assert (answer.status_code, answer.json()["detail"]) == (413, "more than 3 files or 1024 MiB when unpacked")
@@ -173,7 +173,7 @@ class TestUploads:
     def test_what_unpacks_to_more_than_is_allowed_is_refused_and_not_stored(
         self, http: httpx.Client, monkeypatch: pytest.MonkeyPatch, body: bytes
     ) -> None:
-        monkeypatch.setattr(uploads, "LARGEST_UNPACKED", 1 << 20)
+        monkeypatch.setattr(uploads, "MAX_UNPACKED_BYTES", 1 << 20)
         answer = send(http, body)
         assert (answer.status_code, answer.json()["detail"]) == (413, "more than 50000 files or 1 MiB when unpacked")
         assert stored_files() == []
@@ -244,7 +244,7 @@ BOMB = hostile.zipped(hostile.block("a", tarfile.REGTYPE, 2 * hostile.LARGE), 2 
 def test_to_look_at_an_archive_takes_little_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: bytes
 ) -> None:
-    monkeypatch.setattr(uploads, "LARGEST_UNPACKED", hostile.LARGE)
+    monkeypatch.setattr(uploads, "MAX_UNPACKED_BYTES", hostile.LARGE)
     path = tmp_path / "draft"
     path.write_bytes(body)
     tracemalloc.start()

@@ -162,7 +162,7 @@ def test_keys_options_and_another_word_for_the_same_folder_change_under_jobs(fie
     assert (Server.objects.get().version, NodeLease.objects.get().epoch) == (2, epoch)
 
 
-LONGEST: dict[str, tuple[float | None, float]] = {
+PAUSE_LIMITS: dict[str, tuple[float | None, float]] = {
     "nothing runs there": (None, 300),
     "jobs run there": (600, 60),
     "jobs run there that stop soon": (30, 5),
@@ -170,9 +170,9 @@ LONGEST: dict[str, tuple[float | None, float]] = {
 }
 
 
-@pytest.mark.parametrize("case", LONGEST)
+@pytest.mark.parametrize("case", PAUSE_LIMITS)
 def test_what_fails_again_and_again_is_tried_often_enough_for_the_jobs_there(case: str) -> None:
-    stop_after_s, longest_s = LONGEST[case]
+    stop_after_s, longest_s = PAUSE_LIMITS[case]
     _, attempt = add_with_a_job()
     if stop_after_s is None:
         release(attempt)

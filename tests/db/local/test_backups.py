@@ -50,8 +50,8 @@ FORMS = ["backup", "backup.tar"]
 def _home(tmp_path: Path, settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     for variable in ("MUSTER_SECRET_KEY", "MUSTER_ENCRYPTION_KEYS", "MUSTER_METRICS_TOKEN"):
         monkeypatch.delenv(variable, raising=False)
-    monkeypatch.setattr(logs, "LARGEST_SEGMENT_BYTES", 16)
-    monkeypatch.setattr(logs, "SMALLEST_SEGMENT_BYTES", 16)
+    monkeypatch.setattr(logs, "MAX_SEGMENT_BYTES", 16)
+    monkeypatch.setattr(logs, "MIN_SEGMENT_BYTES", 16)
     settings.STATE_FOLDER = tmp_path / "state"
     settings.STATE_FOLDER.mkdir()
     settings.ENCRYPTION_KEYS = [new_encryption_key()]

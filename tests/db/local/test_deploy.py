@@ -77,7 +77,7 @@ def test_a_part_is_healthy_while_it_does_its_rounds(
     assert "has not worked yet" in capsys.readouterr().err
     tick("links")
     assert healthy.main(["links"]) == 0
-    let_pass(healthy.LONGEST_SILENCE_S["links"] + 1, Tick.objects.get(name="links"), "at")
+    let_pass(healthy.MAX_SILENCE_S["links"] + 1, Tick.objects.get(name="links"), "at")
     assert healthy.main(["links"]) == 1
     monkeypatch.setenv("DATABASE_URL", url.replace("host=", "host=/nowhere"))
     assert healthy.main(["links"]) == 1

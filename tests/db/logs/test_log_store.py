@@ -39,8 +39,8 @@ def world() -> World:
 
 @pytest.fixture(autouse=True)
 def _small_segments(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store, "LARGEST_SEGMENT_BYTES", SEGMENT)
-    monkeypatch.setattr(store, "SMALLEST_SEGMENT_BYTES", 1)
+    monkeypatch.setattr(store, "MAX_SEGMENT_BYTES", SEGMENT)
+    monkeypatch.setattr(store, "MIN_SEGMENT_BYTES", 1)
 
 
 def rank_0(world: World) -> Allocation:
@@ -257,7 +257,7 @@ class TestCap:
     def test_no_more_lies_on_disk_than_the_cap_and_one_chunk(
         self, world: World, monkeypatch: pytest.MonkeyPatch, cap: int, nodes: int, length: int
     ) -> None:
-        monkeypatch.setattr(store, "LARGEST_SEGMENT_BYTES", 64)
+        monkeypatch.setattr(store, "MAX_SEGMENT_BYTES", 64)
         Pool.objects.update(log_max_bytes_per_job=cap)
         attempt = start(world, nodes=nodes, gpus=0)
         allocations, size, most = ranks(attempt), 0, 0

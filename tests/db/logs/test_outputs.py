@@ -272,7 +272,7 @@ class TestRoom:
     @pytest.fixture(autouse=True)
     def _a_hundred_bytes(self, settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         settings.OUTPUTS_MAX_BYTES = 100
-        monkeypatch.setattr(store, "MOST_FILES", 4)
+        monkeypatch.setattr(store, "MAX_FILES", 4)
 
     def test_what_does_not_fit_is_said_and_what_fits_is_kept(
         self, agent: Agent, http: httpx.Client, rank: Allocation
@@ -290,7 +290,7 @@ class TestRoom:
     def test_the_number_of_files_is_bounded_and_that_of_rows_too(
         self, agent: Agent, rank: Allocation, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(store, "MOST_ROWS", 6)
+        monkeypatch.setattr(store, "MAX_ROWS", 6)
         found = slots(agent, rank, *((f"{number}", 0) for number in range(9)))
         assert [slot.id > 0 for slot in found] == [True] * 6 + [False] * 3
         assert OutputFile.objects.filter(state__in=HELD).count() == 4

@@ -12,7 +12,7 @@ from django.db import IntegrityError, transaction
 from muster.common.errors import Invalid
 from muster.events.models import Event
 from muster.idle.models import IdleWatch
-from muster.idle.watch import LONGEST_LOOK_BACK, look
+from muster.idle.watch import MAX_LOOK_BACK, look
 from muster.jobs.models import Attempt, GpuClaim
 from muster.samples.levels import roll_up
 from muster.samples.models import GpuTenSeconds
@@ -241,7 +241,7 @@ class TestStops:
         clock.minutes(60, IDLE)
         assert told(attempt) == ["idle"]
         Tenant.objects.update(idle_action="stop", idle_for_s=7200, idle_binding=True)
-        look_back = int(LONGEST_LOOK_BACK.total_seconds() // 60)
+        look_back = int(MAX_LOOK_BACK.total_seconds() // 60)
         clock.minutes(60 - look_back - 1, IDLE)
         assert told(attempt) == ["idle"]
         clock.minutes(7, IDLE)

@@ -24,7 +24,7 @@ from muster.samples.models import (
     RankTenSeconds,
     RollUp,
 )
-from muster.samples.selectors import MOST_POINTS, read, window_of
+from muster.samples.selectors import MAX_POINTS, read, window_of
 from muster.samples.store import Values, add, sound
 from nodeagent.protocol import GpuSample, HostSample, UsageSample
 from tests.db.agent_calls import Agent
@@ -149,11 +149,11 @@ class TestRollUp:
         assert [list(model.objects.order_by("at").values()) for model in (GpuMinute, GpuHour)] == first
 
     def test_a_turn_is_bounded_and_the_next_goes_on(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(levels, "MOST_WINDOWS", 1)
+        monkeypatch.setattr(levels, "MAX_WINDOWS", 1)
         for step in range(0, 3600, 60):
             measured(NOW - seconds(3600) + seconds(step), power_w=1.0)
         roll_up(now=NOW)
-        assert GpuMinute.objects.count() == levels.MOST_STRETCHES[60]
+        assert GpuMinute.objects.count() == levels.MAX_BUCKETS_PER_WINDOW[60]
         roll_up_all()
         assert GpuMinute.objects.count() == 59
 
@@ -256,7 +256,7 @@ class TestRead:
     def test_the_step_follows_the_span_and_what_is_kept(self, ago: timedelta, asked: int, step: int) -> None:
         window = window_of(GPU, start=NOW - ago, end=NOW, step_s=asked, now=NOW)
         assert window.step_s == step
-        assert len(window.times) <= MOST_POINTS + 1
+        assert len(window.times) <= MAX_POINTS + 1
         assert window.start <= NOW - ago
         assert floor(window.start, step) == window.start
 

@@ -19,7 +19,7 @@ from muster.tenants.roles import Role
 from muster.usage import selectors
 from muster.usage.dimensions import SLOTS, By
 from muster.usage.outcomes import Outcome
-from muster.usage.periods import LONGEST, Period, period_of
+from muster.usage.periods import MAX_PERIOD, Period, period_of
 from muster.usage.scope import Asked, Scope, scope_of
 from muster.usage.selectors import parse_by, read, usage
 from muster.usage.waste import NO_SCREENING, waste
@@ -196,7 +196,7 @@ def test_each_way_to_tell_them_apart(day: Period) -> None:
 
 
 def test_more_rows_than_anyone_reads_are_refused(day: Period, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(selectors, "MOST_ROWS", 1)
+    monkeypatch.setattr(selectors, "MAX_ROWS", 1)
     node = make_node()
     hold(make_job(), [node], MIDNIGHT, MIDNIGHT + hours(1))
     assert len(usage(day, ALL, [By.USER])[1]) == 1
@@ -379,7 +379,7 @@ class TestPeriods:
         [
             ({"start": MIDNIGHT, "end": MIDNIGHT}, "from"),
             ({"start": MIDNIGHT + 2 * DAY}, "from"),
-            ({"end": MIDNIGHT, "start": MIDNIGHT - LONGEST - hours(1)}, "from"),
+            ({"end": MIDNIGHT, "start": MIDNIGHT - MAX_PERIOD - hours(1)}, "from"),
             ({"since": "soon"}, "since"),
             ({"since": "0s"}, "from"),
             ({"since": "999999999w"}, "since"),

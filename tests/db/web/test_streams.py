@@ -169,7 +169,7 @@ class TestReading:
     def test_a_download_is_an_attachment_of_every_byte(
         self, http: httpx.Client, world: World, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(log_stream, "LARGEST_READ", 7)
+        monkeypatch.setattr(log_stream, "MAX_READ_BYTES", 7)
         attempt = start(world)
         body = bytes(range(100))
         say(ranks(attempt)[0], body[:40], body[40:])

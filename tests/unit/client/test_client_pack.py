@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.jobs.uploads import LARGEST_UNPACKED, MOST_FILES
+from muster.jobs.uploads import MAX_FILES, MAX_UNPACKED_BYTES
 from muster_client.errors import PackError
 from muster_client.pack import (
     DEFAULT_IGNORES,
@@ -24,7 +24,7 @@ from muster_client.pack import (
     list_entries,
     pack_folder,
 )
-from nodeagent.protocol.archives import DEEPEST, LONGEST_NAME_BYTES, LONGEST_PATH_BYTES, members
+from nodeagent.protocol import archives
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -153,8 +153,10 @@ def test_it_takes_no_path_that_the_platform_would_refuse(tmp_path: Path) -> None
     (deep / "ok").write_text("1")  # the 64th name
     with pack_folder(tmp_path) as archive:
         archive.file.seek(0)
-        names = [member.parts for member in members(archive.file, most_entries=MAX_ENTRIES, most_bytes=1 << 20)]
-    assert max(map(len, names)) == MAX_DEPTH == DEEPEST
+        names = [
+            member.parts for member in archives.members(archive.file, most_entries=MAX_ENTRIES, most_bytes=1 << 20)
+        ]
+    assert max(map(len, names)) == MAX_DEPTH == archives.MAX_DEPTH
     (deep / "b").mkdir()
     (deep / "b" / "c").write_text("1")
     with pytest.raises(PackError, match="lies deeper than 64 folders"):
@@ -167,14 +169,14 @@ def test_it_takes_no_path_that_is_too_long(tmp_path: Path) -> None:
     (folder / ("x" * 18)).write_text("1")  # 5 x 201 + 18 bytes, and the one that ends it
     with pack_folder(tmp_path) as archive:
         archive.file.seek(0)
-        assert len(list(members(archive.file, most_entries=10, most_bytes=1 << 20))) == 6
+        assert len(list(archives.members(archive.file, most_entries=10, most_bytes=1 << 20))) == 6
     (folder / ("x" * 19)).write_text("1")
     with pytest.raises(PackError, match="its path has more than 1024 bytes"):
         pack_folder(tmp_path)
 
 
 def test_it_takes_no_more_files_than_the_platform() -> None:
-    assert MAX_ENTRIES == MOST_FILES
+    assert MAX_ENTRIES == MAX_FILES
 
 
 def test_it_refuses_what_is_no_file(tmp_path: Path) -> None:
@@ -215,9 +217,9 @@ def test_the_submit_page_has_the_same_limits_and_default_ignores() -> None:
     }
     assert limits == {
         "MAX_ARCHIVE_BYTES": MAX_ARCHIVE_BYTES,
-        "MAX_UNPACKED_BYTES": LARGEST_UNPACKED,
-        "MAX_ENTRIES": MOST_FILES,
-        "MAX_DEPTH": DEEPEST,
-        "MAX_PATH_BYTES": LONGEST_PATH_BYTES,
-        "MAX_NAME_BYTES": LONGEST_NAME_BYTES,
+        "MAX_UNPACKED_BYTES": MAX_UNPACKED_BYTES,
+        "MAX_ENTRIES": MAX_FILES,
+        "MAX_DEPTH": archives.MAX_DEPTH,
+        "MAX_PATH_BYTES": archives.MAX_PATH_BYTES,
+        "MAX_NAME_BYTES": archives.MAX_NAME_BYTES,
     }

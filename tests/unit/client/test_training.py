@@ -15,7 +15,7 @@ import pytest
 
 import muster_client
 from muster_client import training
-from muster_client.training import BURST, MOST_BYTES, MOST_NAMES, checkpoint, report
+from muster_client.training import BURST, MAX_FILE_BYTES, MAX_NAMES, checkpoint, report
 from nodeagent import jobside
 from nodeagent.runtime.shim.progress import read_progress
 from nodeagent.runtime.shim.reported import ReportReader
@@ -89,14 +89,14 @@ def test_a_script_that_reports_all_the_time_is_heard_once_a_second(home: Path, m
 
 
 def test_a_long_file_begins_anew(home: Path) -> None:
-    (home / ".muster-metrics").write_bytes(b"x" * (MOST_BYTES + 1))
+    (home / ".muster-metrics").write_bytes(b"x" * (MAX_FILE_BYTES + 1))
     report(step=1, loss=1.0)
     assert lines(home) == [{"step": 1.0, "loss": 1.0}]
 
 
 def test_so_many_names_count_and_no_line_is_too_long(home: Path) -> None:
     report(**{f"name{number}": 1.0 for number in range(1000)})
-    assert len(lines(home)[0]) == MOST_NAMES
+    assert len(lines(home)[0]) == MAX_NAMES
     report(**{"n" * 5000: 1.0})
     assert len(lines(home)) == 1
 

@@ -73,7 +73,7 @@ def test_a_child_that_dies_is_started_again(running: Supervisor, said: Said, tmp
 def test_the_delay_before_a_restart_doubles_up_to_its_limit(
     running: Supervisor, said: Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(supervisor, "LONGEST_DELAY_S", 0.04)
+    monkeypatch.setattr(supervisor, "MAX_DELAY_S", 0.04)
     running.start(child("web", "raise SystemExit(1)"))
     until(lambda: len(said) >= 4)
     assert [line.rsplit("in ", 1)[1] for line in said[:4]] == ["0.01 s", "0.02 s", "0.04 s", "0.04 s"]

@@ -7,7 +7,7 @@ import { dashOf, spanOf, type ChartData } from "./charts";
 
 export const CHART_HEIGHT = 148;
 /** Lines that can be told apart; more of them are one crowd. */
-export const MOST_COLOURS = 8;
+export const MAX_COLOURS = 8;
 const AXIS_WIDTH = 64;
 const POWERS_OF_TWO = Array.from({ length: 54 }, (_, power) => 2 ** (power - 10));
 const DAY = 86_400;
@@ -15,7 +15,7 @@ const TIME_STEPS_S = [
   1, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200,
 ].concat([1, 2, 7, 14, 28, 91, 182].map((days) => days * DAY));
 /** Agents of idle nodes send a reading every 25 s: what is so close together is one line. */
-const SMALLEST_GAP_S = 90;
+const MIN_GAP_S = 90;
 
 interface Props {
   chart: ChartData;
@@ -104,7 +104,7 @@ function optionsOf(host: HTMLElement, tip: HTMLElement, latest: Latest): uPlot.O
   const colour = (name: string) => getComputedStyle(host).getPropertyValue(name).trim();
   const { chart } = latest();
   const alone = chart.lines.length === 1;
-  const crowd = chart.lines.length > MOST_COLOURS;
+  const crowd = chart.lines.length > MAX_COLOURS;
   const font = '11.5px "Geist Variable", ui-sans-serif, system-ui, sans-serif';
   const gaps: uPlot.Series.GapsRefiner = (plot, _series, _first, _last, found) =>
     found.filter(
@@ -190,7 +190,7 @@ function optionsOf(host: HTMLElement, tip: HTMLElement, latest: Latest): uPlot.O
 
 /** How far apart two readings are at least between which the line breaks. */
 const gapOf = (latest: Latest): number =>
-  latest().chart.steps === undefined ? Math.max(SMALLEST_GAP_S, 3 * latest().stepS) : Infinity;
+  latest().chart.steps === undefined ? Math.max(MIN_GAP_S, 3 * latest().stepS) : Infinity;
 
 /** The readings that no line leads to or from: without a dot they would not be seen. */
 function alones(plot: uPlot, series: number, gapS: number): number[] {
@@ -205,7 +205,7 @@ function alones(plot: uPlot, series: number, gapS: number): number[] {
 
 function seriesColour(plot: uPlot, index: number, colour: (name: string) => string, crowd: boolean): string {
   const lines = plot.series.length - 1;
-  return colour(crowd || index > Math.min(lines, MOST_COLOURS) ? "--chart-1" : `--chart-${index}`);
+  return colour(crowd || index > Math.min(lines, MAX_COLOURS) ? "--chart-1" : `--chart-${index}`);
 }
 
 function spanOfSteps(steps: readonly number[]): [number, number] {

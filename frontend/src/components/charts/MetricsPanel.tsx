@@ -10,7 +10,7 @@ import classes from "./MetricsPanel.module.css";
 // The library that draws is only loaded by who looks at a chart.
 const Chart = lazy(() => loadPart(() => import("./Chart")));
 
-const MOST_NAMED = 8;
+const MAX_NAMED = 8;
 
 interface Props {
   groups: readonly Group[];
@@ -120,7 +120,7 @@ function GroupSection({
 }
 
 function Legend({ labels }: { labels: readonly string[] }) {
-  if (labels.length > MOST_NAMED) return <span className={classes.crowd}>{labels.length} lines</span>;
+  if (labels.length > MAX_NAMED) return <span className={classes.crowd}>{labels.length} lines</span>;
   return (
     <ul className={classes.legend}>
       {labels.map((label, index) => (

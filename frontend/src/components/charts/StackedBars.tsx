@@ -20,12 +20,12 @@ interface Props {
 }
 
 /** At most so many labels fit below the bars. */
-const MOST_LABELS = 10;
+const MAX_LABELS = 10;
 
 /** Bars that stand side by side, each of parts. They are boxes of the page, so that no library is loaded for them. */
 export function StackedBars({ stacks, series, ceiling, format, words }: Props) {
   const [shown, setShown] = useState<number | null>(null);
-  const every = Math.ceil(stacks.length / MOST_LABELS);
+  const every = Math.ceil(stacks.length / MAX_LABELS);
   const stack = shown === null ? undefined : stacks[shown];
   return (
     <figure className={classes.figure}>

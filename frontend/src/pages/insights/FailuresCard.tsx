@@ -11,14 +11,14 @@ import { gpuHours, percent, plural } from "../../format/amount";
 import { categoryWords, reasonWords } from "../../format/words";
 import classes from "./InsightsPage.module.css";
 
-const MOST = 8;
+const MAX_SHOWN = 8;
 
 /** Of what jobs failed, by the GPU time that it took. */
 export function FailuresCard({ filter }: { filter: UsageFilter }) {
   const query = useQuery(wasteQuery(filter));
   const rows = query.data?.failures ?? [];
   const all = query.data?.total.gpu_hours ?? 0;
-  const rest = rows.slice(MOST);
+  const rest = rows.slice(MAX_SHOWN);
   return (
     <section className={`card ${classes.card}`} aria-label="Failures">
       <SectionHead title="Why jobs failed">
@@ -34,7 +34,7 @@ export function FailuresCard({ filter }: { filter: UsageFilter }) {
         </Empty>
       ) : (
         <ul className={classes.list}>
-          {rows.slice(0, MOST).map((row) => (
+          {rows.slice(0, MAX_SHOWN).map((row) => (
             <li key={`${row.failure} ${row.category} ${row.outcome}`}>
               <Meter
                 label={reasonWords(row.failure)}

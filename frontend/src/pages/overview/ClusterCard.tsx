@@ -13,7 +13,7 @@ import { gpusByType, isUsable } from "../cluster/figures";
 import classes from "./OverviewPage.module.css";
 
 /** More squares than this say less than the figures beside them. */
-const MOST_SQUARES = 512;
+const MAX_SQUARES = 512;
 
 /** How busy the whole cluster is. */
 export function ClusterCard() {
@@ -48,7 +48,7 @@ export function ClusterCard() {
               {down > 0 ? `, ${down} not available` : ""}
             </span>
           </div>
-          {total <= MOST_SQUARES ? (
+          {total <= MAX_SQUARES ? (
             <div className={classes.mini} aria-hidden="true">
               {nodes.flatMap((node) =>
                 node.gpus.map((gpu) => (

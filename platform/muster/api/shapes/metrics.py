@@ -9,7 +9,7 @@ from rest_framework import serializers
 from muster.api.shapes.common import Integer, Moment, Number, Shape, Text
 from muster.common.errors import Invalid
 
-LONGEST_STEP_S = 86_400
+MAX_STEP_S = 86_400
 
 
 class FigureOverTime(Shape):
@@ -94,7 +94,7 @@ class MetricsFilter(Shape):
     """Which time, and how finely. The answer has 500 steps at most, and no finer ones than are still kept."""
 
     to = Moment(required=False, help_text="Now by default.")
-    step = Integer(required=False, default=0, min_value=0, max_value=LONGEST_STEP_S, help_text="Seconds, at least.")
+    step = Integer(required=False, default=0, min_value=0, max_value=MAX_STEP_S, help_text="Seconds, at least.")
 
     def get_fields(self) -> dict[str, serializers.Field]:  # type: ignore[type-arg]
         """The fields above, and `from`."""

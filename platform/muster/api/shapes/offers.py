@@ -8,7 +8,7 @@ from muster.api.shapes.common import Choice, Flag, Integer, Moment, Shape, Text,
 from muster.api.shapes.jobs import JobInList, SpecField
 from scheduler.model.lifecycle import RuntimeNeed
 
-LONGEST_WAIT_S = 30
+MAX_WAIT_S = 30
 
 
 class NewFramework(Shape):
@@ -82,9 +82,7 @@ class OfferList(Shape):
 class OfferQuery(Shape):
     """How long to wait, and for what."""
 
-    wait = Integer(
-        default=LONGEST_WAIT_S, min_value=0, max_value=LONGEST_WAIT_S, help_text="Seconds to wait for an offer."
-    )
+    wait = Integer(default=MAX_WAIT_S, min_value=0, max_value=MAX_WAIT_S, help_text="Seconds to wait for an offer.")
     after = Integer(default=0, min_value=0, max_value=2**62, help_text="Wait for an offer with a larger id than this.")
 
 

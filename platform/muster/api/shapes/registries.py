@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from muster.api.shapes.common import Integer, Moment, Shape, Text
-from muster.tenants.registries import LONGEST_PASSWORD, LONGEST_USERNAME
+from muster.tenants.registries import MAX_PASSWORD_CHARS, MAX_USERNAME_CHARS
 
 
 class NewRegistry(Shape):
@@ -11,9 +11,9 @@ class NewRegistry(Shape):
 
     tenant = Text(required=False, max_length=63, help_text="Default: the one that you manage.")
     registry = Text(max_length=255, help_text="As images name it: ghcr.io, docker.io or registry.example.org:5000.")
-    username = Text(max_length=LONGEST_USERNAME, help_text="The user name at the registry.")
+    username = Text(max_length=MAX_USERNAME_CHARS, help_text="The user name at the registry.")
     password = Text(
-        max_length=LONGEST_PASSWORD,
+        max_length=MAX_PASSWORD_CHARS,
         trim_whitespace=False,
         write_only=True,
         help_text="A password or a token. It is in no answer.",

@@ -31,8 +31,8 @@ READ_AGAIN_AFTER_S = 5.0
 # Under load, events are read in handfuls; a page does not see the difference, and the database does.
 GATHER_S = 0.03
 UNSETTLED_AGAIN_AFTER_S = 0.1
-MOST_AT_ONCE = 500
-MOST_WAITING = 2000
+MAX_EVENTS_AT_ONCE = 500
+MAX_QUEUED_EVENTS = 2000
 NAMES_AGAIN_EVERY_S = 30.0
 
 _TOPIC = re.compile(r"jobs|nodes|job:[0-9]{1,18}")
@@ -42,7 +42,7 @@ _TOPIC = re.compile(r"jobs|nodes|job:[0-9]{1,18}")
 class _Listener:
     """One open stream; one that reads too slowly is told to load everything again."""
 
-    queue: asyncio.Queue[Event] = field(default_factory=lambda: asyncio.Queue(MOST_WAITING))
+    queue: asyncio.Queue[Event] = field(default_factory=lambda: asyncio.Queue(MAX_QUEUED_EVENTS))
     missed: bool = False
 
     def give(self, event: Event) -> None:
@@ -97,7 +97,7 @@ class Feed:
                     listener.give(event)
             if events:
                 self._place = EventCursor(events[-1].tx, events[-1].pk)
-            if len(events) < MOST_AT_ONCE:
+            if len(events) < MAX_EVENTS_AT_ONCE:
                 if unsettled:
                     # They were announced already, so nobody will wake us for them.
                     asyncio.get_running_loop().call_later(UNSETTLED_AGAIN_AFTER_S, self._look_again)
@@ -175,7 +175,7 @@ def _data(event: Event, topic: str, names: dict[int, str]) -> dict[str, object]:
 
 def _behind(place: EventCursor) -> tuple[list[Event], bool]:
     """The next events, and whether more are stored that a running transaction could still slip in front of."""
-    events = list(after(place)[:MOST_AT_ONCE])
+    events = list(after(place)[:MAX_EVENTS_AT_ONCE])
     last = events[-1].tx if events else place.tx
     return events, Event.objects.filter(tx__gt=last).exists()
 

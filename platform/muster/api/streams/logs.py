@@ -13,7 +13,7 @@ from starlette.responses import Response, StreamingResponse
 
 from muster.api.streams import sse
 from muster.api.streams.callers import caller, flag, number
-from muster.api.streams.text import MOST_BEFORE, RankText
+from muster.api.streams.text import MAX_BYTES_BEFORE, RankText
 from muster.common.asgi import in_thread
 from muster.common.errors import Invalid, NotFound
 from muster.common.rows import first_of
@@ -21,11 +21,11 @@ from muster.events.hub import hub
 from muster.events.redis import EVENTS_CHANNEL, log_channel
 from muster.jobs.models import Attempt, Job
 from muster.jobs.selectors import get_job
-from muster.logs.selectors import MOST_PIECES, Piece, attempt_of, bytes_before, is_over, log_file, pieces, rank_of
+from muster.logs.selectors import MAX_PIECES, Piece, attempt_of, bytes_before, is_over, log_file, pieces, rank_of
 from muster.logs.store import read_to_hole
 from scheduler.model.lifecycle import ATTEMPT_TERMINAL, JOB_TERMINAL
 
-DEFAULT_READ, LARGEST_READ = 256 << 10, 4 << 20
+DEFAULT_READ_BYTES, MAX_READ_BYTES = 256 << 10, 4 << 20
 PIECES_AT_ONCE = 512 << 10
 # Events of other jobs wake us too; our own job is looked at no more often than this.
 LOOK_EVERY_S = 0.05
@@ -45,7 +45,7 @@ async def logs(request: Request) -> Response:
         follower = await in_thread(_follower, job, request, wanted, rank)
         return sse.stream(follower.events())
     offset = number(request, "offset", default=0) or 0
-    limit = min(number(request, "limit", default=DEFAULT_READ) or DEFAULT_READ, LARGEST_READ)
+    limit = min(number(request, "limit", default=DEFAULT_READ_BYTES) or DEFAULT_READ_BYTES, MAX_READ_BYTES)
     attempt = await in_thread(attempt_of, job, wanted)
     if attempt is None:
         return Response(b"", media_type="text/plain", headers={"X-Muster-Size": "0"})
@@ -73,7 +73,7 @@ def _read(attempt: Attempt, rank: int, offset: int, limit: int) -> tuple[int, by
 async def _download(attempt: Attempt, rank: int) -> AsyncIterator[bytes]:
     offset = 0
     while True:
-        start, body, size = await in_thread(_read, attempt, rank, offset, LARGEST_READ)
+        start, body, size = await in_thread(_read, attempt, rank, offset, MAX_READ_BYTES)
         if body:
             yield body
         offset = start + len(body)
@@ -160,7 +160,7 @@ class _Follower:
             )
             for piece in found:
                 if piece.rank not in self.texts:
-                    before = bytes_before(self.attempt, piece, MOST_BEFORE)
+                    before = bytes_before(self.attempt, piece, MAX_BYTES_BEFORE)
                     self.texts[piece.rank] = RankText(piece.offset, before)
         if not found and over and self.only is None:
             after = self.attempt.number if self.attempt else 0
@@ -169,7 +169,7 @@ class _Follower:
 
     def _may_go_on(self, look: _Look) -> bool:
         """Whether more than this one look could bring was stored already; what comes later wakes us."""
-        return len(look.found) >= MOST_PIECES or sum(len(piece.body) for piece in look.found) >= PIECES_AT_ONCE
+        return len(look.found) >= MAX_PIECES or sum(len(piece.body) for piece in look.found) >= PIECES_AT_ONCE
 
     def _messages(self, look: _Look) -> list[bytes]:
         messages = []

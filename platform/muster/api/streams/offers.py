@@ -10,7 +10,7 @@ from starlette.responses import JSONResponse, Response
 from muster.accounts.models import User
 from muster.api.render.jobs import Json
 from muster.api.render.offers import offer_list
-from muster.api.shapes.offers import LONGEST_WAIT_S
+from muster.api.shapes.offers import MAX_WAIT_S
 from muster.api.streams.callers import caller, number
 from muster.common.asgi import in_thread
 from muster.common.errors import Invalid
@@ -29,9 +29,9 @@ async def offers(request: Request) -> Response:
     """
     user = caller(request)
     after = number(request, "after", default=0) or 0
-    wait_s = number(request, "wait", default=LONGEST_WAIT_S) or 0
-    if wait_s > LONGEST_WAIT_S:
-        raise Invalid.field("wait", f"write at most {LONGEST_WAIT_S}")
+    wait_s = number(request, "wait", default=MAX_WAIT_S) or 0
+    if wait_s > MAX_WAIT_S:
+        raise Invalid.field("wait", f"write at most {MAX_WAIT_S}")
     loop = asyncio.get_running_loop()
     until = loop.time() + wait_s
     with hub.waiter(offers_channel(user.pk)) as waiter:

@@ -21,10 +21,10 @@ from muster.shells.models import Shell
 from muster.shells.relay import Closed, Relay, relays
 from nodeagent.shellwire import MAX_SHELL_BYTES
 
-LONGEST_WAIT_S = 25
+MAX_WAIT_S = 25
 ROOM_WAIT_S = 10.0
-LARGEST_BODY = 2 * MAX_SHELL_BYTES
-_LARGEST_OFFSET = 10**18
+MAX_BODY_BYTES = 2 * MAX_SHELL_BYTES
+_MAX_OFFSET = 10**18
 _KEYS = {"first", "start", "data", "rows", "cols", "over"}
 
 
@@ -35,9 +35,9 @@ async def shell_output(request: Request) -> Response:
     """
     relay = await _relay(request)
     offset = number(request, "offset", default=0) or 0
-    wait_s = number(request, "wait", default=LONGEST_WAIT_S) or 0
-    if wait_s > LONGEST_WAIT_S:
-        raise Invalid.field("wait", f"write at most {LONGEST_WAIT_S}")
+    wait_s = number(request, "wait", default=MAX_WAIT_S) or 0
+    if wait_s > MAX_WAIT_S:
+        raise Invalid.field("wait", f"write at most {MAX_WAIT_S}")
     with relay.caller("client") as waiter:
         loop = asyncio.get_running_loop()
         until = loop.time() + wait_s
@@ -59,7 +59,7 @@ async def shell_output(request: Request) -> Response:
 async def shell_input(request: Request) -> Response:
     """`POST /shells/{id}/input`: what was typed from `start` on, and the size of the terminal; waits for room."""
     relay = await _relay(request)
-    given = _read(await read_body(request, largest=LARGEST_BODY))
+    given = _read(await read_body(request, largest=MAX_BODY_BYTES))
     with relay.caller("client") as waiter:
         window = relay.input
         window.begin(given["first"])
@@ -150,6 +150,6 @@ def _read(body: bytes) -> dict[str, Any]:
 
 def _whole(given: dict[str, Any], name: str, least: int) -> int:
     value = given.get(name, 0)
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= _LARGEST_OFFSET:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= _MAX_OFFSET:
         raise Invalid.field(name, f"write a whole number from {least} on")
     return value

@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 
 # A character has four bytes at most, so no more than three of them can lie in front of a place inside it.
-MOST_BEFORE = 3
+MAX_BYTES_BEFORE = 3
 
 _decoder = codecs.getincrementaldecoder("utf-8")
 
@@ -20,7 +20,7 @@ class RankText:
 
     def __init__(self, offset: int, before: bytes) -> None:
         self._decoder = _decoder("replace")
-        self._decoder.decode(before[-MOST_BEFORE:])
+        self._decoder.decode(before[-MAX_BYTES_BEFORE:])
         self._next = offset
 
     def of(self, offset: int, body: bytes) -> str:

@@ -11,7 +11,7 @@ from muster.api import limits
 from muster.api.streams.callers import caller
 from muster.common.asgi import checked_in_thread, in_thread
 from muster.common.errors import Invalid, NotFound, TooLarge
-from muster.jobs.uploads import LARGEST_ARCHIVE, has_code, new_draft, no_room, store_code
+from muster.jobs.uploads import MAX_ARCHIVE_BYTES, has_code, new_draft, no_room, store_code
 
 _DIGEST = re.compile(r"[0-9a-fA-F]{64}")
 
@@ -30,8 +30,8 @@ async def upload(request: Request) -> Response:
             with draft.open("wb") as handle:
                 async for part in request.stream():
                     size += len(part)
-                    if size > LARGEST_ARCHIVE:
-                        raise TooLarge(f"a code archive may have {LARGEST_ARCHIVE >> 20} MiB at most")
+                    if size > MAX_ARCHIVE_BYTES:
+                        raise TooLarge(f"a code archive may have {MAX_ARCHIVE_BYTES >> 20} MiB at most")
                     handle.write(part)
         except OSError as error:
             # The half that is there goes first: the news that there is no room needs some.

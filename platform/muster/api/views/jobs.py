@@ -142,7 +142,7 @@ class JobBatch(ApiView):
             raise Invalid.field("jobs", "send a list of specs")
         for key in sorted(set(body) - {"jobs"}):
             raise Invalid.field(key[:100], unknown_key(key, ["jobs"]))
-        limits.take(limits.SUBMIT, user.pk, cost=max(1, min(len(items), services.MOST_IN_A_BATCH)))
+        limits.take(limits.SUBMIT, user.pk, cost=max(1, min(len(items), services.MAX_JOBS_PER_BATCH)))
         result = services.submit_batch(user=user, items=items, idempotency_key=idempotency_key(request))
         errors = [{"index": index, "problem": problem_of(error)} for index, error in result.errors]
         jobs = submitted_list(result.jobs)

@@ -1,6 +1,6 @@
 import { beforeEach, expect, test, vi } from "vitest";
 
-import { LogBuffer, MOST_LINES } from "./buffer";
+import { LogBuffer, MAX_LINES } from "./buffer";
 
 // Lines are shown once a frame; here every frame comes at once.
 beforeEach(() => {
@@ -47,16 +47,16 @@ test("a line without end is cut", () => {
 
 test("the oldest lines go when there are too many, and the numbers go on", () => {
   const buffer = new LogBuffer();
-  buffer.append(0, "x\n".repeat(MOST_LINES * 1.2));
-  expect(buffer.lines.length).toBeLessThanOrEqual(MOST_LINES * 1.1);
-  expect(buffer.lines.length + buffer.dropped).toBe(MOST_LINES * 1.2);
+  buffer.append(0, "x\n".repeat(MAX_LINES * 1.2));
+  expect(buffer.lines.length).toBeLessThanOrEqual(MAX_LINES * 1.1);
+  expect(buffer.lines.length + buffer.dropped).toBe(MAX_LINES * 1.2);
   expect(buffer.lines[0]?.number).toBe(buffer.dropped + 1);
 });
 
 test("a line that went away does not come back when its end arrives", () => {
   const buffer = new LogBuffer();
   buffer.append(1, "begun");
-  buffer.append(0, "x\n".repeat(MOST_LINES * 1.2));
+  buffer.append(0, "x\n".repeat(MAX_LINES * 1.2));
   buffer.append(1, " and ended\n");
   expect(buffer.lines.some((line) => line.text.includes("begun"))).toBe(false);
 });

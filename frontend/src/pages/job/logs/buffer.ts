@@ -17,9 +17,9 @@ interface Open {
 }
 
 /** A page keeps this many lines; the whole log is one click away as a download. */
-export const MOST_LINES = 100_000;
+export const MAX_LINES = 100_000;
 /** A line without an end is cut here, or a progress bar of a day would become one line of a gigabyte. */
-const LONGEST_LINE = 8192;
+const MAX_LINE_CHARS = 8192;
 
 /** What a terminal shows of a line in which a carriage return starts it over. */
 function overwritten(raw: string): string {
@@ -70,7 +70,7 @@ export class LogBuffer {
     }
     while (start < text.length) {
       const end = text.indexOf("\n", start);
-      const stop = Math.min(end < 0 ? text.length : end, start + LONGEST_LINE);
+      const stop = Math.min(end < 0 ? text.length : end, start + MAX_LINE_CHARS);
       const complete = stop === end;
       this.#extend(rank, text.slice(start, stop), complete);
       start = complete ? stop + 1 : stop;
@@ -97,18 +97,18 @@ export class LogBuffer {
     if (open === undefined) {
       this.#count += 1;
       this.#lines.push({ ...line, number: this.#count });
-      if (this.#lines.length > MOST_LINES + MOST_LINES / 10) this.#trim();
+      if (this.#lines.length > MAX_LINES + MAX_LINES / 10) this.#trim();
     } else {
       const index = open.number - this.#dropped - 1;
       // The line may have been let go already, when other ranks wrote a great deal since it began.
       if (index >= 0) this.#lines[index] = { ...line, number: open.number };
     }
-    if (complete || raw.length >= LONGEST_LINE) this.#open.delete(rank);
+    if (complete || raw.length >= MAX_LINE_CHARS) this.#open.delete(rank);
     else this.#open.set(rank, { number: open?.number ?? this.#count, raw });
   }
 
   #trim(): void {
-    const excess = this.#lines.length - MOST_LINES;
+    const excess = this.#lines.length - MAX_LINES;
     this.#lines = this.#lines.slice(excess);
     this.#dropped += excess;
   }
