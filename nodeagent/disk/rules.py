@@ -1,4 +1,4 @@
-"""When a disk is as good as full, when it has room again, and who may be stopped for it. Pure."""
+"""When a disk counts as full, when it has room again, and which job may be stopped for it. Pure."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from typing import Mapping, Optional, Tuple
 
 
 class Unit(Enum):
-    """What a disk has so much room for. It is full when it is short of either."""
+    """What a disk has room for. It is full when it is short of either."""
 
     BYTES = "bytes"
     FILES = "files"
-    """Its inodes. A file without any bytes takes one as well, and so does a folder."""
+    """Inodes. An empty file takes one, and so does a folder."""
 
 
 MAX_RESERVE = {Unit.BYTES: 1 << 30, Unit.FILES: 1_000_000}
 RESERVE_SHARE = 0.05
 ROOM_FACTOR = 1.25
-"""So much more than the reserve must be free before a disk has room again: it is not to go back and forth."""
+"""A full disk has room again once the reserve times this is free, so that it does not flap between the two."""
 ROOM_AFTER_S = 5.0
-"""So long it must have been free: a job may give back all that it takes, and take it again, in a moment."""
+"""Seconds for which that much must stay free: a job may delete its files and write them again at once."""
 MIN_SHARE = 0.10
-"""Who takes less of a disk than this is never stopped for the sake of others."""
+"""A job that takes less of a disk than this share is not stopped to make room for others."""
 MANY_FILES = 1_000_000
-"""Who has so many takes enough of any disk: a tenth of those of the largest ones is more than can be counted."""
+"""A job with this many files can be stopped on any disk: a tenth of the largest disks' inodes is too many to count."""
 HASTE_SHARE = 0.5
-"""With less than this of the reserve left, who is being stopped has no more grace."""
+"""When less than this share of the reserve is free, the job that is being stopped loses its grace."""
 
 LOOK_EVERY_S = 2.0
 MIN_LOOK_INTERVAL_S = 0.05
@@ -36,7 +36,7 @@ _MIN_INODE_BYTES = 512
 
 @dataclass(frozen=True)
 class Measure:
-    """A disk by one unit, at one moment; `free` is what is left for users other than root."""
+    """A disk by one unit, at one moment; `free` is what users other than root can use."""
 
     folder: str
     device: int
@@ -46,22 +46,22 @@ class Measure:
 
     @property
     def key(self) -> Tuple[int, Unit]:
-        """The same for all looks at this disk by this unit."""
+        """The same in all measurements of this disk by this unit."""
         return self.device, self.unit
 
 
 def bounds_files(files: Measure, in_bytes: Measure) -> bool:
     """Whether a disk can be out of files before it is out of bytes.
 
-    Some file systems know no such bound and tell 0 (btrfs). Others make inodes of free bytes (XFS, ZFS), and tell as
-    many as those suffice for: there, who takes the bytes is to be stopped, and not who has many files.
+    btrfs has no limit and reports 0. XFS and ZFS make inodes from free bytes and report how many those suffice for:
+    there the job that takes the most bytes must be stopped, not the one with the most files.
     """
     return files.total > 0 and files.free * _MIN_INODE_BYTES < in_bytes.free
 
 
 def reserve_of(measure: Measure, asked_bytes: Optional[int]) -> int:
-    """How much is kept free: as many bytes as asked for, else a twentieth of the disk, and 1 GiB or a million files at
-    most. Who asks for no bytes has no files kept free either.
+    """How much is kept free: the bytes asked for, else a twentieth of the disk, at most 1 GiB or a million files. A
+    request for 0 bytes reserves no files either.
     """
     if asked_bytes is not None and (measure.unit is Unit.BYTES or asked_bytes == 0):
         return min(asked_bytes, measure.total)
@@ -69,17 +69,17 @@ def reserve_of(measure: Measure, asked_bytes: Optional[int]) -> int:
 
 
 def is_full(measure: Measure, reserve: int, was: bool) -> bool:
-    """Whether the disk is as good as full; one that was needs more than the reserve to have room again."""
+    """Whether the disk counts as full; a disk that `was` full needs more than the reserve to have room again."""
     return measure.free < (reserve * ROOM_FACTOR if was else reserve)
 
 
 def is_pressing(measure: Measure, reserve: int) -> bool:
-    """Whether no grace can be given any more."""
+    """Whether the disk is too short of room to give a job any more grace."""
     return measure.free < reserve * HASTE_SHARE
 
 
 def whom_to_stop(taken: Mapping[int, int], measure: Measure, reserve: int) -> Optional[int]:
-    """The allocation that takes most of a full disk, by id; None where nobody takes enough to be stopped for others."""
+    """The id of the allocation that takes most of a full disk; None if no allocation takes enough to be stopped."""
     if not taken:
         return None
     most = max(taken, key=lambda allocation_id: (taken[allocation_id], allocation_id))
@@ -90,7 +90,7 @@ def whom_to_stop(taken: Mapping[int, int], measure: Measure, reserve: int) -> Op
 
 
 def next_look_s(measure: Measure, reserve: int, before: Optional[Measure], since_s: float) -> float:
-    """In how many seconds to look again: sooner where the disk fills so fast that the reserve would be passed by."""
+    """Seconds until the next look: fewer when the disk would fill past the reserve before a usual one."""
     if before is None or since_s <= 0 or before.free <= measure.free:
         return LOOK_EVERY_S
     falls_by_s = (before.free - measure.free) / since_s

@@ -1,11 +1,11 @@
-"""What folders of jobs take of a disk: bytes that are really held, or files. A tree may be built to defeat who looks.
+"""Disk usage of the folders of jobs, in allocated bytes or in files. A job may build a tree to defeat the count.
 
-1. Nothing is followed: each folder is opened by its name below the one that is open, as a folder and no link.
-2. A tree may be of any depth. Down to some level the folders on the way stay open; below, the way back is `..`, and
-   what is found there must be the folder that was left.
-3. Other mounts are left out, and a file with several names counts once. Of more such files than can be remembered,
-   each name counts for its part.
-4. There is an end to it: after so many entries, so much time, or as soon as it is `enough`.
+1. No link is followed: each folder is opened relative to its parent's descriptor, as a folder.
+2. A tree may be of any depth. The first levels stay open; below those, `..` leads back up, and it must be the folder
+   that the walk came from.
+3. Other mounts are left out. A hard-linked file counts once; past `_MAX_LINKED_FILES`, each of its names counts for a
+   fraction of it.
+4. The walk ends after a number of entries or seconds, or once the amount reaches `enough`.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from nodeagent.runtime.shim.tree import seen_at
 _BLOCK_BYTES = 512
 _MAX_OPEN_FOLDERS = 64
 _LOOK_AT_CLOCK_EVERY = 1024
-# A name may have 255 bytes, and those of folders wait for their turn.
+# Each holds a name of up to 255 bytes.
 _MAX_PENDING_FOLDERS = 100_000
-# Each takes some 80 bytes.
+# Each takes about 80 bytes.
 _MAX_LINKED_FILES = 250_000
 _DELETED = " (deleted)"
 
@@ -36,8 +36,8 @@ MAX_ENTRIES, MAX_WALK_S = 2_000_000, 20.0
 
 @dataclass(frozen=True)
 class Taken:
-    """What a folder takes, in the unit that was asked for; `whole` is False where not everything could be counted, and
-    then it takes at least that. `entries` are the names that were counted.
+    """What a folder takes, in the unit of the walk, and how many names were counted. If `whole` is False, the count is
+    incomplete and `amount` is a lower bound.
     """
 
     amount: int = 0
@@ -65,13 +65,13 @@ class Walk:
         self._until = now() + most_s
         self._enough = enough
         self._seen: Dict[int, Set[int]] = {}
-        """The files with several names that were counted, by their disk."""
+        """Inodes of the hard-linked files that were counted, by device."""
         self._seen_left = _MAX_LINKED_FILES
         self._total = 0.0
         self._over = False
 
     def count(self, folder: str) -> Taken:
-        """What the tree of `folder` takes of the disk that this walk is of."""
+        """What the tree of `folder` takes of this walk's disk."""
         try:
             descriptor = os.open(folder, FOLDER)
         except OSError as error:
@@ -86,7 +86,7 @@ class Walk:
         return Taken(int(tree.amount), tree.entries, tree.whole and not self._over and self._seen_left >= 0)
 
     def is_ours(self, found: os.stat_result) -> bool:
-        """Whether a folder lies on the disk that is looked at."""
+        """Whether a folder lies on this walk's disk."""
         return found.st_dev == self._device
 
     def take(self, found: os.stat_result) -> float:
@@ -103,7 +103,7 @@ class Walk:
         return amount
 
     def _part(self, found: os.stat_result) -> float:
-        """How much of a file one of its names counts for; all of them never for more than the file."""
+        """The share of a hard-linked file that one of its names counts for; the shares add up to 1 at most."""
         seen = self._seen.setdefault(found.st_dev, set())
         if found.st_ino in seen:
             return 0.0
@@ -116,12 +116,12 @@ class Walk:
 
     @property
     def over(self) -> bool:
-        """Whether nothing more is to be counted."""
+        """Whether the walk has reached one of its limits."""
         return self._over
 
 
 class _Level:
-    """A folder on the way down: its descriptor (-1 while it is closed), what it is, and the folders to go to in it."""
+    """A folder on the current path: its descriptor (-1 while closed), its identity, and the subfolders to visit."""
 
     __slots__ = ("descriptor", "identity", "names")
 
@@ -132,7 +132,7 @@ class _Level:
 
 
 class _Tree:
-    """How far the walk through one tree is."""
+    """The state of a walk through one tree."""
 
     def __init__(self, walk: Walk) -> None:
         self._walk = walk
@@ -143,7 +143,7 @@ class _Tree:
         self.whole = True
 
     def step(self) -> None:
-        """Go one folder down, or up where there is none left."""
+        """Enter the next subfolder, or go up if there is none."""
         level = self.levels[-1]
         if not level.names:
             self._leave()
@@ -159,7 +159,7 @@ class _Tree:
         self.enter(descriptor)
 
     def enter(self, descriptor: int) -> None:
-        """Count what is in the folder; it is the newest level from now on."""
+        """Count the folder's entries and make it the deepest level."""
         found = os.fstat(descriptor)
         if not self._walk.is_ours(found):
             os.close(descriptor)
@@ -181,7 +181,7 @@ class _Tree:
             self.whole = False
 
     def close(self) -> None:
-        """Let go of every folder."""
+        """Close every folder."""
         for level in self.levels:
             if level.descriptor >= 0:
                 os.close(level.descriptor)
@@ -216,14 +216,14 @@ class _Tree:
         os.close(left.descriptor)
 
     def _drop_lost(self) -> None:
-        """Somebody moves the folders about: go on from the last one that is still open."""
+        """Go on from the deepest folder that is still open: folders were moved during the walk."""
         self.whole = False
         while self.levels and self.levels[-1].descriptor < 0:
             self._waiting -= len(self.levels.pop().names)
 
 
 def _way_back(descriptor: int, identity: Tuple[int, int]) -> int:
-    """The folder above, open; -1 where that is not the one that was left."""
+    """A descriptor of the parent folder; -1 if its identity differs."""
     try:
         above = os.open("..", FOLDER, dir_fd=descriptor)
     except OSError:
@@ -236,15 +236,15 @@ def _way_back(descriptor: int, identity: Tuple[int, int]) -> int:
 
 
 def deleted(pids: Iterable[int], devices: Iterable[int], unit: Unit, *, most_entries: int = 20_000) -> int:
-    """What files take that no folder names any more and that processes keep open, on disks of these numbers.
+    """What deleted files take that these processes keep open, on these devices.
 
-    Only what was deleted is looked at: any other may lie on a server that does not answer, and then a look has no end.
+    Only deleted files are looked at: `stat` of another one may hang on a network server without an answer.
     """
     wanted, seen, total, left = set(devices), set(), 0, most_entries
     for pid in pids:
         folder = seen_at(pid) + "/fd"
         names: List[str] = []
-        with contextlib.suppress(OSError):  # it is gone, or somebody else's
+        with contextlib.suppress(OSError):  # the process has ended, or belongs to another user
             names = os.listdir(folder)
         for name in names:
             left -= 1
@@ -265,13 +265,13 @@ def deleted(pids: Iterable[int], devices: Iterable[int], unit: Unit, *, most_ent
 
 
 def _held(found: os.stat_result, unit: Unit) -> int:
-    """What a file takes of its disk."""
+    """The bytes that are allocated to a file, or 1 for one file."""
     return found.st_blocks * _BLOCK_BYTES if unit is Unit.BYTES else 1
 
 
 def _is_deleted(descriptor: str) -> bool:
-    """Whether the name of an open file says that it is none any more. The kernel knows that, and asks nobody."""
+    """Whether the kernel marks an open file as deleted. It answers without asking the file system."""
     try:
         return os.readlink(descriptor).endswith(_DELETED)
     except OSError as error:
-        return error.errno == errno.ENAMETOOLONG  # it lies deeper than a path can tell, and may be deleted
+        return error.errno == errno.ENAMETOOLONG  # too deep for the kernel to give a path: it may be deleted

@@ -1,11 +1,11 @@
-"""The watch over the disks that jobs fill: one thread that looks every few seconds, and oftener while one fills fast.
+"""Watches the disks that jobs fill: one thread that looks every few seconds, and more often while a disk fills fast.
 
-1. With less free than the reserve, of bytes or of files (inodes), the platform is told that the disk is full, and gives
-   the node nothing new.
-2. Pulls to that disk are given up. If that is not enough, who takes most of what it is short of is stopped, one at a
-   time: it is looked again a while after its folders are gone, or when that takes too long.
-3. Who takes more than the node allows a job is stopped as well, whatever is free, and nobody waits for that.
-4. With more than the reserve free again, and for a while, the platform is told that there is room.
+1. When free bytes or inodes fall below the reserve, the agent reports the disk as full, and the platform places no
+   new jobs on the node.
+2. The agent cancels pulls to that disk. If that is not enough, it stops the job that takes the most of it, one job at
+   a time: it counts again after that job's folders are gone, or when their removal takes too long.
+3. A job that takes more than the node's limit for a job is stopped too, however much is free.
+4. When more than the reserve has been free for a few seconds, the agent reports that the disk has room.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ from nodeagent.sampler import Sampler
 _log = logging.getLogger("nodeagent.disk")
 
 GRACE_S = 10.0
-"""The longest grace of a job that is stopped so that others have room."""
+"""The longest grace of a job that is stopped to make room for others."""
 AGAIN_AFTER_S = 600.0
-"""A disk that stays full is told again so often."""
+"""How often a disk that stays full is reported again."""
 _WHILE_FULL_S = 0.25
-# Counting the files of jobs may take long; so many times as long they are then left alone.
+# Counting the files of jobs can be slow: the pause after a count is a multiple of its duration.
 _COUNT_EVERY_S, _REST, _REST_WHILE_FULL = 5.0, 20.0, 3.0
 MAX_WAIT_S = GRACE_S + 300.0
-"""So long who was stopped has until its folders are gone; then the next is looked for."""
+"""How long the watch waits for a stopped job's folders to be removed before it stops another job."""
 
 _IS_FULL = {Unit.BYTES: "is full", Unit.FILES: "has no room for more files (inodes)"}
 _TAKES_MOST = {Unit.BYTES: "takes the most of it", Unit.FILES: "has the most of them"}
@@ -57,12 +57,12 @@ Bounded = Callable[[], Tuple[int, ...]]
 
 @dataclass(frozen=True)
 class Options:
-    """What the command line says of disks, in bytes."""
+    """The disk options of the command line, in bytes."""
 
     most_bytes: Optional[int] = None
-    """What a job may take; None for as much as there is."""
+    """What a job may take; None for no limit."""
     reserve_bytes: Optional[int] = None
-    """What is kept free; None for what suits the disk."""
+    """What is kept free; None for a share of the disk."""
 
 
 @dataclass(frozen=True)
@@ -73,21 +73,21 @@ class Share:
     most_in: str
     most: int
     whole: bool
-    """Whether everything was counted; else it takes at least that."""
+    """Whether everything was counted; if not, `amount` is a lower bound."""
 
 
 @dataclass
 class _Victim:
-    """Who was stopped so that others have room on a disk."""
+    """An allocation that was stopped to make room for others on a disk."""
 
     id: int
     until: float
-    """When it is waited for no longer."""
+    """When the watch stops waiting for it."""
     hastened: bool = False
 
 
 def read_disk(folder: str) -> Tuple[Measure, ...]:
-    """The disk of a folder, now: its bytes, and its files where it has a bound of those."""
+    """The disk of a folder, now: its bytes, and its inodes if their number is limited."""
     found, device = os.statvfs(folder), os.stat(folder).st_dev
     block = found.f_frsize
     in_bytes = Measure(folder, device, Unit.BYTES, found.f_blocks * block, found.f_bavail * block)
@@ -96,7 +96,7 @@ def read_disk(folder: str) -> Tuple[Measure, ...]:
 
 
 class DiskWatch:
-    """Looks, and posts whom to stop. `bounded` are the allocations that run and may be stopped for what they take."""
+    """Measures disks and posts which allocations to stop. `bounded` returns the running allocations it may stop."""
 
     def __init__(
         self,
@@ -120,24 +120,24 @@ class DiskWatch:
         self._now = now
         self._before: Dict[Key, Tuple[float, Measure]] = {}
         self._full: Dict[Key, float] = {}
-        """What counts as full, and when it was seen to be so last."""
+        """The disks that count as full, and when each was last seen full."""
         self._full_told_at = 0.0
         self._has_told = False
         self._victims: Dict[Key, _Victim] = {}
-        """Who was stopped for the sake of others, by what that frees."""
+        """The allocation that was stopped to make room, by disk."""
         self._cut_off: Set[int] = set()
-        """Whose files were more than could be counted."""
+        """Allocations with too many files to count in time."""
         self._given_up: Set[int] = set()
-        """Who was stopped so, and has not gone in time."""
+        """Victims whose folders were not removed in time."""
         self._over_limit: Set[int] = set()
-        """Who was stopped for what the node allows a job. That frees no disk in time: the grace may be long."""
+        """Allocations stopped for the limit of a job. They make no room in time: their grace may be long."""
         self._first: Optional[int] = None
-        """With whom the next count for the limit begins."""
+        """The allocation that the next count for the limit begins with."""
         self._count_at = 0.0
         self._limit_at = 0.0
 
     def look(self) -> float:
-        """Do what is due, and return in how many seconds to look again."""
+        """Do what is due; returns the seconds until the next look."""
         now = self._now()
         measures = {one.key: one for folder in self._runtime.disks() for one in self._read(folder)}
         waits = {key: next_look_s(one, self._reserve(one), *self._since(one, now)) for key, one in measures.items()}
@@ -156,7 +156,7 @@ class DiskWatch:
                 self._count(unanswered)
                 self._count_at = now + max(_COUNT_EVERY_S, (self._now() - now) * _REST_WHILE_FULL)
         begun = self._now()
-        # Nothing else is looked at meanwhile: what is urgent goes first.
+        # The count for the limit blocks this thread, so it waits while a disk is full or fills fast.
         fills = any(wait_s < LOOK_EVERY_S for key, wait_s in waits.items() if key not in self._full)
         is_due = begun >= self._limit_at and not self._victims and not fills
         in_bytes = [one for one in measures.values() if one.unit is Unit.BYTES]
@@ -173,14 +173,14 @@ class DiskWatch:
         return reserve_of(measure, self._options.reserve_bytes)
 
     def _tell(self, measures: Mapping[Key, Measure], now: float) -> None:
-        """Tell the platform what is left, at once where that begins or ends to be too little, and again while it is."""
+        """Report free space: at once when a disk becomes full or has room again, and repeatedly while it is full."""
         were = set(self._full)
         full = [one for key, one in measures.items() if is_full(one, self._reserve(one), key in were)]
         lasting = {key: at for key, at in self._full.items() if key in measures and now - at < ROOM_AFTER_S}
         self._full = {**lasting, **{one.key: now for one in full}}
         if self._full.keys() - were or (full and now - self._full_told_at >= AGAIN_AFTER_S):
             self._full_told_at = now
-            # All in one: of what is told again soon, the platform keeps the last words.
+            # One event for all disks: the platform merges repeats and keeps the last detail.
             detail = "; ".join(self._words(one) for one in full)
             _log.warning("%s", detail)
             self._sampler.report(HealthEvent("disk_full", None, detail))
@@ -192,7 +192,7 @@ class DiskWatch:
         if were and not self._full:
             _log.info("the disks have room again")
         if news:
-            # The first look, too: the platform may know from an earlier run of the agent that the disk was full.
+            # Also after the first look: an earlier run of the agent may have reported the disk as full.
             self._has_told = True
             self._report_soon()
 
@@ -204,7 +204,7 @@ class DiskWatch:
         )
 
     def _let_go(self, now: float) -> None:
-        """Forget those who are gone, or have not gone in time: the disk may fill up meanwhile by somebody else."""
+        """Forget victims that are gone or late: another job may be filling the disk meanwhile."""
         bounded = self._bounded()
         self._over_limit.intersection_update(bounded)
         self._given_up.intersection_update(bounded)
@@ -216,7 +216,7 @@ class DiskWatch:
                 _log.warning("allocation %d: it was stopped, and its folders are still there", victim.id)
                 self._given_up.add(victim.id)
             del self._victims[key]
-            # What was read of the disk may be of before, and some file systems give blocks back a moment later.
+            # The measurement may be older than the removal, and some file systems free blocks a moment later.
             self._count_at = now + _COUNT_EVERY_S
 
     def _hasten(self, victim: _Victim) -> None:
@@ -226,7 +226,7 @@ class DiskWatch:
             self._post(DiskExceeded(victim.id, "", 0.0))
 
     def _give_up_fetches(self, full: Sequence[Measure]) -> bool:
-        """End the pulls to full disks, before any job loses its work for them; whether there were any."""
+        """Cancel the pulls to full disks before any job is stopped; returns whether there were any."""
         why = "the node's disk is full, and the pull was given up"
         told = [one for one in full if self._runtime.give_up_fetches(one.device, why)]
         for one in told:
@@ -234,16 +234,17 @@ class DiskWatch:
         return bool(told)
 
     def _count(self, full: Sequence[Measure]) -> None:
-        """Find who takes most of each full disk, and have it stopped; all have the time of one between them."""
+        """Find the allocation that takes most of each full disk, and stop it; all disks share `MAX_WALK_S`."""
         bounded = [allocation_id for allocation_id in self._bounded() if allocation_id not in self._given_up]
-        # Who has too many files for its part of the time has them counted again with what the others leave of it.
+        # Allocations that were too large to count in time go last, with the time that the others leave.
         bounded.sort(key=lambda allocation_id: allocation_id in self._cut_off)
         self._cut_off = set()
         until, left = self._now() + MAX_WALK_S, len(full) * len(bounded)
         for one in full:
             shares: Dict[int, Share] = {}
             for allocation_id in bounded:
-                # What one does not need the others have. Nobody takes more of a disk than who takes the half of it.
+                # Time that one allocation does not need goes to the others. Counting can end at half of the disk:
+                # no other allocation can take more.
                 most_s = (until - self._now()) / left
                 shares[allocation_id] = self._share(allocation_id, [one], most_s, one.total // 2 + 1)
                 left -= 1
@@ -256,7 +257,7 @@ class DiskWatch:
                 self._stop(found, why, shares[found], one, GRACE_S)
 
     def _count_for_limit(self, most_bytes: int, disks: Sequence[Measure]) -> None:
-        """Have those stopped who take more than a job may. Who did not get its turn is the first of the next count."""
+        """Stop allocations over the limit of a job. The next count begins where this one runs out of time."""
         bounded = [allocation_id for allocation_id in self._bounded() if allocation_id not in self._over_limit]
         at = bounded.index(self._first) if self._first in bounded else 0
         self._first = None
@@ -268,12 +269,12 @@ class DiskWatch:
                 self._over_limit.add(allocation_id)
                 self._stop(allocation_id, why, share, disks[0], None)
             if self._now() >= until:
-                # Who was cut off, but for one that needs more than a whole count.
+                # Begin with the allocation that was cut off, unless it takes a whole count by itself.
                 self._first = bounded[(at + (number or 1)) % len(bounded)]
                 return
 
     def _share(self, allocation_id: int, disks: Sequence[Measure], most_s: float, enough: Optional[int]) -> Share:
-        """What an allocation takes of these, all by one unit; there is no need to count on when it is `enough`."""
+        """What an allocation takes of these disks, all by one unit; the count ends early at `enough`."""
         until, unit = self._now() + most_s, disks[0].unit
         holdings = self._runtime.holdings(allocation_id)
         parts: Dict[str, int] = {}
@@ -308,7 +309,7 @@ class DiskWatch:
 
 
 class Disks(threading.Thread):
-    """The thread of the watch, until the agent ends."""
+    """The thread of the disk watch."""
 
     def __init__(self, watch: DiskWatch, *, post: Post, stopping: threading.Event) -> None:
         super().__init__(name="disks", daemon=True)
@@ -317,7 +318,7 @@ class Disks(threading.Thread):
         self._stopping = stopping
 
     def run(self) -> None:
-        """Look, look by look."""
+        """Look until the agent stops."""
         wait_s = 0.0
         try:
             while not self._stopping.wait(wait_s):

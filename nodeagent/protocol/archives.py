@@ -1,19 +1,18 @@
-"""Archives of code, and the one way in which both sides read them.
+"""Reads code archives, on the platform and on the agent alike.
 
-An archive comes from a member: one gzip stream with a tar file in it (v7, ustar, GNU or pax). The platform looks
-through it before it is stored; the agent, possibly as root, unpacks it. Both read it here, so that what the one lets
-through is nothing over which the other stumbles. It holds plain files and folders below one folder, or it is refused;
-and what it can cost is bounded, whatever it says of itself:
+An archive comes from a member: one gzip stream with a tar file in it (v7, ustar, GNU or pax). The platform checks it
+before storing it; the agent, possibly as root, unpacks it. Both use this reader, so they accept the same archives. An
+archive may hold only plain files and folders below one folder. The cost of reading a hostile one is limited:
 
-- Every unpacked byte counts, headers and padding too, and the first one too many ends it.
-- A header that goes before another one, as for a long name, has 64 KiB at most, and few follow one another. `tarfile`
-  takes any size that such a header declares into memory, before anybody sees an entry.
-- All of these together have so many bytes and so many records at most: to read records takes the interpreter some
-  hundred times as long as to unpack what they pack to.
-- No entry lies deeper than 64 folders, and its path can be made on the nodes.
-- Nothing is kept of what has gone by, and nothing calls itself.
+- All unpacked bytes count, headers and padding included; reading stops at the first byte over the limit.
+- A header before an entry, such as one for a long name, has at most 64 KiB, and only a few may follow one another.
+  `tarfile` would read any size that such a header declares into memory.
+- The headers of an archive together have a limit on bytes and on records: parsing records takes about a hundred times
+  as long as unpacking them.
+- No entry lies deeper than 64 folders, and its path is valid on the nodes.
+- Memory use does not grow with the archive, and there is no recursion.
 
-Of `tarfile` only the reading of a single block is used, which is the same in each Python that an agent may run on.
+Only `tarfile`'s parser of a single block is used; it is the same in every Python version that an agent may run on.
 """
 
 from __future__ import annotations
@@ -24,15 +23,15 @@ from dataclasses import dataclass
 from typing import BinaryIO, Dict, Iterator, Optional, Tuple
 
 MAX_DEPTH = 64
-"""So many names the path of an entry may have."""
+"""Names in the path of an entry."""
 MAX_NAME_BYTES = 255
 MAX_PATH_BYTES = 1024
 MAX_HEADER_BYTES = 64 << 10
 MAX_HEADERS_BEFORE_ENTRY = 8
 MAX_TOTAL_HEADER_BYTES = 64 << 20
-"""With their padding: enough for a path or times of their own for each of 50,000 entries."""
+"""Padding included: enough for a long path or times for each of 50,000 entries."""
 MAX_RECORDS = 1_000_000
-"""In all headers: a dozen of times and attributes for each of 50,000 entries, and more."""
+"""In all headers: enough for a dozen times and attributes for each of 50,000 entries."""
 
 _BLOCK_BYTES = 512
 _PIECE_BYTES = 64 << 10
@@ -42,11 +41,11 @@ _FILE = (tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.CONTTYPE)
 
 
 class UnsafeArchive(Exception):
-    """An archive that is broken or holds what code may not hold; the message names the entry."""
+    """The archive is broken or holds an entry that is not allowed; the message names the entry."""
 
 
 class TooMuchInArchive(UnsafeArchive):
-    """An archive with more in it than is allowed."""
+    """The archive has more entries or bytes than are allowed."""
 
 
 class _Unpacked:
@@ -55,13 +54,13 @@ class _Unpacked:
     def __init__(self, packed: BinaryIO, most: int) -> None:
         self._packed = packed
         self._most = most
-        self._inflate = zlib.decompressobj(16 + zlib.MAX_WBITS)  # it looks at the checksum, too
+        self._inflate = zlib.decompressobj(16 + zlib.MAX_WBITS)  # it checks the checksum, too
         self._piece = b""
         self._used = 0
         self.position = 0
 
     def left(self) -> int:
-        """How many bytes may still come."""
+        """How many more bytes are allowed."""
         return self._most - self.position
 
     def read(self, most: int) -> bytes:
@@ -87,13 +86,13 @@ class _Unpacked:
         return b"".join(parts)
 
     def skip_to(self, position: int) -> None:
-        """Go on there."""
+        """Skip to this position."""
         while self.position < position:
             if not self.read(position - self.position):
                 raise UnsafeArchive("it ends too early")
 
     def end(self) -> None:
-        """Read what follows the last entry, so that the checksum is compared; nothing may follow the stream."""
+        """Read to the end, so that the checksum is compared; only zero bytes may follow the gzip stream."""
         while self.read(_PIECE_BYTES):
             pass
         rest = self._inflate.unused_data or self._packed.read(_PIECE_BYTES)
@@ -103,7 +102,7 @@ class _Unpacked:
             rest = self._packed.read(_PIECE_BYTES)
 
     def too_much(self) -> TooMuchInArchive:
-        """The refusal of more bytes."""
+        """The error for too many bytes."""
         return TooMuchInArchive("more than {} bytes".format(self._most))
 
     def _next_piece(self) -> bytes:
@@ -121,20 +120,20 @@ class _Unpacked:
 
 
 class _Headers:
-    """What the headers before entries may still cost, in a whole archive."""
+    """The remaining allowance of bytes and records for the headers of an archive."""
 
     def __init__(self) -> None:
         self._bytes = MAX_TOTAL_HEADER_BYTES
         self._records = MAX_RECORDS
 
     def count(self, size: int) -> None:
-        """Another header, with so many bytes."""
+        """Count a header of `size` bytes."""
         self._bytes -= _BLOCK_BYTES + _padded(size)
         if self._bytes < 0:
             raise UnsafeArchive("its headers have more than {} bytes".format(MAX_TOTAL_HEADER_BYTES))
 
     def count_record(self) -> None:
-        """Another record in one of them."""
+        """Count a record in a header."""
         self._records -= 1
         if self._records < 0:
             raise UnsafeArchive("its headers have more than {} records".format(MAX_RECORDS))
@@ -142,11 +141,11 @@ class _Headers:
 
 @dataclass(frozen=True)
 class Member:
-    """A file or a folder of an archive, until the next one is asked for."""
+    """A file or a folder of an archive, valid until the next one is read."""
 
     name: str
     parts: Tuple[str, ...]
-    """The folders and the name; none for the folder that is the archive itself."""
+    """The names of its path; empty for the root folder."""
     size: int
     is_folder: bool
     executable: bool
@@ -154,7 +153,7 @@ class Member:
     _begin: int
 
     def content(self) -> Iterator[bytes]:
-        """The bytes of a file in pieces, once."""
+        """The bytes of a file in pieces; can be read once."""
         end = self._begin + self.size
         while self._unpacked.position < end:
             part = self._unpacked.read(end - self._unpacked.position)
@@ -164,7 +163,10 @@ class Member:
 
 
 def members(packed: BinaryIO, *, most_entries: int, most_bytes: int) -> Iterator[Member]:
-    """What is in an archive, in its order; `UnsafeArchive` as soon as something is wrong with it."""
+    """The entries of an archive, in its order.
+
+    Raises: UnsafeArchive at the first entry that is not allowed, TooMuchInArchive at the first one over a limit.
+    """
     unpacked, headers = _Unpacked(packed, most_bytes), _Headers()
     entries = 0
     while True:
@@ -185,7 +187,10 @@ def members(packed: BinaryIO, *, most_entries: int, most_bytes: int) -> Iterator
 
 
 def safe_parts(name: str) -> Tuple[str, ...]:
-    """The folders and the file that a relative path names; it may neither be absolute, nor climb, nor be too deep."""
+    """The names of a relative path.
+
+    Raises: UnsafeArchive if the path is absolute, leads out of the folder, or is too deep or too long.
+    """
     if name.startswith("/") or "\0" in name:
         raise UnsafeArchive("{!r} is not a relative path".format(name[:200]))
     parts = tuple(part for part in name.split("/") if part not in ("", "."))
@@ -201,7 +206,7 @@ def safe_parts(name: str) -> Tuple[str, ...]:
 
 
 def _next_member(unpacked: _Unpacked, headers: _Headers) -> Optional[Member]:
-    """The next entry, with what the headers before it say of it; None at the end."""
+    """The next entry, with the name and size that the headers before it give; None at the end."""
     name: Optional[str] = None
     size: Optional[int] = None
     for _ in range(MAX_HEADERS_BEFORE_ENTRY + 1):
@@ -231,7 +236,7 @@ def _next_member(unpacked: _Unpacked, headers: _Headers) -> Optional[Member]:
 def _member(unpacked: _Unpacked, block: bytes, header: tarfile.TarInfo, long_name: Optional[str], size: int) -> Member:
     name = header.name if long_name is None else long_name
     kind = block[156:157]
-    # In the oldest format a folder is a file whose name ends in a slash; `header` has only seen the short name.
+    # In the oldest format a folder is a file whose name ends in a slash, and `header` knows only the short name.
     old_folder = header.isdir() if long_name is None else name.endswith("/")
     is_folder = kind == tarfile.DIRTYPE or (kind == tarfile.AREGTYPE and old_folder)
     if not is_folder and kind not in _FILE:
@@ -254,7 +259,7 @@ def _header(block: bytes) -> tarfile.TarInfo:
 
 
 def _pax_fields(text: bytes, headers: _Headers) -> Dict[bytes, bytes]:
-    """What records of the form `LENGTH NAME=VALUE` say of the name and the size of an entry."""
+    """The name and the size of an entry from records of the form `LENGTH NAME=VALUE`."""
     fields = {}
     position = 0
     while position < len(text) and text[position]:
