@@ -55,7 +55,7 @@ class Output:
             self.errors.print(Text(clean(text)))
 
     def warn(self, text: str) -> None:
-        """Tell something beside the answer that nobody should miss."""
+        """Show a warning beside the answer."""
         self.errors.print(Text(f"warning: {clean(text)}", style="yellow"))
 
     def error(self, error: MusterError) -> None:

@@ -164,7 +164,7 @@ class ShellOnTerminal:
         return self._resized.is_set() or self._resync.is_set()
 
     def _leave(self) -> None:
-        """End the shell; where nobody answers, the server ends it by itself."""
+        """End the shell; if the server cannot be reached, it ends the shell by itself."""
         with contextlib.suppress(ApiError, UnreachableError):
             self._calls.leave()
 

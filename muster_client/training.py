@@ -7,10 +7,10 @@
         torch.save(...)
 
 This file needs nothing but Python 3.7 and stands alone: a node gives it to each job as the module `muster_report`, and
-it may be copied into an image. What it does is to write lines of JSON to the file that MUSTER_METRICS names, and the
-step to the one that MUSTER_PROGRESS names; a shell can do the same. Without these variables it does nothing.
+it may be copied into an image. It writes lines of JSON to the file at MUSTER_METRICS, and the step to the file at
+MUSTER_PROGRESS; a shell script can do the same. Without these variables it does nothing.
 
-Nothing here raises into the training loop, waits, or keeps a value: a file that cannot be written costs a line.
+Nothing here raises into the training loop, blocks, or keeps a value: if the file cannot be written, a line is lost.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from typing import Any
 __all__ = ["checkpoint", "report"]
 
 BURST, PER_S = 60.0, 1.0
-"""Of each set of names so many lines at once, and so many a second from then on."""
+"""Lines per set of names: at once, and per second after that."""
 MAX_FILE_BYTES = 1 << 20
-"""A file that is longer begins anew: its reader comes every few seconds."""
+"""A longer file is emptied: the agent reads it every few seconds."""
 MAX_LINE_BYTES = 4096
-"""Lines up to it are written whole, whoever else writes."""
+"""Lines up to this length are written whole, also beside other writers."""
 MAX_NAMES = 32
 _RANKS = ("RANK", "LOCAL_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
 _FLAGS = os.O_WRONLY | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
@@ -89,7 +89,7 @@ def _write(path: str, step: Any, given: dict[str, Any]) -> None:
 
 
 def _write_progress(path: str, at: float) -> None:
-    """Write the number over the one before, so that there is one whenever somebody looks."""
+    """Overwrite the number in place, so that a reader always finds one."""
     data = f"{int(at) if at == int(at) else repr(at):<24}\n".encode("ascii")
     descriptor = os.open(path, _FLAGS, 0o600)
     try:
@@ -105,7 +105,7 @@ def _number(value: Any) -> float | None:
         return None
     try:
         return float(value)
-    except Exception:  # noqa: BLE001 - somebody's tensor, on a device of theirs
+    except Exception:  # noqa: BLE001 - a tensor's conversion may raise anything
         return None
 
 

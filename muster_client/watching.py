@@ -1,6 +1,6 @@
-"""A screen that is drawn anew again and again, until somebody presses q. The terminal is as before afterwards.
+"""Redraws a screen until the user presses q, and then restores the terminal.
 
-One thread asks the server, one answer at a time; the main one draws, and hears keys while it waits.
+One thread asks the server, one request at a time; the main thread draws and reads keys meanwhile.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def _loop(
 
 
 def _ask(fetch: Callable[[], T], wake: Callable[[], None]) -> Future[T]:
-    """Return the answer that a thread is waiting for. Nobody waits for the thread: q must not hang with the server."""
+    """Fetch in a daemon thread and return its future. The thread is not joined: q must work when the server hangs."""
     answer: Future[T] = Future()
 
     def run() -> None:

@@ -47,7 +47,7 @@ def _parser() -> argparse.ArgumentParser:
     run = commands.add_parser("run", help="serve this node until ended; jobs outlive the agent")
     way = run.add_mutually_exclusive_group(required=True)
     way.add_argument("--url", default="", help="the platform, such as https://muster.example.org")
-    way.add_argument("--linked", action="store_true", help="dial nobody: the platform comes over SSH, with `attach`")
+    way.add_argument("--linked", action="store_true", help="the platform connects over SSH, with `attach`")
     run.add_argument("--state", required=True, help=_STATE_HELP)
     run.add_argument("--join-token-file", help=_JOIN_FILE_HELP + "; first time only")
     _add_serving_options(run)

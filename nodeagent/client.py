@@ -150,7 +150,7 @@ class Client:
         return self._post(calls.shell_path(allocation_id, shell_id, "open"), request, ShellOpenAnswer)
 
     def send_output(self, allocation_id: int, shell_id: int, request: ShellOutputRequest) -> ShellOutputAnswer:
-        """Send what a shell wrote; the answer may wait for whoever reads it."""
+        """Send a shell's output; the answer may wait until the reader has room."""
         return self._post(calls.shell_path(allocation_id, shell_id, "output"), request, ShellOutputAnswer)
 
     def take_input(self, allocation_id: int, shell_id: int, request: ShellInputRequest) -> ShellInputAnswer:

@@ -120,7 +120,7 @@ class Adopt:
 
 @dataclass(frozen=True)
 class Settle:
-    """Give an allocation that left no exit status one: nobody watches it, and nobody will."""
+    """Give an exit status to an allocation that left none: it has no shim, and will get none."""
 
     held: Held
     reason: EndReason

@@ -69,7 +69,7 @@ def _start(state: str, tag: str, options: Sequence[str]) -> int:
         record = {"pid": process.pid, "started": started, "tag": tag}
         write_in_place(os.path.join(state, RECORD), record, _RECORD_BYTES)
     except OSError as error:
-        process.kill()  # nobody would know of it
+        process.kill()  # without the record, `stop` and `status` would not find it
         _log.error("the agent cannot be recorded: %s", error)
         return 1
     until = time.monotonic() + _START_WITHIN_S

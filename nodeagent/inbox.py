@@ -63,7 +63,7 @@ class Exited:
 
 @dataclass(frozen=True)
 class Unsettled:
-    """An allocation that seemed to be over is not: somebody watches it."""
+    """An allocation that seemed to be over still has a shim."""
 
     id: int
 
@@ -77,14 +77,14 @@ class EndAnswered:
 
 @dataclass(frozen=True)
 class LogDone:
-    """A log is shipped, or nobody wants it any more."""
+    """A log is shipped, or the platform no longer wants it."""
 
     id: int
 
 
 @dataclass(frozen=True)
 class OutputsDone:
-    """The files of an allocation are shipped, or nobody wants them any more."""
+    """The files of an allocation are shipped, or the platform no longer wants them."""
 
     id: int
 

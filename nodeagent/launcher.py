@@ -117,7 +117,7 @@ class Launcher:
     def end(self, allocation_id: int, fence: int, status: ExitStatus, uuids: Tuple[str, ...]) -> None:
         """Tell the platform that an allocation is over, until it answers; first its GPUs must be empty.
 
-        One that is not, or of which nobody can say, is taken out of service before.
+        A GPU that is not empty, or that cannot be checked, is taken out of service first.
         """
         request = EndRequest(
             fence=fence,
@@ -145,7 +145,7 @@ class Launcher:
         self._ends.submit(end)
 
     def settle(self, allocation_id: int, reason: EndReason, detail: str) -> None:
-        """Give an allocation that nobody watches an exit status; one that somebody watches after all goes on."""
+        """Give an exit status to an allocation without a shim; if it turns out to have one, it goes on."""
         status = ExitStatus(reason, detail=detail, started=reason is EndReason.UNKNOWN)
         self._ends.submit(lambda: self._settle_in_time(allocation_id, status))
 
@@ -193,7 +193,7 @@ class Launcher:
         self._guarded(spec, lambda: self._prepare(spec, login, claimed_at))
 
     def _guarded(self, spec: LaunchSpec, step: Callable[[], None]) -> None:
-        """Take a step of a start. What nobody foresaw ends this one allocation, and does not take the agent along."""
+        """Take a step of a start. An unexpected error ends this allocation, not the agent."""
         try:
             step()
         except LaunchError as error:
@@ -269,7 +269,7 @@ class Launcher:
         if spec.on_disconnect is OnDisconnect.STOP and (
             self._session.has_run_out(now) or claimed_at < self._session.unbroken_since
         ):
-            # Its fence may be over, and what it was given somebody else's; it would have had to stop itself.
+            # The platform may have ended its fence and given its GPUs to another job.
             raise LaunchError(EndReason.AGENT_STOPPED, "the platform was silent for too long before it could start")
         return self._session.may_start(now)
 
@@ -335,7 +335,7 @@ class Launcher:
             now = clock.boottime()
             if now >= tell_at:
                 tell_at = math.inf
-                detail = "allocation {} is held, for nobody can end it: {}".format(allocation_id, error)
+                detail = "allocation {} keeps its GPUs, as the agent cannot end it: {}".format(allocation_id, error)
                 self._sampler.report(HealthEvent("other", None, detail[:500]))
             wait_s = min(backoff.wait_s(), tell_at - now)
             _log.warning("allocation %d: its end is not known, looking in %.1f s: %s", allocation_id, wait_s, error)

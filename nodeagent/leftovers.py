@@ -101,7 +101,7 @@ def open_file(root: int, uid: int, file: Leftover) -> int:
 
 
 def is_still(descriptor: int, uid: int, file: Leftover) -> bool:
-    """Whether an open file is the one that was found, and nobody has written to it since."""
+    """Whether an open file is the same as when it was found, unchanged."""
     status = os.fstat(descriptor)
     now = (status.st_size, status.st_mtime_ns, status.st_ino, status.st_uid)
     return stat.S_ISREG(status.st_mode) and now == (file.size, file.mtime_ns, file.inode, uid)
@@ -166,7 +166,7 @@ class _Walk:
         if not stat.S_ISREG(status.st_mode):
             return "not_a_file"
         if status.st_uid != self._uid:
-            return "not_owned"  # a hard link to what is somebody else's, perhaps
+            return "not_owned"  # perhaps a hard link to another user's file
         if not path.isprintable() or len(path.encode()) > MAX_OUTPUT_PATH_BYTES:
             return "bad_name"
         if status.st_size > self._most_bytes:
@@ -177,7 +177,7 @@ class _Walk:
 
 
 def _descend(descriptor: int, parts: Sequence[str]) -> int:
-    """A descriptor of the folder that these names lead to; the one that it began with is closed."""
+    """A descriptor of the folder at these names below `descriptor`, which is closed."""
     for part in parts:
         try:
             below = os.open(part, FOLDER, dir_fd=descriptor)

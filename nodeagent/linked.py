@@ -1,7 +1,7 @@
-"""The way of an agent that is reached over SSH: it listens on a socket in its folder, and dials nobody.
+"""The transport of an agent that the platform reaches over SSH: it listens on a socket and opens no connections.
 
-`muster-agent attach`, run by the platform through SSH, connects a link to the socket. The newest link is the one that
-counts. What was asked through an older one is answered by nobody and fails, as does what waits too long for a link.
+The platform runs `muster-agent attach` through SSH, which connects a link to the socket. Only the newest link is used.
+Requests on an older link fail, and so do requests that wait too long for a link.
 """
 
 from __future__ import annotations
@@ -213,5 +213,5 @@ class Linked(Transport):
 
 
 def _slice_s(until: float) -> float:
-    """How long to wait before looking again whether the agent was asked to end: a signal wakes nobody who waits."""
+    """Seconds until the next check whether the agent must end: a signal does not wake a waiting thread."""
     return max(0.0, min(_LOOK_EVERY_S, until - time.monotonic()))

@@ -27,9 +27,9 @@ _log = logging.getLogger("nodeagent.logs")
 CHUNK_BYTES = 64 << 10
 BACKLOG_CHUNK_BYTES = 512 << 10
 PACE_BYTES_PER_S = 64 << 10
-"""How fast a log beyond its cap is shipped: a page still shows the newest, and a flood hurts nobody else."""
+"""How fast a log beyond its cap is shipped: enough to show its newest lines, too little to slow other jobs' logs."""
 GATHER_S = 0.05
-"""How long what a job prints is gathered after a small chunk: a request for each line would cost the platform most."""
+"""How long output is gathered after a small chunk: a request for each line would load the platform."""
 _BACKLOG_BYTES = 1 << 20
 _MAX_TAIL_BYTES = 32 << 20
 _TOO_LARGE, _GAP, _NOT_FOUND, _CONFLICT = 413, 416, 404, 409

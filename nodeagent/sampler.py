@@ -63,8 +63,8 @@ _RATES = {
 class Sampler:
     """Serialises all calls of the GPU driver. Its methods may be called from any thread.
 
-    Who calls the driver holds `_driving`, and takes `_mutex` only between calls: one that hangs keeps nobody from
-    telling what is known.
+    A caller of the driver holds `_driving`, and takes `_mutex` only between calls: a call that hangs does not block
+    reports of what is known.
     """
 
     def __init__(self, gpus: GpuDriver, runtime: Runtime) -> None:
@@ -132,7 +132,7 @@ class Sampler:
                 self._keep_points(one.id, (*one.points, *self._points.get(one.id, ())))
 
     def last_points(self, allocation_id: int) -> Tuple[MetricPoint, ...]:
-        """What a job that is over has reported and nobody was told of; its end tells it."""
+        """Points that an ended job reported and that were not sent yet; its end request sends them."""
         with self._mutex:
             return (*self._points.pop(allocation_id, ()), *self._runtime.reported(allocation_id))[-MAX_REPORTED_POINTS:]
 
@@ -142,9 +142,9 @@ class Sampler:
             self._unsaid.append(event)
 
     def tell_disk(self, disk_mib: int, free_mib: int, full: bool, *, at_once: bool) -> None:
-        """Tell the platform with the next reading of the host what is left of the disk; `at_once`: one is due now.
+        """Send the disk's free space with the next reading of the host; `at_once` makes one due now.
 
-        A disk that was full for a moment is told as that first: somebody was stopped for it.
+        A disk that was full between two readings is reported as full first: a job was stopped for it.
         """
         with self._mutex:
             self._was_full = self._was_full or (full and not self._disk.get("disk_full"))
@@ -203,14 +203,14 @@ class Sampler:
         return (*found, *((uuid, "{} was reported".format(event.detail or event.kind)) for uuid, event in fatal))
 
     def note_strangers(self, allocation_id: int, uuids: Sequence[str]) -> Mapping[str, FrozenSet[int]]:
-        """Note who is on these GPUs before the allocation starts, and return that: those processes are none of its own.
+        """Note the processes on these GPUs before the allocation starts, and return them: they are not its own.
 
-        On one that it shares nobody is a stranger: its partner may end first, and leave something there.
+        Shared GPUs are left out: there, a process of the other job may outlive it.
         """
         with self._mutex:
             alone = self._alone(allocation_id, uuids)
-        nobody: Mapping[str, Occupancy] = {}
-        there = self._drive(lambda: self._gpus.occupancy(alone), nobody) if alone else nobody
+        empty: Mapping[str, Occupancy] = {}
+        there = self._drive(lambda: self._gpus.occupancy(alone), empty) if alone else empty
         found = {uuid: one.pids for uuid, one in there.items() if one.pids}
         self.recall_strangers(allocation_id, found)
         return found
@@ -222,15 +222,15 @@ class Sampler:
                 self._strangers[allocation_id] = pids_of
 
     def forget_strangers(self, allocation_id: int) -> None:
-        """An allocation is over, and nobody asks any more who was there before it."""
+        """Forget the processes that were there before an allocation, which is over."""
         with self._mutex:
             self._strangers.pop(allocation_id, None)
 
     def left(self, allocation_id: int, uuids: Sequence[str]) -> Tuple[Tuple[str, str], ...]:
         """Which of its GPUs an allocation that is over may still hold, and why; after 20 s at most.
 
-        Only what is seen to be empty is. GPUs that it shares are left out: nobody can tell whose processes are on them,
-        and who has them last is asked.
+        A GPU counts as empty only if it was seen to be. GPUs that it shares are left out, as their processes may be
+        those of another job: the last job on such a GPU checks it.
         """
         with self._mutex:
             alone = self._alone(allocation_id, uuids)
@@ -246,10 +246,9 @@ class Sampler:
         return [uuid for uuid in uuids if uuid not in others]
 
     def _drive(self, call: Callable[[], T], otherwise: T) -> T:
-        """What the driver answers, or the other value where it does not within 10 s, in this call or the one before.
+        """The driver's answer, or `otherwise` if it does not answer within 10 s.
 
-        A call that hangs keeps a thread of its own, and nobody waits for it again: who comes later gets the other value
-        at once, until it has returned after all.
+        A call that hangs keeps its own thread. Until it returns, later calls get `otherwise` at once.
         """
         if not self._driving.acquire(timeout=0.0 if self._hung is not None else DRIVER_WAIT_S):
             return otherwise
@@ -372,7 +371,7 @@ def _silent() -> str:
 
 
 def _rates(usage: Usage, now: float, since: float, before: Usage) -> Dict[str, Optional[float]]:
-    """Bytes a second since the reading before. A count falls when a process ends whose count nobody took over."""
+    """Bytes per second since the previous reading. A count falls when a process ends and no parent inherits it."""
     rates: Dict[str, Optional[float]] = {}
     for rate, count in _RATES.items():
         have, had = getattr(usage, count), getattr(before, count)

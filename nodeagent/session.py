@@ -40,7 +40,7 @@ class Session:
         self.renewed_at = registered_at
         """When the newest request was sent whose answer renewed the lease (CLOCK_BOOTTIME)."""
         self.unbroken_since = registered_at
-        """Since when the lease has not run out (CLOCK_BOOTTIME): what was claimed before may be somebody else's."""
+        """Since when the lease has not run out (CLOCK_BOOTTIME): GPUs claimed earlier may be given to another job."""
         self._numbers = itertools.count(1)
 
     def may_start(self, now: float) -> bool:
@@ -102,7 +102,7 @@ def register(
             text = "the platform refused the {} of this node: {}".format(what, error.detail)
             raise Rejected(protocol.EXIT_UNAUTHORIZED, text) from error
         except Refused as error:
-            if error.status == protocol.STALE_NONCE:  # somebody said hello in between, if only we, and late
+            if error.status == protocol.STALE_NONCE:  # another hello came in between, perhaps a late one of ours
                 _wait_to_try_again(backoff, stopping, error)
                 continue
             raise Rejected(protocol.EXIT_REFUSED, "the platform refused this node: {}".format(error)) from error

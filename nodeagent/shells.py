@@ -1,7 +1,8 @@
 """The shells of this node: one for each that the platform wants, with two threads that carry its bytes.
 
-Output is kept until whoever reads it has confirmed it, so a platform that is started again has lost none; while that is
-a window full, nothing is read from the terminal, and the shell waits. Input counts as taken when the terminal has it.
+Output is kept until the reader has confirmed it, so none is lost when the platform restarts. While a full window is
+unconfirmed, the agent does not read from the terminal, and the shell blocks. Input counts as taken when the terminal
+has it.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ T = TypeVar("T")
 
 
 class Over(Exception):
-    """Nobody wants the shell any more."""
+    """The platform no longer wants the shell."""
 
 
 class Shells:

@@ -2,8 +2,8 @@
 
 `SyncResponse.shells` names every shell that should be open on the node. The agent opens one that it does not have, by
 a call that only one epoch is given, and ends one that is no longer named. Bytes go by offset in both directions, at
-most `SHELL_WINDOW_BYTES` ahead of whoever reads them: of its output the agent keeps what the reader has not
-confirmed (`acked`), sends from `ShellOutputAnswer.size` on, and reads no more from the terminal while that is full.
+most `SHELL_WINDOW_BYTES` ahead of the reader: the agent keeps the output that the reader has not confirmed (`acked`),
+sends from `ShellOutputAnswer.size` on, and reads no more from the terminal while that window is full.
 The input before `ShellInputRequest.taken` is in the terminal. 404 or 409 as an answer means that the shell is over.
 An agent that does not know `shells` opens none, and the platform gives up waiting for it.
 """

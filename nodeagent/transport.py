@@ -44,7 +44,7 @@ class Transport(abc.ABC):
 
     @abc.abstractmethod
     def close(self) -> None:
-        """Let nobody wait any longer."""
+        """Close the transport and wake all waiting callers."""
 
 
 class Dialled(Transport):

@@ -1,12 +1,9 @@
-"""Who may fetch now: few at once, few of one host and few for one owner, so that whoever hangs leaves room for others.
+"""Limits how many pulls run at once: in total, per host and per owner, so that slow ones leave room for others.
 
-What is fetched comes from servers that may be as slow as they like, so room is also made:
-
-1. Whoever waits is served before those whose owner fetches more already, and else in the order in which they asked.
-2. Whoever has waited for `LATE_S` may take the turn of another owner: of the slowest that has had it for as long and is
-   slower than `SLOW_BYTES_PER_S`, and of any that has had it for `MAX_TURN_S`. That one is told that it `yields`.
-3. A turn does not always help: an engine may keep it waiting until it has done with what others fetch. Whoever says so
-   counts as one who waits.
+1. Serve pulls in order of request, owners with fewer running pulls first.
+2. A pull that has waited for `LATE_S` preempts one of another owner: one that has run for `MAX_TURN_S`, or the slowest
+   that has run for `LATE_S` below `SLOW_BYTES_PER_S`. The preempted pull is told by `yields`.
+3. A pull that its engine queues behind other pulls (`held_up`) counts as waiting, though it has a turn.
 """
 
 from __future__ import annotations
@@ -32,7 +29,7 @@ class Turns:
         self._taken: List[Turn] = []
 
     def ask(self, *, owner: str, host: str) -> Turn:
-        """A turn that is waited for from now on, until it ends."""
+        """A turn that waits from now on."""
         turn = Turn(self, owner, host, self._now())
         with self._lock:
             self._waiting.append(turn)
@@ -42,7 +39,7 @@ class Turns:
         """As `Turn.take`."""
         with self._lock:
             able = [other for other in self._waiting if self._fits(other)]
-            # Of equals the first is the one that asked first.
+            # `min` returns the first of equals: the oldest request.
             if not able or min(able, key=self._taken_by_owner) is not turn:
                 return False
             self._waiting.remove(turn)
@@ -81,7 +78,7 @@ class Turns:
             return any(one is not turn and one.held_up_since is None for one in self._taken)
 
     def _late(self) -> List[Turn]:
-        """Those that have waited for long, for a turn or with one."""
+        """The turns that have waited for `LATE_S`, before they were taken or since."""
         until = self._now() - LATE_S
         late = [one for one in self._waiting if one.since <= until and not self._fits(one)]
         return late + [one for one in self._taken if one.held_up_since is not None and one.held_up_since <= until]
@@ -92,12 +89,12 @@ class Turns:
         return not turn.yielding and (had_s >= MAX_TURN_S or (had_s >= LATE_S and is_slow))
 
     def _helps_any(self, turn: Turn, late: List[Turn]) -> bool:
-        """Whether the end of the one would let any of the others go on. What an owner does to itself does not count."""
+        """Whether the end of `turn` would let a late turn of another owner go on."""
         others = [one for one in late if one.owner != turn.owner]
         return any(turn.held_up_since is None if one in self._taken else self._fits(one, turn) for one in others)
 
     def _fits(self, turn: Turn, ended: Optional[Turn] = None) -> bool:
-        """Whether there is a turn for it, now or once the other has ended."""
+        """Whether the limits allow the turn now, or once `ended` has ended."""
         taken = [one for one in self._taken if one is not ended]
         of_owner = sum(one.owner == turn.owner for one in taken)
         of_host = sum(one.host == turn.host for one in taken)
@@ -108,36 +105,36 @@ class Turns:
 
 
 class Turn:
-    """One turn, from when it is asked for to its end. Its fields are its `Turns`', under the lock of those."""
+    """One turn, from its request to its end. Its fields belong to its `Turns` and are guarded by their lock."""
 
     def __init__(self, turns: Turns, owner: str, host: str, since: float) -> None:
         self._turns = turns
         self.owner = owner
         self.host = host
         self.since = since
-        """When it was asked for, and then when it was taken."""
+        """When it was asked for; once taken, when it was taken."""
         self.bytes_per_s: Optional[float] = None
         self.held_up_since: Optional[float] = None
         self.yielding = False
 
     def take(self) -> bool:
-        """Take it if it has come; whoever gets none asks again a moment later, and keeps its place until then."""
+        """Take the turn if it is next. If not, call again a moment later: the place in the queue stays."""
         return self._turns.take(self)
 
     def end(self) -> None:
-        """Give it back, or wait for it no more."""
+        """Give the turn back, or stop waiting for it."""
         self._turns.end(self)
 
     def note(self, *, bytes_per_s: Optional[float], held_up: bool) -> None:
-        """Note how fast it fetches, where that tells of whom it fetches from, and whether others keep it waiting."""
+        """Note the speed (None if it says nothing of the server) and whether the engine queues it behind others."""
         self._turns.note(self, bytes_per_s, held_up)
 
     def has_others(self) -> bool:
-        """Whether there is another turn of somebody who fetches and is not kept waiting."""
+        """Whether another pull runs and is not held up."""
         return self._turns.has_others(self)
 
     def yields(self) -> bool:
-        """Whether it is to end now, as others have waited for too long."""
+        """Whether this pull must end now to make room for one that has waited too long."""
         return self._turns.yields(self)
 
 

@@ -202,7 +202,7 @@ def _token_name() -> str:
 
 
 def _end_previous(session: Session, address: str, login: Login, previous: Login | None) -> None:
-    """End the token that the login before made: nobody knows it any more."""
+    """Revoke the token of the previous login, which is no longer stored."""
     if previous is None or previous.token_id is None or previous.token == login.token:
         return
     with session.client_for(address, login.token) as client:

@@ -25,7 +25,7 @@ _UNIT_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 def plan_command(
     ctx: typer.Context,
     *,
-    reason: Annotated[str, typer.Option("--reason", "-m", help="What is done; everybody reads it.")],
+    reason: Annotated[str, typer.Option("--reason", "-m", help="What is done; all members see it.")],
     node: Annotated[str | None, typer.Option("--node", help="This node.", show_default=False)] = None,
     pool: Annotated[str | None, typer.Option("--pool", help="Every node of this pool.", show_default=False)] = None,
     begins: Annotated[

@@ -141,7 +141,7 @@ def _names(text: str | None) -> list[str] | None:
 
 
 def _by_option(problem: Problem, mounts: list[str]) -> Problem:
-    """The problem with the options that were given in place of the fields of a spec, which nobody has written."""
+    """The problem, with the command's options in place of the spec's fields: the user wrote no spec."""
     errors: list[FieldError] = []
     detail = problem["detail"]
     for one in problem["errors"]:

@@ -35,7 +35,7 @@ class Inventory(Message):
 
     `topology` is a square matrix in the order of `gpus`, whose indexes then count up from 0: `X` on the diagonal, else
     the closest link, in the words of `nvidia-smi topo`: `NV4` for four NVLinks, or a level of `PCIE_LEVELS`. Empty or
-    missing when nobody knows. `toolkit_version` is that of the NVIDIA Container Toolkit, empty where there is none.
+    missing when unknown. `toolkit_version` is that of the NVIDIA Container Toolkit, empty where there is none.
     `mount_roots` are the folders below which volumes of jobs may lie; a node that names none mounts none.
     `single_user`: all jobs run as the agent's own account, with nothing that keeps one from the files and processes of
     another.

@@ -30,7 +30,7 @@ class CodeRef(Message):
 
 @dataclass(frozen=True)
 class RegistryLogin(Message):
-    """What the job's tenant signs in with at the registry of its image. It is for the pull; nobody writes it down."""
+    """The tenant's login at the registry of the job's image. It is used for the pull and never written to disk."""
 
     registry: str
     username: str
@@ -46,15 +46,15 @@ class LaunchSpec(Message):
     without root starts jobs as its own user; one that is root never starts a job as root.
     `image` is empty for a runtime without images, `shm_mib` 0 for the runtime's default; `nodes` is the gang's size.
     `outputs` are patterns of paths below the folder in which the command starts: those files are kept when it is over,
-    no more than so many of them and so many bytes. With `ask_registry` the image's registry is asked whether this
-    tenant may have the image, with `registry_login` or without, though the node has it already: somebody else may
-    have brought it. `gang_network` is what the pool says of the containers of a gang (`host`, the name of a network, or
+    up to `outputs_max_files` and `outputs_max_bytes`. With `ask_registry` the agent asks the image's registry whether
+    this tenant may have the image, with `registry_login` or without, even if the node has it: another tenant's job may
+    have pulled it. `gang_network` is what the pool says of the containers of a gang (`host`, the name of a network, or
     `refuse`; empty: as the node does, and if that says nothing, a network of the pool's own, which is named after
     `pool`), and `infiniband` whether containers may have the node's InfiniBand devices and
     lock memory for them. `mounts` are volumes in its container, each of which must lie below one of `mount_roots`: what
     the pool allows. The node may allow less. With `check_gpus` the agent looks at the GPUs before it starts anything
     there, and ends with `gpu_check_failed` where one is not fit. `keep_failed_s` above 0: when the command fails, what
-    it ran in stays for so long, with its files, its GPUs and its limits, so that somebody can look at it by a shell.
+    it ran in stays for that time, with its files, its GPUs and its limits, so that the user can inspect it by a shell.
     With `bounds_disk` a job that takes too much of the node's disk is stopped, and ends with `disk_exceeded`.
     """
 

@@ -25,7 +25,7 @@ class AllocationReport(Message):
     """What the agent sees of one allocation; `log_size` counts every byte that the job has written.
 
     `job_id` tells a platform that was restored from a backup which job it does not know; null = not known.
-    What is `kept` is still `running` in the eyes of whoever knows nothing of that: its end follows.
+    An allocation that is `kept` is reported as `running` too, and its end follows.
     """
 
     id: int

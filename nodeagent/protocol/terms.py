@@ -29,7 +29,7 @@ MAX_OUTPUT_PATH_BYTES = 1024
 """The longest path of a file that is kept, as UTF-8."""
 
 MAX_REPORTED_NAMES, MAX_REPORTED_POINTS, MAX_REPORTED_AT_ONCE = 32, 500, 4000
-"""Of what one job reports, so many names count, and so many points in one message; that has so many of all jobs."""
+"""Limits on reported metrics: names per job, points per job in one message, and points of all jobs in one message."""
 MAX_HEALTH_EVENTS = 64
 """The most health events that one SyncRequest carries; a receiver leaves out what is beyond."""
 

@@ -42,7 +42,7 @@ class Phase(Enum):
     STARTING = "starting"
     RUNNING = "running"
     GONE = "gone"
-    """It was started, nobody watches it any more, and no status was left."""
+    """It was started, its shim is gone, and the shim left no exit status."""
     EXITED = "exited"
 
 
@@ -235,14 +235,16 @@ class Runtime(Protocol):
         wanted: Callable[[], bool],
         turn: Optional[Turn] = None,
     ) -> None:
-        """Fetch it, telling how far it is, for as long as it is `wanted`; `LaunchError` if it cannot be had.
+        """Fetch the image while it is `wanted`, and tell the progress.
 
-        The `login` is apart from the spec, which is written down, and is used for this alone. Fetching ends when the
-        `turn` that it has is to end; without one, nobody else waits.
+        The `login` is not in the spec, because the spec is written to disk. With a `turn`, fetching ends when the turn
+        must end.
+
+        Raises: LaunchError if the image cannot be fetched.
         """
 
     def give_up_fetches(self, device: int, why: str) -> bool:
-        """End what is being fetched to the disk of this number, as for lack of room; whether anything was.
+        """Cancel what is being fetched to this device, as for lack of room; returns whether anything was.
 
         Returns at once, and may be called from any thread.
         """
@@ -273,9 +275,9 @@ class Runtime(Protocol):
         """Set what is left of the time limit."""
 
     def settle(self, allocation_id: int, fallback: ExitStatus) -> ExitStatus:
-        """Make an allocation that nobody watches EXITED: kill what is left of it and keep `fallback` as its status.
+        """Make an allocation without a shim EXITED: kill what is left of it and keep `fallback` as its status.
 
-        `NotYet` where something is left, or it cannot be known, `Watched` where somebody watches it after all.
+        Raises: NotYet if something is left or that cannot be known; Watched if a shim holds the allocation after all.
         """
 
     def usage(self) -> Mapping[int, Usage]:

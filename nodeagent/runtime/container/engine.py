@@ -81,7 +81,7 @@ class Engine(Protocol):
         """Whether a container of the image can be made without pulling."""
 
     def is_made_here(self, image: str) -> bool:
-        """Whether the image came from no registry: somebody built or loaded it on this machine."""
+        """Whether the image was built or loaded on this machine and came from no registry."""
 
     def pull(
         self,
@@ -91,10 +91,11 @@ class Engine(Protocol):
         wanted: Wanted,
         turn: Optional[Turn] = None,
     ) -> None:
-        """Fetch an image while `wanted`, telling how far it is; `ImageProblem` if it cannot be had.
+        """Pull an image while `wanted`, and tell the progress.
 
-        It holds a `turn`, and gives up when that is to end. Without one, nobody else waits.
-        The registry is asked in any case, also where the engine has the image: who has no right gets `ImageProblem`.
+        With a `turn`, the pull gives up when the turn must end. The registry is asked even if the engine has the image.
+
+        Raises: ImageProblem if the image cannot be pulled or the login has no right to it.
         """
 
     def network(self, name: str) -> Optional[Network]:

@@ -35,7 +35,7 @@ class Fetches:
                 self._running = [other for other in self._running if other is not fetch]
 
     def give_up(self, why: str) -> bool:
-        """Have all of them end; whether there was one that nobody had told before."""
+        """Make all fetches end; returns whether one of them had not been told before."""
         with self._lock:
             told = [fetch for fetch in self._running if not fetch.given_up]
             for fetch in told:

@@ -110,7 +110,7 @@ class Doing(enum.Enum):
     UNPACKING = "unpacking"
     """The engine is at work by itself, and nothing is to come from the registry."""
     HELD_UP = "held up"
-    """The engine has not begun with what is still to come: it fetches only so many layers at once, of all pulls."""
+    """The engine has not begun with the remaining layers: it limits how many layers it fetches at once."""
 
 
 class Progress:

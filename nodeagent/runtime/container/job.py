@@ -4,7 +4,7 @@
    volumes come from places that are there for as long as the start takes.
 2. Its first process is held by a pidfd, which becomes readable when it ends; by then the kernel has ended every other
    process of its PID namespace.
-3. A guard, a process that does nothing else, kills it should the shim die: nobody would keep its deadlines.
+3. A guard process kills it if the shim dies, because nothing else would enforce its deadlines.
 4. The engine is asked for the exit status, and the container is removed before that status is told.
 """
 
@@ -67,7 +67,7 @@ class ContainerJob:
 
     def start(self) -> int:
         """Make and start the container; where that fails, it is removed."""
-        # Open for writing too, so that it never ends, whoever comes and goes at the other side.
+        # Open for writing too, so that reads see no end of file when writers come and go.
         output = os.open(self._folder.out, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         self._status = os.open(self._folder.status, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         with contextlib.suppress(OSError):  # the user's pipe pages may be used up; the usual size does, too
@@ -160,7 +160,7 @@ class ContainerJob:
         if self._told is not None:
             return self._ending_of(self._told, state)  # it was killed in the end, which says nothing of the command
         if state is None or state.exit_code is None:
-            return Ending(reason=EndReason.UNKNOWN, detail="its container was removed by somebody else")
+            return Ending(reason=EndReason.UNKNOWN, detail="its container was removed outside Muster")
         return self._ending_of(state.exit_code, state)
 
     def _ending_of(self, status: int, state: Optional[State]) -> Ending:
@@ -187,7 +187,7 @@ class ContainerJob:
         except ProcessLookupError:
             self.gone = True
             return
-        if not tree.is_in_cgroup_of(state.pid, state.id):  # it has ended, and its number is somebody else's
+        if not tree.is_in_cgroup_of(state.pid, state.id):  # it has ended, and its pid was reused
             os.close(self._pidfd)
             self._pidfd, self.gone = -1, True
             return

@@ -1,9 +1,9 @@
-"""How the ranks of a gang find each other in a network that has a name: by names of their own. Pure.
+"""How the ranks of a gang find each other in a named container network: by names of their own. Pure.
 
-In the machine's network ranks have the addresses of their nodes. In a network of its own a container has an address
-that its engine chooses when it starts, and that nobody else knows; but an engine answers for names in it. So the
-container of each rank has a name there which all ranks can tell: from the fence, which belongs to the attempt, and the
-rank. Whatever the platform says of addresses is replaced by these names.
+In the host's network ranks have the addresses of their nodes. In a container network the engine chooses an address
+when the container starts, and other nodes do not know it; but the engine resolves container names. So each rank's
+container gets a name that all ranks can compute from the attempt's fence and the rank. These names replace the
+addresses that the platform sends.
 """
 
 from __future__ import annotations

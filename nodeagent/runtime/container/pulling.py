@@ -1,4 +1,4 @@
-"""Reading what comes from a pull, and when a pull is given up: nobody wants it any more, or its registry is too slow.
+"""Reads the stream of a pull, and gives the pull up when it is no longer wanted or its registry is too slow.
 
 A spec may name any host as a registry, also one that takes a connection and then says nothing, or one that lets an
 image drip. So a pull ends
@@ -28,9 +28,9 @@ MIN_BYTES_PER_S = float(16 << 10)
 """What is slower than this for a whole window counts as out of reach too."""
 
 _UNPACKING_S = 900.0
-"""So long an engine may be silent about layers that it has got: some do not tell how far they have unpacked them."""
+"""How long an engine may be silent while it unpacks layers: some do not report progress then."""
 _HELD_UP_S = 4500.0
-"""So long an engine may keep a pull waiting: longer than any other pull goes on while somebody waits."""
+"""How long an engine may queue a pull: longer than `MAX_TURN_S`, for which another pull may run while it waits."""
 _LOOK_EVERY_S = 0.5
 _READ_BYTES = 1 << 16
 

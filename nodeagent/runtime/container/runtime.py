@@ -110,7 +110,7 @@ class ContainerRuntime(FolderRuntime):
         return work
 
     def _require_network(self, spec: LaunchSpec) -> None:
-        """Return if the ranks of a gang can find each other: one that cannot would wait for nobody, and say nothing."""
+        """Check that the ranks of a gang can find each other; otherwise they would wait for each other silently."""
         name = network_of(spec, self._options)
         if not meets_by_names(spec, name):
             return
@@ -142,7 +142,7 @@ class ContainerRuntime(FolderRuntime):
         wanted: Callable[[], bool],
         turn: Optional[Turn] = None,
     ) -> None:
-        """Pull the image. Nobody but the registry that a login is for ever sees it."""
+        """Pull the image. A login is sent only to the registry that it belongs to."""
         image = image_of(spec, self._options)
         if login is not None and (not spec.image or login.registry != registry_of(image)):
             raise LaunchError(EndReason.SPEC_REFUSED, "registry_login: it is not for the registry of {}".format(image))
@@ -182,7 +182,7 @@ class ContainerRuntime(FolderRuntime):
         return is_engines and self._fetches.give_up(why)
 
     def settle(self, allocation_id: int, fallback: ExitStatus) -> ExitStatus:
-        """Kill and remove the container; while the engine is down or refuses, nobody knows whether there is one."""
+        """Kill and remove the container; `NotYet` while the engine is down or refuses."""
         try:
             return super().settle(allocation_id, fallback)
         except EngineError as error:
@@ -296,7 +296,7 @@ class ContainerRuntime(FolderRuntime):
         unstage_all_but(live, container_name(self._agent, 0, 0).rpartition("-0-0")[0] + "-")
         strays = [name for name in self.containers() if name not in live]
         for name in strays:
-            _log.warning("container %s: nobody answers for it; it is removed", name)
+            _log.warning("container %s belongs to no allocation: removing it", name)
         self._strays.remove(strays)
 
 

@@ -1,4 +1,4 @@
-"""Containers that nobody answers for: removed, and tried again where their engine would not or has yet to make them."""
+"""Removes containers without an allocation, and retries if the engine refuses or has yet to create them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class _Stray:
 
 
 class Strays:
-    """Removes containers by their names, which never come again. What cannot be removed keeps nobody from anything."""
+    """Removes containers by name, in the background. Names are never reused, so a failed removal blocks no job."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -88,9 +88,9 @@ class Strays:
         try:
             self._engine.remove(name)
         except EngineError as error:
-            _log.warning("container %s: nobody answers for it, and it cannot be removed for now: %s", name, error)
+            _log.warning("container %s belongs to no allocation and cannot be removed for now: %s", name, error)
             return False
         except Exception:  # noqa: BLE001 - the others are removed whatever becomes of one
-            _log.exception("container %s: nobody answers for it, and its removal broke", name)
+            _log.exception("container %s belongs to no allocation, and its removal failed", name)
             return False
         return True

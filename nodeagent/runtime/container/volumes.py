@@ -1,7 +1,7 @@
 """Volumes of a container: which it may have, and their folders, mounted so that nothing can be swapped under them.
 
-An engine is told of a folder by its path, and looks at the path again when it mounts it: whoever may write above a
-volume could by then have put a symbolic link in its place. So an engine never sees the path of a volume:
+An engine gets a folder by its path and resolves the path again when it mounts it. By then, a user with write access
+above the volume could have put a symbolic link in its place. So the engine never sees the path of a volume:
 
 1. The folder is opened, by its path. What was opened stays the same, whatever becomes of the path.
 2. The kernel tells where it really is. That must lie below a root of the node and one of the pool, and neither hold nor

@@ -1,7 +1,7 @@
 """Pulls by the Docker Engine's API, on a connection of our own.
 
-The package `docker` waits for each line of an answer, and for its first one without limit: meanwhile nobody could give
-the pull up. Closing the connection ends the engine's work too.
+The package `docker` waits for each line of an answer without a limit, so the agent could not give the pull up. Closing
+the connection ends the engine's work too.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def pull(
             yield from _lines(_answer(pieces, image))
 
     if tag and ":" in tag:
-        # Of a digest that it has, the engine says at once that it is up to date, whoever asks.
+        # For a digest that the engine has, it answers "up to date" without asking the registry.
         named = urllib.parse.quote("{}@{}".format(repository, tag))
         with contextlib.closing(ask("GET", "/distribution/{}/json".format(named))) as lines:
             list(lines)

@@ -30,7 +30,7 @@ _MAX_HEAD_BYTES = 1 << 16
 _LOOK_EVERY_MS = 1000
 _UNKNOWN_STATUS = 125
 _SWITCHING_PROTOCOLS = b"101"
-# The engine wants keys that leave a command running and unseen: these are nobody's.
+# The engine needs detach keys, which leave the command running: a sequence that no user types.
 _DETACH_KEYS = "ctrl-^,ctrl-_,ctrl-^,ctrl-_,ctrl-^"
 
 

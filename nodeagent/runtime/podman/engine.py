@@ -183,8 +183,8 @@ class PodmanEngine:
     def _whole_name(self, image: str) -> Optional[str]:
         """The whole name under which Podman has the image, if it has it.
 
-        Podman itself takes a short name for any image that ends so, whatever registry it came from and whoever brought
-        it, and for the beginning of an id.
+        Podman itself resolves a short name to any image whose name ends so, from any registry and tenant, and to an id
+        that begins so.
         """
         whole = qualified(image)
         for name in (whole,) if whole == image else ("localhost/" + image, whole):

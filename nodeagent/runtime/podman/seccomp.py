@@ -1,10 +1,10 @@
 """The filter of system calls of Podman's containers: its own, less what leads to capabilities. Pure.
 
-Podman's own lets every process make a user namespace, in which it has all capabilities: enough to reach much of the
-kernel that only root can reach otherwise. Docker's lets do so only who is root already, and so does this one.
+Podman's own profile lets every process make a user namespace, in which it has all capabilities: enough to reach much
+of the kernel that only root can reach otherwise. Docker's profile allows this to root only, and so does this one.
 
-It is made of the one that the engine has, so that it knows the calls that came with the machine's release and keeps
-what the operator has closed beside. A list of our own would refuse what is newer, without a word.
+It is derived from the engine's profile, so it knows the system calls of the machine's release and keeps what the
+operator has closed. A list of our own would silently refuse newer system calls.
 """
 
 from __future__ import annotations

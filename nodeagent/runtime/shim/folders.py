@@ -180,7 +180,7 @@ class FolderRuntime:
             if uid is not None:
                 for own in (folder.work, folder.home, folder.tmp):
                     _give(own, uid, gids[0])
-            spec = replace(spec, registry_login=None)  # what is written down has no secret, whoever calls
+            spec = replace(spec, registry_login=None)  # no secret is written to disk, even if a caller left one in
             task = self._task(spec, self._job(spec, folder, uid, gids))
             write_json(folder.launch, {"runtime": self.name, "spec": spec.to_dict(), "task": task.to_dict()})
             self._forker.fork_shim(folder.root)
@@ -249,7 +249,7 @@ class FolderRuntime:
         self._wish(allocation_id, "limit_at", clock.boottime() + time_left_s)
 
     def settle(self, allocation_id: int, fallback: ExitStatus) -> ExitStatus:
-        """Make an allocation that nobody watches EXITED; holding its lock keeps a late shim from starting it."""
+        """Make an allocation without a shim EXITED; holding its lock keeps a late shim from starting it."""
         folder = self._folder(allocation_id)
         os.makedirs(folder.log, exist_ok=True)
         with self._lock(folder) as taken:
@@ -493,9 +493,9 @@ def _give_nothing(_uuids: Sequence[str], _folder: str) -> None:
 
 
 def _give(folder: str, uid: int, gid: int) -> None:
-    """Make a user the owner of a folder and all in it; last the folder, which until then lets nobody else in.
+    """Make a user the owner of a folder and all in it; the folder itself last, which keeps the user out until then.
 
-    Other processes of that user may be about: in what is theirs already they could swap a folder for a link.
+    Other processes of that user may run: inside folders that the user owns they could swap a folder for a link.
     """
     for parent, folders, names in os.walk(folder, topdown=False):
         for name in folders + names:

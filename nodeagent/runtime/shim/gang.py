@@ -18,7 +18,7 @@ _ENTRY_BYTES = _NAME_BYTES + struct.calcsize("PPP")  # an interface's name, and 
 
 
 def gang_environment(spec: LaunchSpec) -> Dict[str, str]:
-    """Variables of a rank that uses the node's own network; none for a job on one node, or if nobody has the address.
+    """Variables of a rank that uses the node's own network; none for a job on one node or an unknown address.
 
     Gloo asks which address the host's name has, and that is loopback on many hosts: no other node could reach the rank.
     """

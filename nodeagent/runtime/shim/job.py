@@ -54,7 +54,7 @@ class Job(Protocol):
         """Whether the command has ended, though what it started may go on."""
 
     def failed(self) -> Optional[Ending]:
-        """How the command failed, as long as somebody can look at what it ran in; None else."""
+        """How the command failed, while a shell can still enter what it ran in; otherwise None."""
 
     @property
     def gone(self) -> bool:

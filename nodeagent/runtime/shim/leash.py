@@ -55,7 +55,7 @@ class LeashedShell:
             os.set_blocking(descriptor, False)
 
     def resize(self, rows: int, cols: int) -> None:
-        """Give the terminal another size; whoever reads from it gets SIGWINCH."""
+        """Resize the terminal; its foreground processes get SIGWINCH."""
         if self._terminal and self.output >= 0:
             _set_size(self.output, rows, cols)
 
@@ -64,7 +64,7 @@ class LeashedShell:
         if self.input < 0:
             return
         if self._terminal:
-            with contextlib.suppress(OSError):  # full, or closed: nobody reads it
+            with contextlib.suppress(OSError):  # full or closed: no process reads it
                 os.write(self.input, _END_OF_INPUT)
         else:
             os.close(self.input)

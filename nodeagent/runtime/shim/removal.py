@@ -3,10 +3,9 @@
 What is in it is a member's and need not be friendly: folders in folders as deep as the disk has room for, and perhaps
 another process of the same user that moves things about meanwhile. So:
 
-1. Nobody but the agent may pass through the folder itself any more.
-2. Of each folder in it, what is no folder is unlinked, and what is one is moved up to stand beside it. Then it is
-   empty, and goes.
-3. That is done until nothing is left, or the time is over: a process may live on and make more than can be removed.
+1. The folder's mode is set so that only the agent can pass through it.
+2. For each folder in it, files are unlinked and subfolders are moved up beside it. Then it is empty and is removed.
+3. This repeats until nothing is left or the time is over: a surviving process may create files faster than they go.
 
 Each step goes from an open folder to a name in it and follows no link, and none goes back up by `..`: whatever is
 swapped for whatever, only what stands in the tree is unlinked or moved. Two folders are open at a time, however deep

@@ -2,7 +2,7 @@
 
 1. The agent connects to a socket in the allocation's folder, and sends what to start with the descriptors that become
    its standard streams: the slave of a terminal, or two pipes.
-2. The shim forks, and the job says what the child becomes: the job's user, or somebody who enters its container.
+2. The shim forks, and the job says what the child becomes: the job's user, or a process in its container.
 3. What a shell starts carries its mark in the environment. When the shell has ended, or the agent closes its end of the
    connection (as its death does), or the job is told to stop, everything with the mark is hung up, and soon killed.
 4. Only then is the end told. What takes the mark from its environment is a process of the job, and goes with that.

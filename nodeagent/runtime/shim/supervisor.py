@@ -1,10 +1,10 @@
 """The shim: one small process between the agent and one job, which outlives the agent.
 
-1. It takes the lock of the allocation's folder, or leaves. Whoever holds the lock answers for the job.
-2. It starts the job with a pipe as its output, and moves what comes out of it to the spool; it never makes it wait.
-3. It keeps the deadlines: the agent's stop, the time limit, the lease.
-4. If the command fails by itself, what it ran in may be kept for a time, for people to look at.
-5. When no process is left, and not before, it writes the exit status and goes.
+1. It takes the lock of the allocation's folder, or exits. The holder of the lock is responsible for the job.
+2. It starts the job with a pipe as its output, and moves the output to the spool without ever blocking the job.
+3. It enforces the deadlines: the agent's stop, the time limit, the lease.
+4. If the command fails by itself, its surroundings may be kept for a time, for users to inspect.
+5. When no process is left, and not before, it writes the exit status and exits.
 
 What the job is (`job.py`) is the runtime's: a child of the shim, or a container.
 """
@@ -232,7 +232,7 @@ class Shim:
         self._kept = Kept(until, reason, failed.exit_code, failed.signal, detail)
         try:
             write_json(self._folder.kept, kept_to_dict(self._kept))
-        except OSError as error:  # nobody would learn that it is kept
+        except OSError as error:  # without the file, the agent cannot report that it is kept
             sys.stderr.write("not kept: {}\n".format(error))
             self._kept = None
             return
@@ -259,8 +259,8 @@ class Shim:
         return known
 
     def _is_in_its_place(self) -> bool:
-        """Whether the folder is still found where it was made. If not, its agent's state was taken away, and with it
-        everybody who could renew this lease.
+        """Whether the folder still exists at its path. If not, the agent's state was deleted, and no agent can renew
+        this lease.
         """
         try:
             return os.path.samestat(os.fstat(self._lock), os.stat(self._folder.lock))

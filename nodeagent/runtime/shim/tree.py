@@ -118,7 +118,7 @@ def marked(mark: bytes, processes: Iterable[Process]) -> Set[int]:
         try:
             with open(folder + "/environ", "rb") as file:
                 environment = file.read()
-        except OSError:  # gone, or somebody else's
+        except OSError:  # it has ended, or belongs to another user
             continue
         if mark in environment.split(b"\0"):
             found.add(process.pid)

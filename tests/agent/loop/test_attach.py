@@ -1,4 +1,4 @@
-"""An agent that dials nobody: `start`, `attach`, and the links that it is spoken with through."""
+"""An agent that the platform reaches over SSH: `start`, `attach`, and the links between the two."""
 
 from __future__ import annotations
 

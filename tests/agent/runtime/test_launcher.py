@@ -300,7 +300,7 @@ def test_what_cannot_be_ended_is_tried_again_and_operators_are_told_once(monkeyp
     assert stage.now == pytest.approx(began + 60.0)
     stage.run(lambda: bool(stage.exits))
     (event,) = stage.reported
-    detail = "allocation 7 is held, for nobody can end it: processes [71] cannot be killed"
+    detail = "allocation 7 keeps its GPUs, as the agent cannot end it: processes [71] cannot be killed"
     assert (event.kind, event.gpu_uuid, event.detail) == ("other", None, detail)
     assert stage.exits[0].reason is EndReason.UNKNOWN
 

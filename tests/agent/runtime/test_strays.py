@@ -1,4 +1,4 @@
-"""Containers that nobody answers for: tried again, whatever their engine says."""
+"""Removal of containers without an allocation is retried, whatever the engine answers."""
 
 from __future__ import annotations
 
