@@ -38,7 +38,7 @@ _MAX_ANSWER_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Orders:
-    """What the fleet is to do: one agent for each join token, measured for so many seconds once all are there."""
+    """The orders for a fleet: one agent for each join token, measured for `seconds` once all are registered."""
 
     url: str
     tokens: list[str]
@@ -208,7 +208,7 @@ class FleetAgent:
 
 
 async def serve(orders: Orders, begun: Callable[[], None]) -> Heard:
-    """Be the fleet, and return what was heard once everybody was there, which `begun` is told."""
+    """Run the fleet. Calls `begun` once all agents are registered, and returns what was heard from then on."""
     heard = Heard()
     agents = [FleetAgent(number, token, orders, heard) for number, token in enumerate(orders.tokens)]
     tasks: list[asyncio.Task[None]] = []

@@ -25,7 +25,7 @@ class Reading:
 
     @property
     def others_share(self) -> float:
-        """The part of the machine that somebody else has used."""
+        """The share of the machine's CPU time that other processes used."""
         return max(0.0, self.busy_s - self.ours_s) / self.machine_s if self.machine_s else 0.0
 
 

@@ -1,7 +1,7 @@
-"""Somebody who reads logs in Chromium: `python -m bench.reader`, told by JSON on standard input.
+"""A reader of logs in Chromium: `python -m bench.reader`, with its orders as JSON on standard input.
 
-Signs in through the page, and says so. Then, for each job that it is told, opens the job's page and watches which lines
-of the talking job come into view, and when, until there are enough; all that is one line on standard output.
+It signs in through the page and says so. Then, for each job in its orders, it opens the job's page and notes when lines
+of the log come into view, until there are enough; it prints the result as one line on standard output.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Reading:
 
 
 def watched(shown: list[tuple[float, float]], begun: float) -> list[tuple[float, float]]:
-    """Of pairs of a line's printing and its showing those that were printed while somebody watched, in order."""
+    """The pairs of times at which a line was printed and shown, for lines printed after `begun`, in order."""
     return sorted((printed, at) for printed, at in shown if printed > begun)
 
 

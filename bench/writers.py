@@ -2,8 +2,8 @@
 
 Each has a thread, registers, claims the one allocation that it is given, and sends its log in the largest chunks that
 there are. What it sends is made up, so that neither a disk nor a job's own speed is measured. A line on standard output
-says when all of them write, and a last one what was taken. They write until a second line on standard input says
-that it is enough, so that whoever measures something beside them has them beside all of it.
+says when all of them write, and a last one what was taken. They write until a second line comes on standard input, so
+that they run beside the whole of another measurement.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ def main() -> int:
     writers = [Writer(number, token, orders, barrier, enough) for number, token in enumerate(orders.tokens, 1)]
     for writer in writers:
         writer.start()
-    sys.stdin.readline()  # it ends, too, where nobody is left to say it
+    sys.stdin.readline()  # returns also when the parent has ended
     enough.set()
     for writer in writers:
         writer.join()

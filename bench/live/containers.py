@@ -1,4 +1,4 @@
-"""Jobs in containers of a Docker Engine, beside containers that the engine starts for nobody but itself."""
+"""Times jobs in containers of a Docker Engine, beside containers that are started without Muster."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ def processor_of_groups() -> dict[str, float]:
 
 
 def new_user(name: str, *, operator: bool = False, password: str | None = None) -> User:
-    """A user; without `password` nobody knows it."""
+    """A user; without `password` it gets a random one."""
     password = password or secrets.token_urlsafe(24)
     return create_user(username=name, password=password, operator=operator, actor=ACTOR)
 
@@ -142,7 +142,7 @@ def _agent(pool: Pool, site: Site, name: str, gpus: int) -> Child:
 
 
 def await_ready(pool: Pool, gpus: int) -> None:
-    """Return when all nodes of the pool are ready and have reported so many GPUs."""
+    """Wait until all nodes of the pool are ready and have reported `gpus` GPUs."""
     end = time.monotonic() + _NODES_TIMEOUT_S
     while (
         Node.objects.filter(pool=pool).exclude(health=NodeHealth.READY).exists()

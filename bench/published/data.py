@@ -15,7 +15,7 @@ def data_folder() -> Path:
     named = os.environ.get("MUSTER_DATA")
     folder = Path(named) if named else Path(__file__).resolve().parents[3] / "shared" / "data"
     if not folder.is_dir():
-        raise NoData(f"{folder} is no folder; MUSTER_DATA names the one that has the traces")
+        raise NoData(f"{folder} is no folder; set MUSTER_DATA to the folder with the traces")
     return folder
 
 

@@ -53,7 +53,7 @@ LESSONS: Mapping[str, tuple[str, ...]] = {
 # After table 4 of the paper, from memory, a job of two GPUs: 114.8 images/s on one server, 98.0 on two, 74.1 on two
 # that others use, too.
 SPREAD_PENALTY, INTERFERENCE = 1 - 98.0 / 114.8, 1 - 74.1 / 98.0
-# Nobody has published what leaving the rack costs, nor how many servers of eight GPUs a rack had: assumptions.
+# The cost of leaving the rack and the number of eight-GPU servers per rack are not published: assumptions.
 RACK_PENALTY, SERVERS_PER_RACK = 0.25, 10
 RETRY_AFTER_S = 120.0  # an assumption, too
 

@@ -15,7 +15,7 @@ from scheduler.sim.times import caught_share
 TEMPLATE = Path(__file__).with_name("screening.md")
 POOL_GPUS, RETRIES = 8, 2
 WHOLE, REST = "640 GPUs", "632 GPUs"
-# Jobs of more than so many GPUs are screened. Sia's authors cut Philly's trace to one GPU for most jobs.
+# Jobs of more GPUs than this are screened. Sia's authors cut Philly's trace to one GPU for most jobs.
 FROM = (2, 1)
 
 

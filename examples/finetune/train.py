@@ -1,8 +1,8 @@
 """Fine-tuning on one GPU, or none: a frozen network gets a new head; every epoch is a checkpoint.
 
-What stands for a model that somebody has trained is a fixed network, and what stands for a data set are points of three
-overlapping clouds. The rest is as in earnest: only the head learns, accuracy is measured on points that it never saw,
-the best epoch is kept, and whoever is stopped goes on with the epoch after the last one that was saved.
+A fixed random network stands in for a pretrained model, and points of three overlapping clouds for a data set. The rest
+is as in real training: only the head learns, accuracy is measured on held-out points, the best epoch is kept, and a
+stopped job resumes with the epoch after the last saved one.
 """
 
 import json
@@ -21,7 +21,7 @@ except ImportError:
     from contextlib import nullcontext as checkpoint_is_timed
 
     def report(**_figures):
-        """Nobody listens here."""
+        """Outside Muster there is nothing to report to."""
 
 
 EPOCHS = int(os.environ.get("EPOCHS", "12"))
@@ -66,7 +66,7 @@ def main():
 
 
 def pretrained():
-    """The network that somebody has trained; its weights stay as they are."""
+    """The pretrained network; its weights are frozen."""
     torch.manual_seed(7)
     network = torch.nn.Sequential(torch.nn.Linear(FEATURES, WIDTH), torch.nn.ReLU())
     return network.requires_grad_(False)
@@ -108,7 +108,7 @@ def copy_of(head):
 
 
 def checkpoint():
-    """The file of this job, the same for all its attempts; None where nobody has said where checkpoints go."""
+    """The file of this job, the same for all its attempts; None without a folder for checkpoints."""
     folder = os.environ.get("CHECKPOINTS")
     return Path(folder) / "finetune-{}.pt".format(os.environ.get("MUSTER_JOB_ID", "0")) if folder else None
 

@@ -30,7 +30,7 @@ class Ring:
         master = (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
         with socket.create_server(("", 0)) as door:
             table = _meet(rank, size, master, door.getsockname()[1])
-            # Everybody connects before accepting: the kernel completes it from the listen queue, so nobody waits.
+            # Every rank connects before it accepts: the kernel completes connections from the listen queue.
             following = _connect(tuple(table[(rank + 1) % size]))
             door.settimeout(PATIENCE_S)
             previous, _ = door.accept()
@@ -100,7 +100,7 @@ def _meet(rank, size, master, port):
 
 
 def _connect(address):
-    """A connection to somebody who may not listen yet."""
+    """Connect to a rank that may not listen yet."""
     end = time.monotonic() + PATIENCE_S
     while True:
         try:

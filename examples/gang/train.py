@@ -1,6 +1,6 @@
 """Data-parallel linear regression: each rank has its own data, all ranks have the same weights.
 
-Every step each rank computes the gradient on its shard, and a ring all-reduce gives everybody the mean gradient. At
+In every step each rank computes the gradient on its shard, and a ring all-reduce gives all ranks the mean gradient. At
 the end the weights must be those that made the data, and the same to the last bit on every rank.
 """
 
@@ -53,7 +53,7 @@ def main():
         if ring.rank == 0 and (step == 1 or step % 5 == 0):
             print(f"step {step:3d}/{STEPS}  loss {loss:.6f}")
     worst = max(abs(w - true) for w, true in zip(weights, TRUE_WEIGHTS))
-    # Each rank puts the checksum of its weights into a slot of its own; the sums tell everybody everybody's.
+    # Each rank puts the checksum of its weights into its own slot, so the sum gives all ranks all checksums.
     own = zlib.crc32(struct.pack(f"<{len(weights)}d", *weights))
     checksums = ring.all_reduce([float(own) if slot == ring.rank else 0.0 for slot in range(ring.size)])
     agree = len(set(checksums)) == 1

@@ -72,7 +72,7 @@ def main():
             save(step, student, optimizer)
         time.sleep(STEP_SECONDS)
     print(f"rank {rank}: done at step {step}, weights {checksum(student)}")
-    dist.barrier()  # nobody leaves before all have finished
+    dist.barrier()  # no rank leaves before all have finished
     return 0
 
 
@@ -102,13 +102,13 @@ def mean_of(value):
 
 
 def checkpoint():
-    """The file of this job, the same for all its attempts; None where nobody has said where checkpoints go."""
+    """The file of this job, the same for all its attempts; None without a folder for checkpoints."""
     folder = os.environ.get("CHECKPOINTS")
     return Path(folder) / "torch-ddp-{}.pt".format(os.environ.get("MUSTER_JOB_ID", "0")) if folder else None
 
 
 def save(step, model, optimizer):
-    """Rank 0 writes the state, whole or not at all; everybody waits until it is there."""
+    """Rank 0 writes the state atomically; all ranks wait until it is there."""
     path = checkpoint()
     if dist.get_rank() == 0 and path is not None:
         draft = path.with_suffix(".draft")

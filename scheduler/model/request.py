@@ -1,7 +1,7 @@
 """The request of a job: everything that decides where it fits, such as GPU types, sizes, nodes and locality.
 
 Jobs with equal requests fit in the same places. The time limit and the grace are not part of the request. An attempt
-has a request with exactly one choice, the one that it was given.
+has a request with exactly one choice, on which it was placed.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ def parse_cluster(text: str) -> ClusterSpec:
 
 
 def load_cluster(text: str) -> ClusterSpec:
-    """The cluster of a YAML file if `text` ends like the name of one, else the one that `text` describes."""
+    """The cluster in the file `text` if it ends in .yaml or .yml, else the cluster that `text` describes."""
     return read_cluster(Path(text)) if text.endswith((".yaml", ".yml")) else parse_cluster(text)
 
 

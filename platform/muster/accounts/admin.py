@@ -78,7 +78,7 @@ class EditUserForm(FreeUidMixin, UserChangeForm):
 
 @admin.register(User)
 class UserAdmin(AuditedMixin, UserPage, ModelAdmin[User]):
-    """People. Nobody is deleted, because jobs keep their owners; who leaves is deactivated."""
+    """Users. They are deactivated rather than deleted, because jobs keep their owners."""
 
     form = EditUserForm
     add_form = AddUserForm

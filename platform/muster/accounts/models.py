@@ -94,7 +94,7 @@ class ApiToken(models.Model):
 
 
 class Session(models.Model):
-    """A browser's session. Only the digest of its key is stored, so that nobody can use what is read from the table."""
+    """A browser's session. Only the digest of its key is stored, so a copy of the table opens no session."""
 
     key_digest = models.CharField(max_length=64, unique=True)
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="sessions", null=True)

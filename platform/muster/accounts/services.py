@@ -239,7 +239,7 @@ def token_of_secret(secret: str) -> ApiToken | None:
     token = _TOKEN.take(values)
     token.user = _OWNER.take(values)
     now = timezone.now()
-    # Once a minute is enough to find tokens nobody uses, and keeps a write out of nearly every request.
+    # Once a minute is enough to find unused tokens, and keeps a write out of nearly every request.
     if token.last_used_at is None or now - token.last_used_at > USE_RECORDED_EVERY:
         stale = Q(last_used_at__isnull=True) | Q(last_used_at__lt=now - USE_RECORDED_EVERY)
         ApiToken.objects.filter(stale, pk=token.pk).update(last_used_at=now)

@@ -3,7 +3,7 @@
 An attempt is counted before the password is looked at, and given back if it is right:
 
 - from an address from which this user has signed in before, only in a counter of the user at that address, so that
-  nobody locks a person out by guessing from elsewhere;
+  guesses from elsewhere do not lock the user out;
 - from any other address, in a counter of the address, one of the user, and one of all such attempts. The last stops
   guesses that are spread over many addresses and names, and tells the operators.
 """

@@ -1,7 +1,7 @@
 """The routes of the agents' protocol, on the asynchronous side: a long-poll holds no thread and no connection.
 
-What a thousand agents send all the time, beats and syncs, is answered together: see `muster.common.gathering`. What
-may have to wait for somebody's lock is done call by call.
+Beats and syncs, which a thousand agents send all the time, are answered in batches: see `muster.common.gathering`.
+Calls that may wait for a lock are handled one by one.
 
 Every handler authenticates the caller before it reads the body.
 """

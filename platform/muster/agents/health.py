@@ -25,12 +25,12 @@ _MEMORY_KINDS = frozenset({Kind.ECC, Kind.ROW_REMAP_FAILED})
 
 
 def take_health_events(node: Node, events: Iterable[HealthEvent], *, exited: Collection[int] = ()) -> None:
-    """Take over what an agent tells of its GPUs, and have the jobs that hold a failed one go on elsewhere.
+    """Store an agent's health events, and move the jobs that hold a failed GPU elsewhere.
 
-    `exited` are the allocations of which it says with the same words that they are over: their ends are on their way.
+    `exited` are the allocations that the same message reports as over: their ends are on their way.
 
-    The GPU is out of service before anybody looks who holds it, in a transaction of its own: so whoever was placed
-    there meanwhile is seen. If the platform ends in between, the agent has no answer and tells it again.
+    The GPU is taken out of service in a transaction of its own, before its holders are read: a job that was placed
+    there meanwhile is then seen. If the platform stops in between, the agent gets no answer and sends the event again.
     """
     for event in islice(events, MAX_HEALTH_EVENTS):
         gpu = Gpu.objects.filter(node=node, uuid=event.gpu_uuid).first() if event.gpu_uuid else None
@@ -93,10 +93,9 @@ def _take_from_jobs(node: Node, gpu: Gpu, event: HealthEvent, meaning: Meaning, 
 
 
 def _take_from_beginners(node: Node, gpu: Gpu, meaning: Meaning, exited: Collection[int]) -> None:
-    """Stop who is about to start there: nothing is lost, so nobody is blamed. What runs there already goes on.
+    """Stop jobs that are about to start there, without blame, as no work is lost. Running jobs go on.
 
-    What has exited began before its agent said that it runs, and ends as it did: a GPU that is not free after an end is
-    told of before it.
+    Exited allocations keep their own end: the agent reports a GPU that is not free after an end before that end.
     """
     claims = GpuClaim.objects.filter(gpu=gpu, released_at__isnull=True, allocation__attempt__state__in=_BEGINNING)
     claims = claims.exclude(allocation__in=exited)

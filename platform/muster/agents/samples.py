@@ -25,7 +25,7 @@ from scheduler.model.lifecycle import AllocationState
 
 _READING = ("utilization", "memory_used_mib", "power_w", "temperature_c")
 _MAX_PROCESSES = (1 << 31) - 1
-# The readings are so many that writing them as Django's objects would be a sixth of all that agents' calls cost.
+# One statement: writing the readings as Django objects would be a sixth of the cost of all agents' calls.
 _NEWEST = """
 INSERT INTO fleet_gpureading (gpu_id, at, utilization, memory_used_mib, power_w, temperature_c, processes)
 SELECT told.gpu_id, clock_timestamp(), told.utilization, told.memory_used_mib, told.power_w, told.temperature_c,

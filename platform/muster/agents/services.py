@@ -121,7 +121,7 @@ def register_agent(secret: str, request: RegisterRequest) -> RegisterResponse:
 
 
 def beat(node: Node, request: BeatRequest) -> BeatResponse:
-    """The lease renewed, after whoever else has it locked."""
+    """Renew the lease, and wait if another transaction has locked it."""
     renew(node=node, epoch=request.epoch, seq=request.seq)
     return beat_answer(node)
 

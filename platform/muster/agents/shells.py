@@ -57,7 +57,7 @@ async def open_shell(request: Request) -> Response:
 
 
 async def output(request: Request) -> Response:
-    """Take what the shell wrote; while there is no room, wait for whoever reads it."""
+    """Take the shell's output; while the window is full, wait for the client to read."""
     shell = await _shell(request)
     message = await read_message(request, ShellOutputRequest, largest=MAX_BODY_BYTES)
     data = _bytes(message.data)
@@ -89,7 +89,7 @@ async def input_(request: Request) -> Response:
             data = relay.input.take(message.taken)
             if relay.input.acked > acked:
                 acked = relay.input.acked
-                relay.changed()  # whoever waits for room
+                relay.changed()  # wakes the client's calls that wait for room
             over = relay.input_over_at is not None and message.taken + len(data) >= relay.input_over_at
             resized = (relay.rows, relay.cols) != (message.rows, message.cols)
             left_s = until - loop.time()

@@ -1,4 +1,4 @@
-"""Limits of speed: a token bucket for each user, kept in Redis. Without Redis nobody is limited."""
+"""Rate limits: a token bucket for each user, kept in Redis. Without Redis there is no limit."""
 
 from __future__ import annotations
 

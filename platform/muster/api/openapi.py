@@ -126,8 +126,8 @@ def _read_logs() -> Json:
             {"name": "job_id", "in": "path", "required": True, "schema": {"type": "integer"}},
             _query("attempt", "integer", "The attempt's number; the latest by default."),
             _query("rank", "integer", "Only this rank; by default all ranks in the order of arrival."),
-            _query("offset", "integer", "Skip so many bytes."),
-            _query("limit", "integer", "At most so many bytes."),
+            _query("offset", "integer", "The first byte."),
+            _query("limit", "integer", "The maximum number of bytes."),
             _query("follow", "integer", "1: an event stream."),
             _query("download", "integer", "1: as a file."),
             {
@@ -183,7 +183,7 @@ def _shell_output() -> Json:
         scope=None,
         parameters=(
             _SHELL_ID,
-            _query("offset", "integer", "Skip so many bytes."),
+            _query("offset", "integer", "The first byte."),
             _query("wait", "integer", "Seconds, at most 25."),
         ),
     )

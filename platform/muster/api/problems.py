@@ -73,7 +73,7 @@ def exception_handler(error: Exception, context: dict[str, Any]) -> Response:
 
 
 def not_found(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
-    """The answer for a path that nobody serves."""
+    """The answer for an unknown path."""
     return respond(problem_of(NotFound(f"there is nothing at {request.path[:200]}")))
 
 

@@ -74,7 +74,7 @@ def state_of(instance: Model, names: Iterable[str] | None = None) -> dict[str, A
 
 
 class OperatorsMixin:
-    """Operators may do everything that a page offers, and nobody else enters."""
+    """Only operators may enter, and they may do everything that a page offers."""
 
     def has_module_permission(self, request: HttpRequest) -> bool:
         """Whether the pages appear at all."""

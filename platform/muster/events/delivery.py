@@ -46,7 +46,7 @@ def waiting() -> QuerySet[Outbox]:
 
 
 def take_due(rows: QuerySet[Outbox], *, limit: int) -> list[Outbox]:
-    """The oldest of these rows that are due, for as long as the lease; nobody else gets them meanwhile."""
+    """The oldest due rows, leased to this worker: no other worker gets them until the lease ends."""
     now = timezone.now()
     due = rows.filter(due_at__lte=now)
     if not due.exists():  # nearly always, and one statement instead of a transaction
@@ -93,7 +93,7 @@ def _deliver(row: Outbox) -> bool:
         drop([row.pk], str(error))
         return False
     except (OSError, SMTPException, LookupError, ValueError) as error:
-        # A topic that nobody knows and a payload that is no mail come here too: they must not stop the rows behind.
+        # An unknown topic and a malformed payload come here too: they must not stop the rows behind them.
         note_failed(row, repr(error))
         return False
     note_delivered(row)

@@ -1,4 +1,4 @@
-"""One Redis subscriber for a whole process: whoever waits for a channel is woken when it speaks."""
+"""One Redis subscriber for a whole process; it wakes the waiters of a channel at each message."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MAX_PAUSE_S = 2.0
 
 
 class Waiter:
-    """Somebody who waits for any of several channels; what speaks between two waits is not missed."""
+    """Waits for any of several channels. A message between two waits is not missed."""
 
     def __init__(self) -> None:
         self._spoken = asyncio.Event()

@@ -17,7 +17,7 @@ ACCESS_CHANNEL = "muster:access"
 
 @cache
 def client() -> redis.Redis:
-    """A client whose connections persist, with timeouts short enough that a dead server holds nobody up."""
+    """A client with persistent connections, and timeouts short enough that a dead server does not block callers."""
     connection: redis.Redis = redis.Redis.from_url(
         settings.REDIS_URL, socket_timeout=2, socket_connect_timeout=1, health_check_interval=30
     )
@@ -40,7 +40,7 @@ def offers_channel(user_id: int) -> str:
 
 
 def publish(channel: str, message: dict[str, object] | None = None) -> None:
-    """Announce a change to whoever waits for it; those who miss it look again by themselves."""
+    """Announce a change on a channel. Waiters that miss the message look again by themselves."""
     try:
         client().publish(channel, json.dumps(message or {}))
     except redis.RedisError as error:

@@ -63,7 +63,7 @@ class Room:
         return self._full(folder, ENOUGH_BYTES)
 
     def require(self, folder: Path, size: int, *, left_free: float) -> None:
-        """Return if so many bytes leave that part of the disk free; within `needed`, which refuses the call if not."""
+        """Check that `size` bytes leave the share `left_free` of the disk free; used within `needed`, which refuses."""
         disk = shutil.disk_usage(folder)
         reserve = int(disk.total * left_free)
         if disk.free - size < reserve:
@@ -94,7 +94,7 @@ class Room:
 
 
 class _TooLittle(Exception):
-    """Less is free than a file needs; so many bytes must be."""
+    """Too little is free for a file; `lacks` bytes must be."""
 
     def __init__(self, lacks: int) -> None:
         super().__init__(lacks)

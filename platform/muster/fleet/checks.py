@@ -27,7 +27,7 @@ from scheduler.diagnosis.health import HealthLevel, Recovers
 from scheduler.model.lifecycle import NodeAdmin, NodeHealth
 
 MAX_CHECKS_PER_ROUND = 200
-"""So many are asked for, or given up, in one round of a pool; the others wait for the next."""
+"""Checks that one round of a pool asks for or gives up; the others wait for the next round."""
 MAX_DURATION_S = 3600.0
 _MAX_FIGURE = 1e9
 
@@ -64,8 +64,7 @@ def begin_checks(node: Node, *, restarted: bool) -> None:
 
 
 def check_soon(gpu_ids: Iterable[int]) -> None:
-    """Something speaks against these GPUs: have them checked as soon as nobody has them. What passed before counts no
-    more."""
+    """Have suspect GPUs checked as soon as no job holds them. Checks that they passed before no longer count."""
     ids = sorted(gpu_ids)
     GpuCheck.objects.bulk_create([GpuCheck(gpu_id=pk) for pk in ids], ignore_conflicts=True)
     with transaction.atomic():
@@ -121,9 +120,9 @@ def ask_due_checks(pool: Pool) -> None:
 
 
 def take_results(*, node: Node, told: Iterable[Told]) -> list[tuple[str, str]]:
-    """Keep what came of checks that were asked for, and return the GPUs that failed theirs, each with the detail.
+    """Store the results of checks, and return the GPUs that failed, each with the detail.
 
-    A result that nobody asked for, or of a check that was given up, changes nothing.
+    A result of a check that was not asked for or was given up changes nothing.
     """
     failed = []
     for one in told:
@@ -192,7 +191,7 @@ def _held(gpus: object, *, since: datetime | None = None) -> list[int]:
 
 
 def _keep(node: Node, row: GpuCheck, told: Told) -> None:
-    """Write the result down, and tell of it if it is another than the one before or somebody has asked."""
+    """Store the result, and record an event if it differs from the last one or an operator asked for the check."""
     now = database_now()
     if told.result is CheckResult.STOPPED:
         _put_off(row, node, now, result=told.result)
@@ -304,7 +303,7 @@ def _resume(node: Node, needed: int) -> bool:
 
 
 def _relapsed(failed_at: datetime | None, given_back_at: datetime | None) -> bool:
-    """Whether it failed again so soon that somebody must look."""
+    """Whether it failed again so soon that an operator must look at it."""
     if failed_at is None or given_back_at is None:
         return False
     return is_relapse(failed_at_s=failed_at.timestamp(), given_back_at_s=given_back_at.timestamp())

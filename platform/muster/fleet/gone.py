@@ -1,8 +1,8 @@
-"""An operator's word that a silent machine runs nothing any more: what it has is let go, whatever its fence.
+"""An operator declares that a silent machine runs nothing any more: its allocations are released, whatever their fence.
 
-Nobody but the machine could say so, and it does not answer; so this is the one act that may start a job twice, if the
-word was wrong. The node is cordoned until an operator resumes it: should its agent speak again, it is told that none of
-what it runs is wanted, and stops that, and nothing new is beside it meanwhile.
+The platform cannot verify this, because the machine does not answer. So this is the only act that may start a job
+twice, if the operator is wrong. The node stays cordoned until an operator resumes it. If its agent answers again, it is
+told to stop everything it runs, and no new job is placed beside that meanwhile.
 """
 
 from __future__ import annotations

@@ -35,9 +35,9 @@ from scheduler.model.lifecycle import NodeAdmin
 log = logging.getLogger(__name__)
 
 WARNING_STRIKES = 100.0
-"""A GPU with a warning weighs on its node like so many strikes: more than any limit that a placement goes by."""
+"""A GPU with a warning counts as this many strikes on its node: more than any limit that placement uses."""
 WARNING_LASTS = timedelta(hours=1)
-"""A warning that was not told again for so long is over: agents repeat what lasts."""
+"""A warning that is not repeated for this long is over: agents repeat lasting conditions."""
 MAX_REPORTS_PER_MINUTE, MAX_REPORTS_STORED = 60, 500
 _MAX_XID = 2**31 - 1
 # What goes on is told again and again; an Xid each time that it happens.
@@ -51,12 +51,12 @@ _SAME, _SAME_XID = timedelta(hours=1), timedelta(seconds=10)
 def take_report(*, node: Node, gpu: Gpu | None, kind: str, uuid: str | None, xid: int | None, detail: str) -> Meaning:
     """Keep what an agent reports, draw the consequences for the GPU and its node, and return what it means.
 
-    1. A report of what was reported just before is counted with it, and of what goes on the last words are kept. Beyond
-       a bound none is kept, but it still counts.
+    1. Repeats are merged into the last report, which keeps the newest detail of a lasting condition. Over the limits
+       a report is not stored, but it still counts.
     2. The GPU's level is that of the worst report since it was repaired, or since its warnings were over.
-    3. A GPU that fails is given to nobody from the commit on. The node is drained if that is the action.
+    3. From the commit on, a failed GPU is given to no job. The node is drained if that is the action.
 
-    Who has the GPU is not looked at: see `muster.agents.health`.
+    The job that holds the GPU is handled in `muster.agents.health`.
     """
     kind, detail = kind[:60], _storable(detail)[:500]
     if xid is not None and not 0 <= xid <= _MAX_XID:

@@ -57,7 +57,7 @@ def held_back(
 
 
 def held_since(pool: Pool) -> datetime | None:
-    """Since when nobody of the pool is given up, or None."""
+    """Since when no node of the pool is given up as lost, or None."""
     since: datetime | None = Pool.objects.values_list("silent_since", flat=True).get(pk=pool.pk)
     return since
 

@@ -44,14 +44,14 @@ class RegisterFirst(MusterError):
 
 
 class StaleNonce(MusterError):
-    """The nonce of a registration is not the one that its node was given last, or was used."""
+    """The nonce of a registration is used, or not the last one that its node was given."""
 
     status = 412
     code = "stale-nonce"
-    title = "Somebody else has said hello since"
+    title = "The nonce was used or replaced"
 
 
-# A request that waited for longer than so many boots take is not to be expected.
+# A request does not arrive this many boots late.
 BOOTS_KEPT = 16
 
 # What no call of an agent reads is not read for each of them.
@@ -141,7 +141,7 @@ def register(
         epoch = NodeLease.objects.values_list("epoch", flat=True).get(pk=node.pk)
         data = {"node": node.name, "epoch": epoch, "rebooted": rebooted, "inventory_changed": changed}
         if state_id != node.state_id:
-            # Behind the new epoch: whoever has another state folder has had its last beat answered.
+            # After the new epoch is stored: from then on, an agent with the old state folder gets no answer to a beat.
             Node.objects.filter(pk=node.pk).update(state_id=state_id, state_since=DatabaseNow())
             data["state_lost"] = bool(state_id and node.state_id)
         record("node.registered", actor=f"agent of {node.name}", node_id=node.pk, data=data)
@@ -176,8 +176,8 @@ def renew(*, node: Node, epoch: int, seq: int) -> None:
 def renew_free(beats: Mapping[Node, Renewal]) -> dict[Node, bool]:
     """Renew the leases of many nodes by one UPDATE, and return of each whether it was renewed.
 
-    It was not where the epoch is superseded, and where somebody has the row locked: whoever holds one for long must not
-    keep all others from being renewed. `renew` tells the two apart.
+    It is not renewed if the epoch is superseded, or if another transaction has locked the row: a lock held for long
+    must not delay the other nodes. `renew` tells the two apart.
     """
     columns = [
         [node.pk for node in beats],
@@ -306,7 +306,7 @@ def judge_nodes(pool: Pool) -> list[Node]:
     )
     over_ssh = set(Node.objects.filter(pool=pool, server__isnull=False).values_list("pk", flat=True))
     silent_s = {node.pk: (now - max(node.lease.seen_at, since)).total_seconds() for node in nodes}
-    # Nothing is placed where nobody answers, whoever's fault that is; given up is only who could have been heard.
+    # No job is placed on a silent node, whatever the cause; a node is given up only if its link was up meanwhile.
     unheard_s = {
         pk: min(for_s, (now - linked_since).total_seconds()) if pk in over_ssh else for_s
         for pk, for_s in silent_s.items()

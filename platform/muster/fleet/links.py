@@ -17,9 +17,10 @@ Scores = list[list[int]]
 
 
 def link_scores(topology: Sequence[Sequence[str]], *, indexes: Sequence[int], field: str) -> Scores:
-    """The scores by GPU index, larger is closer; none if nobody knows. What is no topology of these GPUs is `Invalid`.
+    """The scores by GPU index, larger is closer; empty if the topology is unknown.
 
-    Where the two directions of a pair differ, the weaker one counts for both.
+    Where the two directions of a pair differ, the weaker one counts for both. Raises: Invalid for a matrix that does
+    not fit these GPUs.
     """
     if not topology:
         return []

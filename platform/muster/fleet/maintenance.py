@@ -1,11 +1,11 @@
 """Times in which nodes are to be free of jobs: planned by operators, and carried out by the reaper's rounds.
 
-1. Once it is planned, snapshots tell of each node when it closes (`closing_of`): nothing is placed there that might not
-   have ended by then, see `scheduler.model.eligibility`.
-2. When it begins, its nodes are drained, and their preemptible jobs moved off if so asked. One that an operator has
-   cordoned already stays so.
-3. When it is over, or called off, the nodes that were drained for it take jobs again, unless somebody has given another
-   reason for their state since.
+1. Once it is planned, snapshots hold the time at which each node closes (`closing_of`): no job is placed there that
+   might not end by then, see `scheduler.model.eligibility`.
+2. When it begins, its nodes are drained, and their preemptible jobs are moved off if asked for. A node that an operator
+   has cordoned stays cordoned.
+3. When it is over or called off, the nodes that were drained for it take jobs again, unless an operator has changed
+   their state since.
 """
 
 from __future__ import annotations
@@ -195,7 +195,7 @@ def _reason(row: Maintenance) -> str:
 
 
 def _begins(row: Maintenance) -> str:
-    """How the reason begins: by this a node is known in the end that nobody has done anything else with."""
+    """How the drain reason begins. At the end it tells the nodes whose state no operator has changed since."""
     return f"maintenance {row.pk} "
 
 

@@ -20,7 +20,7 @@ ASKED_BY: Mapping[RuntimeNeed, str] = {
 def forms_of(
     runtimes: Collection[str], default_image: str, mount_roots: Collection[str] = ()
 ) -> tuple[RuntimeNeed, ...]:
-    """The forms of the jobs that the node can start; none where its agent has said nothing, and so nobody knows."""
+    """The forms of the jobs that the node can start; empty if its agent has not reported its runtimes."""
     found = set[RuntimeNeed]()
     for runtime in runtimes:
         if runtime == PROCESS:

@@ -38,7 +38,7 @@ from scheduler.diagnosis.idle import (
 from scheduler.model.lifecycle import AttemptState, Desired, Reason, Stage
 
 MAX_LOOK_BACK = timedelta(minutes=15)
-"""What nobody has read for so long is taken for a gap: a worker that was away does not read hours of minutes."""
+"""Older readings are skipped and count as a gap: a worker that was away does not read hours of minutes."""
 
 _MINUTES = next(level for level in GPU.levels if level.seconds == STEP_S)
 # A GPU that two jobs share shows what both do, which says nothing about one of them.

@@ -60,8 +60,8 @@ _CLAIMABLE = frozenset({AttemptState.PLACED, AttemptState.STARTING, AttemptState
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """How one rank ended, as its agent tells it; `ran_s` by the agent's clock, for a rank that ended so soon that
-    nobody was told of its start."""
+    """How one rank ended, as its agent tells it; `ran_s` by the agent's clock, for a rank that ended before its start
+    was reported."""
 
     reason: Reason
     exit_code: int | None
@@ -323,9 +323,10 @@ def _run_if_all_started(gang: Gang, *, ago_s: float = 0.0) -> None:
 def _begin_stop(
     gang: Gang, outcome: AttemptState, reason: Reason, detail: str, *, exit_code: int | None, actor: str
 ) -> None:
-    """Move to stopping: what nobody claimed is free at once, and the agents of the rest are told.
+    """Move to stopping: allocations that no agent has claimed are released at once, and the agents of the rest are
+    told.
 
-    An attempt that has failed and is kept ends as it has failed, whatever ends that: there is nothing left to save.
+    A failed attempt that is kept ends as failed, whatever stops it: there is nothing left to save.
     """
     if gang.attempt.kept_until is not None and outcome in _ENDS_AS_IT_FAILED and reason is not Reason.REQUEUED_BY_USER:
         outcome, reason = AttemptState.FAILED, Reason(gang.attempt.reason)
@@ -445,7 +446,7 @@ def _move_job_on(gang: Gang, ended_as: AttemptState, reason: Reason, verdict: Ve
         if job.group_id is not None:
             wake_group(job.group_id)
     if outcome.avoid_nodes:
-        # Last, for whoever takes results of checks has a node's lock first.
+        # Last: the code that takes the results of checks locks the node first.
         on_blamed = Gpu.objects.filter(claims__allocation__attempt=attempt, node__in=blamed)
         check_soon(set(on_blamed.values_list("pk", flat=True)))
     wake_pool(job.pool_id)

@@ -18,7 +18,7 @@ from muster.jobs.models import Allocation
 from scheduler.diagnosis.blackholes import Judgement, NodeRun, Opinion, judge
 from scheduler.model.lifecycle import AllocationState, AttemptState, NodeAdmin, Reason, Stage
 
-# Ends that may be the node's doing. The others are somebody's wish, or a limit or an image that the spec names.
+# Ends that the node may have caused. The others come from a user, a limit of the spec, or its image.
 _FAILURES = frozenset(
     {
         Reason.EXIT_NONZERO,
@@ -32,7 +32,7 @@ _FAILURES = frozenset(
         Reason.UNKNOWN,
     }
 )
-# What happened longer ago says nothing of today, and so many runs elsewhere say enough.
+# Older runs say nothing of the node's present state, and this many runs elsewhere are enough to compare with.
 _WINDOW = timedelta(hours=1)
 _RUNS_HERE, _RUNS_ELSEWHERE = 20, 200
 

@@ -1,10 +1,10 @@
-"""Who holds what was claimed: a boot of the node, and in it a state folder of the node's agent.
+"""The holder of a claim: a boot of the node, and the state folder of the node's agent.
 
-By its state folder alone an agent knows what it has started. If that is taken away while jobs run, or the agent is
-brought to another folder, the next agent of the same boot has no record of them: it would start them again, or say that
-they never began. So a claim names the folder too. Until its fence has passed it belongs to nobody else, as if its node
-were cut off; nobody renews its lease, so that its processes end by themselves before. An agent of before names no
-folder, and counts as having the right one.
+An agent knows only from its state folder what it has started. If the folder is deleted while jobs run, or the agent
+gets another one, the next agent of the same boot has no record of them: it would start them again, or report that they
+never began. So a claim names the folder too. Until its fence has passed, no other holder gets it, as if the node were
+cut off; its lease is not renewed, so its processes end by themselves before that. An older agent that names no folder
+counts as having the right one.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ class Channel(StrEnum):
 
 
 class Kind(StrEnum):
-    """What people are told of. There will be more: whoever reads them leaves those that it does not know."""
+    """Events that users can be notified of. More may be added: readers skip kinds that they do not know."""
 
     STARTED = "started"
     ENDED = "ended"

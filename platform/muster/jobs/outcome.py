@@ -16,7 +16,7 @@ JITTER = 0.25
 SURE = 0.8
 """From this confidence on, a verdict that no retry helps is acted upon."""
 TRIES_ELSEWHERE = 3
-"""A job that fails in the same way on so many places is the likelier cause itself."""
+"""A job that fails in the same way on this many placements is the likelier cause itself."""
 
 _CATEGORIES = {
     Reason.NOT_CLAIMED: RetryOn.INFRASTRUCTURE,

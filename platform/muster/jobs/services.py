@@ -270,7 +270,7 @@ def edit_job(*, user: User, job: Job, changes: dict[str, Any]) -> Job:
         job = Job.objects.select_for_update(no_key=True, of=("self",)).select_related("tenant", "owner").get(pk=job.pk)
         if job.state != JobState.QUEUED and {"priority", "time", "expected"} & set(changes):
             raise Conflict(f"job {job.pk} is {job.state}: priority, time and expected can be edited while it is queued")
-        # What stays was checked when it was submitted, and against whoever submitted it.
+        # Unchanged fields were checked at submission, with the rights of the submitter.
         spec = parse_spec(job.spec | changes)
         if "priority" in changes:
             _require_priority(Desk(user), spec, job.tenant)

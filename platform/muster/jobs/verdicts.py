@@ -76,7 +76,7 @@ def verdict_on(
         rules=_rules[-1](),
     )
     if verdict.failure == NO_SIGNATURE and not verdict.line:
-        # Nobody knows what it means, but whoever looks may; and jobs that said the same can be told to belong together.
+        # No rule knows this failure. The excerpt lets a user judge it, and groups jobs with the same message.
         verdict = replace(verdict, line=excerpt_of(max(tails.values(), key=len, default="")))
     return verdict
 

@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 def install_agent(server_id: int) -> bool:
     """Let the server's agent be this platform's, with the server's options, and run; returns whether it does.
 
-    1. Take the server, so that nobody else does the same at the same time.
+    1. Take the server, so that no other worker installs it at the same time.
     2. Look; upload the agent's file unless it is there; start it unless exactly it runs.
     3. Store what came of it, unless the server was edited meanwhile.
     """

@@ -120,7 +120,7 @@ def read_host_key(text: str) -> str:
 
 
 def is_expected(shown: paramiko.PKey, expected: str) -> bool:
-    """Whether the key that a server has shown is the one that is stored with it."""
+    """Whether the key that a server has shown matches the stored one."""
     known = expected if expected.startswith("SHA256:") else fingerprint_of(expected)
     same_kind = expected.startswith("SHA256:") or expected.split(maxsplit=1)[0] == shown.get_name()
     return same_kind and hmac.compare_digest(_fingerprint(shown.asbytes()), known)

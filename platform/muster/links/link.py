@@ -110,7 +110,7 @@ class Link(threading.Thread):
         return seen.partition(MAGIC)[2]
 
     def _pump(self, channel: paramiko.Channel, rest: bytes) -> None:
-        """Take frames until the link ends; that is always a failure, if only that of somebody who stopped it."""
+        """Take frames until the link ends, which is always a `Failed`, also when the platform stops it."""
         reader = FrameReader()
         credential = unseal(self.server.sealed_credential)
         began = heard = time.monotonic()
@@ -146,10 +146,10 @@ class Link(threading.Thread):
         elif frame.kind == REQUEST:
             if not self._budget.take(len(frame.body)):
                 raise Failed(LinkState.LOST, "the link was ended")
-            # A thread each, and none that anybody waits for: a long-poll may still hang when the link has ended.
+            # A daemon thread for each request, not joined: a long-poll may still hang when the link has ended.
             threading.Thread(target=self._answer, args=(channel, frame, credential), daemon=True).start()
         elif frame.kind != PONG:
-            raise Failed(LinkState.BROKEN, "the agent sent an answer that nobody asked for")
+            raise Failed(LinkState.BROKEN, "the agent sent an answer without a request")
 
     def _answer(self, channel: paramiko.Channel, frame: Frame, credential: str) -> None:
         try:

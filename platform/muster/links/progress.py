@@ -41,7 +41,7 @@ def plain(text: str) -> str:
 
 
 def pause_s(tries: int, longest_s: float) -> float:
-    """How long to wait after so many tries in a row that failed: doubling, bounded, and not in step with others."""
+    """Seconds to wait after `tries` failures in a row: doubling up to `longest_s`, with jitter."""
     step_s: float = min(longest_s, FIRST_PAUSE_S * 2 ** min(tries, 20))
     return step_s * random.uniform(0.5, 1.0)  # noqa: S311 - jitter, not a secret
 
@@ -60,7 +60,7 @@ def in_use(step: Step) -> list[tuple[int, int, bool]]:
 
 
 def take_install(server_id: int) -> Server | None:
-    """The server, which nobody else installs now; None if another does, or nothing is to be done."""
+    """The server, taken for this worker; None if another worker installs it or no install is due."""
     token = new_secret("t")[:43]
     taken = (
         Server.objects.exclude(node__admin=NodeAdmin.RETIRED)

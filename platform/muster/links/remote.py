@@ -176,7 +176,7 @@ class Place:
         _, mark, answer = connection.run(["-I", "-c", _DIGEST, path]).output.partition(_MARK)
         if not mark or answer.strip().decode(errors="replace") != self._package.sha256:
             raise Failed(
-                LinkState.UPLOAD_FAILED, "the file that arrived has another SHA-256 than the one that was sent"
+                LinkState.UPLOAD_FAILED, "the SHA-256 of the uploaded file differs from that of the agent's package"
             )
 
     def _why_not(self, connection: Connection, error: Exception) -> Failed:

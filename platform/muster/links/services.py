@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """How a server is reached and its agent is run. An empty private key keeps the one that is stored."""
+    """How a server is reached and its agent is run. An empty private key keeps the stored one."""
 
     host: str
     user: str
@@ -47,7 +47,7 @@ def add_server(*, pool: Pool, name: str, access: Access, actor: str, address: st
     credential = new_secret("mnode")
     with transaction.atomic():
         node = _node_for_server(pool=pool, name=name, address=address, rack=rack, actor=actor)
-        # The link vouches for the node; nobody else gets this credential, least of all the server.
+        # The platform uses this credential for calls that arrive by the link; it never goes to the server.
         Node.objects.filter(pk=node.pk).update(
             credential_digest=digest(credential), join_digest="", join_expires_at=None
         )
@@ -205,5 +205,5 @@ def _shown(server: Server) -> dict[str, Any]:
 
 def record_state(server: Server, state: LinkState) -> None:
     """Tell in the events that the link of a node stands otherwise now."""
-    # Everybody hears of nodes; the reason may name addresses, so operators read it in the row.
+    # All members see events of nodes, and the reason may name addresses: operators read it in the row.
     record("node.link", actor="platform", node_id=server.pk, data={"node": server.node.name, "state": state})

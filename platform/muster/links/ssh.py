@@ -1,6 +1,6 @@
-"""A connection to a server: to nobody but who shows the expected host key, and with one fixed command.
+"""An SSH connection to a server: only if it shows the expected host key, and only to run one fixed command.
 
-Whatever varies goes to the command as JSON on its standard input, so no shell ever reads it.
+All that varies goes to the command as JSON on its standard input, so no shell parses it.
 """
 
 from __future__ import annotations
@@ -179,8 +179,8 @@ def _verified(server: Server) -> paramiko.Transport:
         )
     raise Failed(
         LinkState.HOST_KEY_CHANGED,
-        f"the server shows {seen}, and {fingerprint_of(expected)} is expected: it was set up anew, or somebody stands "
-        "between; nothing was sent to it",
+        f"the server shows {seen}, and {fingerprint_of(expected)} is expected: it was set up anew, or another "
+        "machine answers in its place; nothing was sent to it",
     )
 
 

@@ -1,4 +1,4 @@
-"""New secrets for the platform and its agents, after somebody may have read the old ones."""
+"""New secrets for the platform and its agents, in case the old ones have leaked."""
 
 from __future__ import annotations
 

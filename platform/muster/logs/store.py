@@ -1,10 +1,9 @@
 """The log store: bytes in segment files by offset, their order in Postgres.
 
 A rank's log is a run of offsets. Segment N of it holds the offsets from N times `segment_bytes` on, so that any part
-can be read with one seek and old parts can be given up by removing files. The size is the log's own: the first segment
-and the one that grows are never given up, so a log with a small cap has small segments. The row of the log is locked
-while bytes are appended; bytes that were written and whose transaction did not commit are written again by the next
-try.
+can be read with one seek and old parts can be dropped by removing files. The segment size depends on the log: the first
+and the last segment are never dropped, so a log with a small cap has small segments. The row of the log is locked while
+bytes are appended; bytes whose transaction did not commit are written again by the next try.
 """
 
 from __future__ import annotations
@@ -159,9 +158,8 @@ def finish(
         all_holes = merged([*(tuple(hole) for hole in log.holes), *holes])
         if log.size < size:
             all_holes = merged([*all_holes, (log.size, size)])
-        # Only what is whole can be complete: the bytes are read where they decide it, and never for a size or for holes
-        # that nobody but an agent has stated. One that was restarted inside a log larger than its spool cannot state
-        # the digest of all of it.
+        # Only a whole log can be complete. The bytes are read only if they decide it, and never because of a size or
+        # holes that an agent claims. An agent that restarted inside a log larger than its spool cannot send its digest.
         whole = not all_holes and log.size == size
         complete = whole and (not sha256 or _digest(allocation, size) == sha256.lower())
         LogFile.objects.filter(pk=allocation.pk).update(

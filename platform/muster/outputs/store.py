@@ -1,9 +1,9 @@
 """The store of the files that jobs leave: slots for what agents name, chunks by offset, digests in the end.
 
-A file's bytes lie under its row's number in its job's folder, and nobody here ever looks into them. All files that are
-here or on their way count against what a job may keep; a later attempt takes the place of earlier ones when there is
-not enough of it. The bytes of a file that is not kept go when the transaction that says so has committed; what a crash
-leaves of them goes with the job's folder.
+A file's bytes lie under its row's number in its job's folder, and the platform never parses them. All files that are
+stored or on their way count against what a job may keep; a later attempt replaces the files of earlier ones when there
+is not enough room. The bytes of a dropped file are removed after the transaction commits; what a crash leaves of them
+goes with the job's folder.
 """
 
 from __future__ import annotations
@@ -132,8 +132,9 @@ def append(allocation: Allocation, file_id: int, *, offset: int, body: bytes, sh
     """Store a chunk and return how much of the file is here; the last chunk comes with the digest of the whole.
 
     Bytes that are here already may come again: what counts in the end is the digest, of all that is stored. A file
-    that nobody wants any more is as good as whole, so that its agent goes on to the next. `NoRoom` while there is none
-    for the rest of the file: the agent sends the chunk again later.
+    that is no longer wanted is answered as if it were whole, so that its agent goes on to the next.
+
+    Raises: NoRoom while there is no room for the rest of the file; the agent sends the chunk again later.
     """
     with ROOM.needed(Path(settings.STATE_FOLDER)), transaction.atomic():
         row = OutputFile.objects.select_for_update(no_key=True).filter(pk=file_id, allocation=allocation).first()

@@ -65,7 +65,7 @@ def floor(at: datetime, seconds: int) -> datetime:
 def _roll_up_window(family: Family, finer: Resolution, coarser: Resolution, *, now: datetime) -> bool:
     """Make the next few rows of each thing; whether there was anything to make.
 
-    1. The table's `RollUp` row is locked; somebody else who rolls up is left to it.
+    1. The table's `RollUp` row is locked; if another worker holds it, this one does nothing.
     2. A stretch is made once all of it has settled: its samples are written, or the level below is complete.
     3. Whole stretches are computed from all rows below, so doing it again gives the same.
     4. A window without a row leads straight to the next row.

@@ -1,8 +1,8 @@
 """What agents measured, at three resolutions: each row sums up the samples of one thing in one stretch of time.
 
 A row's `at` is the beginning of its stretch; for each figure it keeps the mean and the largest value. What is measured
-is named by plain numbers and not by foreign keys: the rows are many and short-lived, and whoever writes them has just
-read what they belong to.
+is named by plain numbers and not by foreign keys: the rows are many and short-lived, and their writers have just read
+the objects that they refer to.
 
 Rows of the finest level are added to by a statement of `muster.samples.store`, the others are made from the level below
 by `muster.samples.levels`. How fast jobs are is kept beside them, by `muster.samples.speeds`.
@@ -168,7 +168,7 @@ class Speed(models.Model):
 
 
 class SpeedAlone(models.Model):
-    """How fast a job was when it was last alone on so many GPUs of a type."""
+    """A job's speed when it last ran without sharing on this number of GPUs of this type."""
 
     job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="speeds_alone")
     gpu_type = models.CharField(max_length=63)
@@ -213,7 +213,7 @@ class RateRefresh(models.Model):
 
 
 class RollUp(models.Model):
-    """How far a table has been made from the one below it. Whoever rolls up holds this row's lock."""
+    """How far a table has been rolled up from the one below it. The worker that rolls up holds this row's lock."""
 
     table = models.CharField(max_length=63, primary_key=True)
     upto = models.DateTimeField(help_text="Everything before this time is in the table.")

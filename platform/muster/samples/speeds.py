@@ -24,10 +24,10 @@ from scheduler.model.lifecycle import AllocationState, AttemptState, Stage
 MIN_DURATION_S, MIN_STEPS = 60.0, 3
 # The speed between two readings says little of how the speed varies.
 MIN_READINGS = 5
-# Whoever has grown less often by then is as slow as that.
+# After this long, a stretch counts with fewer steps: the job is that slow.
 LONG_S = 600.0
 
-# Who shares nothing is alone, without a look at his GPUs.
+# A job that shares no GPU is alone: its GPUs are not looked at.
 _READINGS = """
 SELECT attempt.id, attempt.job_id, allocation.id, held.gpu_type, held.gpus, clock_timestamp(),
        CASE WHEN (attempt.request->'shares_gpu')::boolean THEN ARRAY(
@@ -99,7 +99,7 @@ def read_on(before: Stretch | None, *, at: datetime, count: float, beside: tuple
 
     1. The first number, and one that is smaller than the last, begin nothing yet: the job may have to load its work.
     2. With the next growth a stretch begins.
-    3. When somebody comes or goes beside it, another one begins at once: the job has been at work before.
+    3. When a job that shares its GPUs starts or ends, another stretch begins at once: this job was at work before.
     """
     if before is None or count < before.count:
         return Stretch(at, count, beside)

@@ -18,11 +18,10 @@ Values = dict[str, float | None]
 
 
 def sound(family: Family, told: Mapping[str, float | None], *, where: str) -> Values:
-    """The figures of one sample, without those that nothing can have; the log names the fields that were left out.
+    """The figures of one sample without impossible values; the log names the fields that were left out.
 
-    They are left out and not moved to a limit: a maximum that nobody has measured would stay in the charts for as long
-    as they are kept. And the message is not refused for them: a driver that reads nonsense must not keep a node from
-    hearing what to run.
+    They are left out rather than clipped: a maximum that was not measured would stay in the charts. The message is not
+    refused either: a driver that reports nonsense must not keep a node from getting its orders.
     """
     values = {figure.name: _within(figure, told.get(figure.name)) for figure in family.figures}
     wrong = [name for name, value in values.items() if value is None and told.get(name) is not None]

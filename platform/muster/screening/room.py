@@ -112,7 +112,7 @@ def reshaped(job: Job, run: ScreeningRun, shape: Shape, *, kind: str | None) -> 
 
 
 def _choice(job: Job, kind: str | None) -> Choice:
-    """The choice of which the screening run is a part: that for GPUs of the type, else the one that the job prefers."""
+    """The choice that the screening run belongs to: the job's choice for this GPU type, else its preferred one."""
     request: Request = job.request
     return request.choice_of(kind) or request.first
 

@@ -37,12 +37,12 @@ log = logging.getLogger(__name__)
 
 # Nothing that comes free would let it run.
 _NEVER_THERE = frozenset({HoldReason.INFEASIBLE, HoldReason.QUOTA_TOO_SMALL})
-# Nobody has to wait for these to be over.
+# The next run need not wait after these.
 _AT_ONCE = frozenset({Reason.PREEMPTED, Reason.REQUEUED_BY_USER, Reason.NODE_LOST, Reason.NODE_REBOOTED})
 
 
 class Screening:
-    """What `muster.jobs` asks of whoever screens."""
+    """The screening functions that `muster.jobs` calls."""
 
     def require_pool(self, job: Job) -> None:
         """Return if the job's pool screens jobs, and raise `Invalid` if not."""

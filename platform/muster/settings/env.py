@@ -93,7 +93,7 @@ def read_environment() -> Environment:
         shell_longest=_hours_to_seconds("MUSTER_SHELL_LONGEST", "8h"),
         shells_per_job=_count("MUSTER_SHELLS_PER_JOB", "4"),
         shells_per_user=_count("MUSTER_SHELLS_PER_USER", "8"),
-        # Where nobody said who takes mail, mails to every user would pile up that nobody can deliver.
+        # Without a mail server, mails to users would pile up undelivered.
         mail_to_users=bool(os.environ.get("MUSTER_SMTP_HOST")),
         mails_per_hour=_count("MUSTER_MAILS_PER_HOUR", "10"),
         webhook_networks=_networks("MUSTER_WEBHOOK_NETWORKS"),

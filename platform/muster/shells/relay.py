@@ -114,7 +114,7 @@ class Relay:
             self._waiters.discard(waiter)
 
     def changed(self, *, bytes_moved: bool = False) -> None:
-        """Let everybody who waits look again."""
+        """Wake all waiting calls."""
         if bytes_moved:
             self._bytes_at = time.monotonic()
         for waiter in tuple(self._waiters):
@@ -133,7 +133,7 @@ class Relay:
         return Silence(client_s=client_s, agent_s=agent_s, bytes_s=now - self._bytes_at)
 
     def is_forgotten(self) -> bool:
-        """Whether it was closed so long ago that nobody will ask any more."""
+        """Whether it was closed so long ago that neither the client nor the agent asks for it any more."""
         gone = self.closed is not None and not any(self._here.values())
         return gone and time.monotonic() - self._closed_at > KEPT_AFTER_THE_END_S
 
@@ -145,7 +145,7 @@ class Relays:
         self._relays: dict[int, Relay] = {}
 
     def known(self, shell_id: int) -> Relay | None:
-        """The relay if somebody has asked for it before."""
+        """The relay of a shell, if there is one."""
         return self._relays.get(shell_id)
 
     def of(self, shell: Shell) -> Relay:
@@ -161,9 +161,9 @@ class Relays:
         return {number: relay.silence() for number, relay in self._relays.items() if relay.closed is None}
 
     def take(self, closed: Mapping[int, Closed], live: Iterable[Shell]) -> None:
-        """Close what the database says is closed, and forget what nobody will ask for.
+        """Close the relays of closed shells, and drop forgotten ones.
 
-        Of what goes on the silence is counted from now on, if nobody has called since this process was started.
+        The silence of a live shell without a relay is counted from now on: this process has had no call for it yet.
         """
         for shell in live:
             self.of(shell)

@@ -81,7 +81,7 @@ def _by_time(shell: Shell, now: datetime, silence: Silence) -> tuple[ShellReason
     if timedelta(seconds=silence.bytes_s) > settings.SHELL_IDLE:
         return ShellReason.IDLE, f"nothing was typed or written for {settings.SHELL_IDLE}"
     if silence.client_s > CLIENT_LOST_AFTER_S:
-        return ShellReason.CLIENT_LOST, "nobody has asked for its output any more"
+        return ShellReason.CLIENT_LOST, "its client has stopped asking for output"
     if shell.state == ShellState.OPEN and silence.agent_s > AGENT_LOST_AFTER_S:
         return ShellReason.AGENT_LOST, "the agent of its node was silent for too long"
     return None

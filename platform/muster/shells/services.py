@@ -41,7 +41,7 @@ _TERM = re.compile(r"[A-Za-z0-9][A-Za-z0-9+._-]{0,63}")
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The shell that somebody asks for: `command` as arguments, an interactive shell where it is empty."""
+    """The shell that a user asks for: `command` as arguments, empty for an interactive shell."""
 
     rank: int = 0
     command: Sequence[str] = ()
@@ -195,7 +195,7 @@ def _check(wanted: Wanted) -> None:
 
 
 def require_side(name: str, side: int) -> None:
-    """Return if a terminal may have so many rows or columns."""
+    """Refuse a number of rows or columns that no terminal may have."""
     if not 1 <= side <= MAX_TERMINAL_SIDE:
         raise Invalid.field(name, f"write 1 to {MAX_TERMINAL_SIDE}")
 

@@ -1,4 +1,4 @@
-"""Ends the shells that must end: by their job, their user, a switch, or because nobody is there any more."""
+"""Ends shells whose job or access has ended, which are switched off, or whose client or agent is silent."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PAUSE_S = 0.1
 
 
 async def watch() -> None:
-    """Look every few seconds, and when somebody's access has changed, until cancelled."""
+    """Look every few seconds, and when a user's access has changed, until cancelled."""
     with hub.waiter(ACCESS_CHANNEL) as waiter:
         while True:
             await waiter.wait(LOOK_EVERY_S)

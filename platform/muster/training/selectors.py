@@ -69,7 +69,7 @@ def losses_of(job_ids: Iterable[int]) -> Mapping[int, tuple[list[tuple[float, fl
 
 
 def checkpoint_advice(job: Job) -> CheckpointAdvice | None:
-    """How often the job should save; None if nobody knows what a checkpoint costs it.
+    """How often the job should save; None if the cost of a checkpoint is not known.
 
     1. The cost is the median of what the job reported of late, or of the times that its last preempted attempts took
        from the signal to the end: a job that saves when it is asked to stop does little else then.

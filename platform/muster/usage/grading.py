@@ -67,7 +67,7 @@ def read_ends(*, most: int = BATCH) -> int:
 
 
 def grades_for_notices(job_ids: Collection[int]) -> Mapping[int, Grade]:
-    """The grades of jobs whose end is about to be told, made now if nobody was here before; none that says nothing."""
+    """The grades for notices of ended jobs, computed now if missing; without those that say nothing."""
     grade_jobs(job_ids)
     ran = Attempt.objects.filter(job=OuterRef("pk"), number=OuterRef("attempt")).values("request")
     rows = Efficiency.objects.filter(job_id__in=job_ids).annotate(request=Subquery(ran[:1]))

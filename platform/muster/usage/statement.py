@@ -1,7 +1,7 @@
 """The one statement of a report: of jobs that have ended it reads sums of whole days, of all else the claims.
 
-Jobs that have ended are *counted* by `muster.usage.totals`. Both ways give the same numbers, of jobs and attempts too,
-so nobody has to know how far that is.
+Jobs that have ended are *counted* by `muster.usage.totals`. Both sources give the same numbers, of jobs and attempts
+too, so it does not matter how far the counting is.
 """
 
 from __future__ import annotations

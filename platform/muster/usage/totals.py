@@ -2,7 +2,7 @@
 
 A job is counted once, some time after its end, when nothing of it changes any more: in one transaction its rows of
 `HeldDay` are written, its day is added to `DayTotal` if it had one attempt, its finish-time fairness is stored, and it
-is marked. So whoever reads sees it in the sums or by its claims, and never in both.
+is marked. So a report finds it either in the sums or by its claims, never in both.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ _COUNT = (
     " told.bucket = date_trunc('day', told.first_claimed_at, 'UTC'), told.attempts = 1 AND told.number = 1"
     " AND told.one_type AND told.all_lasted AND told.first_claimed_at = told.latest_claimed_at"
     " FROM told JOIN jobs_attempt attempt ON attempt.id = told.attempt_id JOIN jobs_job job ON job.id = attempt.job_id"
-    # Which goes without saying, but not to the planner, who would read all jobs for so many days as there might be.
+    # Redundant, but without it the planner reads all jobs.
     " WHERE job.id = ANY(%(jobs)s)"
     " RETURNING *)"
     f" INSERT INTO usage_daytotal AS total ({_KEY}, slot_us, attempts, began)"

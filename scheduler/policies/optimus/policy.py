@@ -318,7 +318,7 @@ def _first_place(context: CycleContext, one: _Candidate) -> tuple[AllocationView
 
 
 def _places(context: CycleContext, one: _Candidate, gpus: int) -> tuple[AllocationView, ...] | None:
-    """The job's place on so many GPUs: on the nodes with the most free ones if it may be scattered, else by its
+    """The job's place on `gpus` GPUs: on the nodes with the most free GPUs if it may be scattered, else by its
     placement.
     """
     free, size = context.state.free, gpus // one.step if one.sizable else None

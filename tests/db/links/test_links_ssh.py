@@ -385,7 +385,7 @@ HOSTILE = {
         "out.write(MAGIC + struct.pack('!BIII', 2, 1, 10, 1 << 31)); out.flush(); time.sleep(100)",
         LinkState.BROKEN,
     ),
-    "an answer that nobody asked for": (
+    "an answer without a request": (
         "out.write(MAGIC + struct.pack('!BIII', 2, 1, 0, 0)); out.flush(); time.sleep(100)",
         LinkState.BROKEN,
     ),

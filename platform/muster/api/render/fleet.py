@@ -81,7 +81,7 @@ def _gpus(user: User, gpus: QuerySet[Gpu]) -> Iterable[tuple[int, Json]]:
 
 
 def _holders(user: User, gpu_ids: list[int]) -> dict[int, list[Json]]:
-    """For each GPU that is held: those of its jobs that the user may see, the one that came first ahead."""
+    """The jobs on each held GPU that the user may see, oldest claim first."""
     mine = None if user.is_operator else set(tenants_of(user).values_list("pk", flat=True))
     claims = (
         GpuClaim.objects.filter(released_at__isnull=True, gpu_id__in=gpu_ids)

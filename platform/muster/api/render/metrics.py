@@ -51,7 +51,7 @@ def job_metrics(attempt: Attempt | None, window: Window) -> Json:
 
 
 def node_metrics(node: Node, window: Window) -> Json:
-    """What a node's GPUs did, whoever held them, and the node itself."""
+    """The metrics of a node's GPUs, whichever jobs held them, and of the node itself."""
     gpus = list(Gpu.objects.filter(node=node, present=True).order_by("index"))
     by_gpu = read(GPU, window, by="gpu_id", only={"gpu_id": [gpu.pk for gpu in gpus]})
     by_node = read(HOST, window, by="node_id", only={"node_id": [node.pk]})

@@ -60,5 +60,5 @@ class JobTraining(Shape):
 
     newest = NewestFigure(many=True, help_text="The newest value of each figure that the job reported.")
     advice = AdviceGiven(many=True, help_text="What the owner was told of the loss.")
-    checkpoint = CheckpointInterval(allow_null=True, help_text="Null: nobody knows what a checkpoint costs it.")
+    checkpoint = CheckpointInterval(allow_null=True, help_text="Null: the cost of a checkpoint is not known.")
     rules = RuleMatched(many=True, help_text="Rules of the operators that lines of the log matched.")

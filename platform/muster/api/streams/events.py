@@ -76,7 +76,7 @@ class Feed:
             self._listeners.discard(listener)
 
     async def run(self) -> None:
-        """Read until cancelled; while nobody listens, nothing is read."""
+        """Read events until cancelled, but only while there are listeners."""
         self._place = None
         with hub.waiter(EVENTS_CHANNEL) as self._waiter:
             while True:
@@ -99,7 +99,7 @@ class Feed:
                 self._place = EventCursor(events[-1].tx, events[-1].pk)
             if len(events) < MAX_EVENTS_AT_ONCE:
                 if unsettled:
-                    # They were announced already, so nobody will wake us for them.
+                    # They were announced already, so no message will wake us for them.
                     asyncio.get_running_loop().call_later(UNSETTLED_AGAIN_AFTER_S, self._look_again)
                 return
 

@@ -13,9 +13,8 @@ _decoder = codecs.getincrementaldecoder("utf-8")
 class RankText:
     """The text of one rank's log, from a place on.
 
-    `before` = the bytes right in front of that place. Whoever was given them as text got every character that was
-    whole; one that was not is given as soon as the rest of it comes. In front of a place that was chosen inside a
-    character the text begins with the whole of it.
+    `before` = the bytes right before that place. Their complete characters belong to the text before it; an incomplete
+    one is returned once the rest of it comes. If the place lies inside a character, the text begins with all of it.
     """
 
     def __init__(self, offset: int, before: bytes) -> None:

@@ -67,7 +67,7 @@ class SpecSchema(ApiView):
 def prometheus(request: HttpRequest) -> HttpResponse:
     """The figures for Prometheus, for callers who send the metrics token."""
     secret = bearer_secret(request.META.get("HTTP_AUTHORIZATION")) or ""
-    # An address proves nothing: a proxy on this machine calls from loopback for everybody.
+    # The address proves nothing: a proxy on this machine forwards all callers from loopback.
     if not (settings.METRICS_TOKEN and secrets.compare_digest(secret.encode(), settings.METRICS_TOKEN.encode())):
         refusal = respond(problem(401, "send the metrics token: Authorization: Bearer TOKEN"))
         refusal["WWW-Authenticate"] = "Bearer"

@@ -100,7 +100,7 @@ def _keep_order_of_events() -> None:
 
 
 def _last_uid() -> int:
-    """The highest uid that can have been given: whoever has it next could read files that its first user left."""
+    """The highest uid that may have been given: its next user could read files that the first one left."""
     uids: range = settings.UID_RANGE
     taken = [uid for uid in User.objects.values_list("uid", flat=True) if uid in uids]
     return min(max(taken, default=uids[0] - 1) + UIDS, uids[-1])

@@ -36,7 +36,7 @@ class Person:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """How somebody signs in, and the token for scripts."""
+    """A demo user's password, and the token for scripts."""
 
     password: str
     token: str
@@ -51,10 +51,10 @@ PEOPLE = (
 
 
 def prepare_people(path: Path, *, url: str, tenants: Mapping[str, Tenant]) -> tuple[dict[str, Access], list[str]]:
-    """Everybody's access, stored in the file, and the names of those whose password is new.
+    """The access of all demo users, stored in the file, and the names of users whose password is new.
 
-    Who is in the file and whose token still works keeps both; for all others they are made anew, because neither can
-    be read from the database.
+    A user in the file whose token still works keeps both. All others get new ones, because the database stores only
+    digests.
     """
     known = read_people(path)
     found: dict[str, Access] = {}
@@ -78,7 +78,7 @@ def prepare_people(path: Path, *, url: str, tenants: Mapping[str, Tenant]) -> tu
 
 
 def read_people(path: Path) -> dict[str, Access]:
-    """Who is in the file; nobody if there is none, or if it was changed into something else."""
+    """The users in the file; empty if there is no file or it cannot be parsed."""
     try:
         users = json.loads(path.read_text())["users"]
         return {name: Access(**fields) for name, fields in users.items()}

@@ -55,7 +55,7 @@ class Command(BaseCommand):
         self.stdout.write(f"The backup of {restore.backup_at:%Y-%m-%d %H:%M:%S} UTC is restored.")
         if restored.set_aside is not None:
             self.stdout.write(
-                f"The files that were there are in {restored.set_aside}: remove them when nobody needs them."
+                f"The files that were there are in {restored.set_aside}: remove them when you no longer need them."
             )
         self.stdout.write(
             "What was submitted or has ended since then is lost. New jobs have ids above "

@@ -1,4 +1,4 @@
-"""`manage.py rotate_keys`: new secrets for the platform and its agents, after somebody may have read the old ones."""
+"""`manage.py rotate_keys`: new secrets for the platform and its agents, in case the old ones have leaked."""
 
 from __future__ import annotations
 
