@@ -29,7 +29,7 @@ export default defineConfig({
   build: {
     target: "es2023",
     assetsDir: "assets",
-    // Log and spec text is rendered by us; a source map of it helps nobody who only runs the platform.
+    // A source map does not help operators of the platform.
     sourcemap: false,
     // One sheet of styles, a third larger than the first page needs: a page that is opened later can come without its
     // code, which is asked for again, but never without its styles, which no browser asks for twice.

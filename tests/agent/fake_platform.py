@@ -302,7 +302,7 @@ class FakePlatform:
             claimant = (request.boot_id, request.state_id)
             mine = allocation.claimed_by in (None, claimant)
             if not mine or request.fence != allocation.spec.fence or allocation.action is Action.STOP or allocation.end:
-                return 409, Problem("not claimable", "somebody else has it, or it is stopping", 409)
+                return 409, Problem("not claimable", "another agent has it, or it is stopping", 409)
             allocation.claimed_by = claimant
             return 200, allocation.spec
 

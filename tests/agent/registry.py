@@ -1,7 +1,7 @@
 """A registry of container images in one process, which refuses on demand: enough of its API for a pull.
 
 One that is `private` asks for a user and a password, by one of the two ways that registries have: `basic` takes them
-with every request, and `bearer` sends clients to fetch a token, which nobody has to have a name for.
+with every request, and `bearer` sends clients to fetch a token, which anonymous clients get too.
 """
 
 from __future__ import annotations
@@ -150,10 +150,10 @@ class Registry:
                 return
 
     def _may(self, call: http.server.BaseHTTPRequestHandler, name: str) -> bool:
-        """Whether who calls is somebody, and for an image one who may read it."""
+        """Whether the caller is signed in, and for an image, may read it."""
         kind, _, value = call.headers.get("Authorization", "").partition(" ")
         if self.private == "bearer":
-            # As at real ones, a token is given to anybody: it tells who they are, and nobody is "".
+            # As at real registries, any client gets a token; that of an anonymous client names the user "".
             user = self._tokens.get(value) if kind == "Bearer" else None
         else:
             user = self._user_of(value) if kind == "Basic" else None

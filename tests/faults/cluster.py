@@ -328,7 +328,7 @@ class Cluster:
     def timers(self, values: Mapping[str, float]) -> Iterator[None]:
         """Other timers of the pool while the block lasts, known to every agent before it begins; no job may run before.
 
-        So nobody goes by a longer `stop_after_s` of before, and no fence needs to wait for that.
+        So no agent uses a longer `stop_after_s` from before, and no fence needs to wait for that.
         """
         self._set_timers(values)
         self.sql(f"UPDATE {POOL_TABLE} SET lowered_at = NULL, lowered_from_s = NULL")

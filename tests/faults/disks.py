@@ -17,11 +17,10 @@ _FILLER = ".filler"
 
 @contextlib.contextmanager
 def small_disk(folder: Path, size_mib: int, *, with_content: bool, inodes: int = 0) -> Iterator[None]:
-    """The folder lies on a disk of its own while the block lasts; skips the test for whoever may not mount one.
+    """Put the folder on a disk of its own while the block lasts; skips the test without the right to mount.
 
-    With `inodes` it has room for so many files, else for more than for bytes.
-
-    Nobody may have files of it open before or after.
+    `inodes` limits the number of files; by default the disk runs out of bytes first. No process may have files of the
+    folder open before or after.
     """
     if os.geteuid() != 0:
         pytest.skip("only root may mount a small disk")
@@ -49,7 +48,7 @@ def small_disk(folder: Path, size_mib: int, *, with_content: bool, inodes: int =
 
 @contextlib.contextmanager
 def filled(folder: Path, *, but_bytes: int = 0) -> Iterator[None]:
-    """No byte is free on the folder's disk when the block begins, or so many; what filled it goes with the block."""
+    """Fill the folder's disk but for `but_bytes` while the block lasts."""
     path = folder / _FILLER
     try:
         with path.open("wb", buffering=0) as file:

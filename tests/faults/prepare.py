@@ -53,7 +53,7 @@ def main(nodes: Sequence[str]) -> int:
 
 
 def give_quotas(pool: Pool, *, gpus: int) -> int:
-    """Waits for so many GPUs and gives them out; 1 when they do not come."""
+    """Wait until the pool has `gpus` GPUs and set the quotas; returns 1 if they do not come in time."""
     pause = threading.Event()
     for _ in range(PATIENCE_S * 10):
         if gpus_by_type(pool.pk).get(GPU_TYPE) == gpus:

@@ -149,7 +149,7 @@ def _ask(handler: _Handler, address: str, body: bytes) -> tuple[int, list[tuple[
 
 
 def _ask_in_vain(handler: _Handler, address: str, body: bytes, *, cut: bool = False) -> None:
-    """Sends the request, or the first half of it; nobody waits for the answer."""
+    """Send the request, or the first half of it, and drop the answer."""
     with contextlib.suppress(OSError, http.client.HTTPException):
         if not cut:
             _ask(handler, address, body)

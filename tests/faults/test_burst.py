@@ -1,4 +1,4 @@
-"""Many who submit at once, and many who read slowly: every job is accounted for, and everybody else is served."""
+"""Many submissions at once, and many slow readers: no job is lost, and other calls are served."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def test_a_job_lives_on_while_its_nodes_disk_is_full(cluster: Cluster, figure: F
         assert cluster.wait(waits)["state"] == "succeeded", cluster.story(waits)
         let_end(cluster, gang["id"])
         assert cluster.wait(gang)["state"] == "succeeded", cluster.story(gang)
-        # What filled the disk was no job's, so nobody was stopped.
+        # No job filled the disk, so no job was stopped.
         assert [cluster.attempts(job) for job in (gang, waits)] == [[("succeeded", "completed")]] * 2
         cluster.kill(node)
     cluster.start(node)
@@ -156,7 +156,7 @@ def test_postgres_without_room_loses_no_accepted_job_and_stops_none(figure: Figu
                     ledger.append(accepted)
                 alive = len(stamps_of(cluster, job["id"]))
                 until(lambda: len(stamps_of(cluster, job["id"])) > alive + 100, "the job goes on", 60)
-            # A Postgres that could not write its journal has ended; whoever keeps it running starts it again.
+            # A Postgres that could not write its WAL has ended; its supervisor starts it again.
             until(lambda: bool(cluster.services.revive()) or _submit(cluster) is not None, "Postgres is back", 60)
             until(lambda: _submit(cluster) is not None, "jobs are accepted again", 60)
             assert ledger

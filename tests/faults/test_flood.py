@@ -1,4 +1,4 @@
-"""A job that prints without end: it hurts nobody but itself, and its log says what it lost."""
+"""A job that prints without end does not slow other jobs, and its log states what it lost."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.faults.layout import LOG_CAP_BYTES, LONG, ROUNDS
 pytestmark = pytest.mark.timeout(240 * ROUNDS)
 
 LINE = b"0123456789 this line says nothing at all, and says it very often indeed\n"
-# It prints portions of these for as long as anything is measured, and until there are so many.
+# It prints this many portions at least, and goes on for as long as anything is measured.
 PORTION_BYTES, PORTIONS = len(LINE) * 250_000, 12 * ROUNDS
 FLOOD = f"""
 n=0
@@ -33,8 +33,8 @@ done
 BLOCKS_BYTES = 64 << 10
 LINES, PAUSE_S = 400 if LONG else 40, 0.1
 LATE_S = 1.0  # a machine that does nothing else is at a tenth of it
-# What so many calls can tell: of forty the slowest says more of the machine than of the flood, and of two hundred
-# one in a hundred is no accident. A call that is not answered at all is a failure in both.
+# With few calls, the slowest says more of the machine than of the flood; with two hundred, one in a hundred is no
+# accident. A call without an answer is a failure in both.
 SHARE_IN_TIME, CALLS = (0.99, 200) if LONG else (0.9, 20)
 BETWEEN_CALLS_S = 0.02 if LONG else 0.05
 

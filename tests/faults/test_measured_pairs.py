@@ -15,7 +15,7 @@ pytestmark = [
     pytest.mark.skipif(not LONG, reason="it takes as long as speeds are measured: minutes (make faults)"),
 ]
 
-# All that their owner may use, so whoever is sent away waits.
+# All of their owner's quota, so a job that is moved off waits.
 GANG: Mapping[str, Any] = {
     "nodes": len(NODES),
     "gpus": QUOTAS[FIRST_USER] // len(NODES),
@@ -64,7 +64,7 @@ def test_a_pair_that_gets_less_done_than_by_turns_is_undone(packing: Cluster) ->
     assert cluster.client().job(guest["id"])["state"] == "queued"
     told = "SELECT count(*) FROM events_event WHERE job_id = %s AND data::text LIKE %s"
     assert cluster.sql(told, guest["id"], f"%{WHY}%") != [(0,)]
-    # Nobody puts them together again: the one waits for the other.
+    # They are not placed together again: one waits for the other.
     (cluster.scratch / "enough").touch()
     for job in (host, guest):
         assert cluster.wait(job)["state"] == "succeeded", cluster.story(job)

@@ -74,7 +74,7 @@ def test_jobs_run_once_and_their_logs_are_exact_whatever_becomes_of_messages(clu
 
 
 def test_what_a_full_spool_gave_up_is_stated_and_the_rest_is_exact(cluster: Cluster, figure: Figure) -> None:
-    # Nobody takes the log while the job prints, so most of it has to be given up.
+    # No chunk of the log gets through while the job prints, so most of it has to be dropped.
     printed, chance = threading.Event(), by_chance(5)
 
     def trouble(path: str) -> Trouble:

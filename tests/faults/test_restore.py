@@ -71,7 +71,7 @@ def test_after_a_restore_agents_come_back_and_nothing_runs_or_is_given_twice(clu
     assert "It has no keys" in made.stdout
     assert str(cluster.home / "encryption_key") in made.stdout
 
-    # After the backup one job ends, the one that waited starts, and a third one is submitted and starts.
+    # After the backup one job ends, the waiting job starts, and a third job is submitted and starts.
     (cluster.scratch / f"{ends_later['id']}.end").touch()
     assert cluster.wait(ends_later)["state"] == "succeeded"
     beating(cluster, waits)

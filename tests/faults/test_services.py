@@ -16,7 +16,7 @@ from tests.faults.layout import PATIENT, ROUNDS
 
 pytestmark = pytest.mark.timeout(240 * ROUNDS)
 
-# Two sweeps of the worker's own timer; an agent that nobody wakes asks again after five seconds; and a busy machine.
+# Two sweeps of the worker's own timer; an agent that is not woken asks again after five seconds; and a busy machine.
 PLACED_WITHIN_S, DONE_WITHIN_S = 10, 30
 
 

@@ -67,7 +67,7 @@ def test_a_frozen_web_process_costs_nobody_a_lease(cluster: Cluster) -> None:
         job = cluster.submit(BEATING, gpus=2, nodes=2)
         until_it_beats(cluster, job)
         [(frozen_at,)] = cluster.sql("SELECT clock_timestamp()")
-        # It keeps its connections and answers nobody, while the worker goes on looking for lost nodes.
+        # It keeps its connections and answers no call, while the worker goes on looking for lost nodes.
         cluster.kill(WEB, signal.SIGSTOP)
         silent_from = stamps_of(cluster, job["id"])[-1]
         until(lambda: stamps_of(cluster, job["id"])[-1] > silent_from + frozen_s, "the job goes on", frozen_s + 30)

@@ -1,8 +1,8 @@
 import { reachable } from "./connectivity";
 import { Unreachable } from "./problem";
 
-/** Answers by which a proxy says that nobody is behind it. */
-const NOBODY_HOME = new Set([502, 503, 504]);
+/** Answers of a proxy that cannot reach the platform. */
+const PROXY_ERRORS = new Set([502, 503, 504]);
 
 export function csrfToken(cookies: string = document.cookie): string {
   const found = /(?:^|;\s*)csrftoken=([^;]+)/.exec(cookies);
@@ -28,7 +28,7 @@ export async function send(request: Request): Promise<Response> {
     reachable.set(false);
     throw new Unreachable(error);
   }
-  if (NOBODY_HOME.has(response.status)) {
+  if (PROXY_ERRORS.has(response.status)) {
     reachable.set(false);
     throw new Unreachable(response.status);
   }

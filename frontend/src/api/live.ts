@@ -98,7 +98,7 @@ export function followChanges(client: QueryClient, onSignedOut: () => void): () 
     } else if (change.topic.startsWith("job")) {
       if (change.job !== null) {
         const id = change.job;
-        // Only a job that somebody looked at is kept; for the others there is nothing to refresh.
+        // Only jobs that a page has loaded are in the cache; for the others there is nothing to refresh.
         if (client.getQueryCache().find({ queryKey: ["job", id, "self"] }) !== undefined) {
           let throttle = jobs.get(id);
           if (throttle === undefined) {

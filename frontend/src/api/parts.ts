@@ -4,10 +4,10 @@
 const WAITS_MS = [400, 1600];
 
 /**
- * Imports a part of the pages, and tries again where it was lost on the way.
+ * Imports a part of the pages, and retries if the download breaks off.
  *
- * A browser breaks off everything that it loads when an address of its machine comes or goes: a network that is joined
- * or left, or a container that starts there. Whoever opened a page at that moment should not be told of it.
+ * A browser aborts all downloads when an address of its machine comes or goes: when it joins or leaves a network, or
+ * when a container starts there. The user should not see an error for that.
  *
  * @throws what the last try did, if none succeeds: a server that is away, or a newer one that no longer has this part
  */

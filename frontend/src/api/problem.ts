@@ -21,7 +21,7 @@ export class Problem extends Error {
   }
 }
 
-/** No answer at all, or one from a proxy that found nobody behind it. */
+/** No answer at all, or an answer of a proxy that cannot reach the platform. */
 export class Unreachable extends Error {
   constructor(cause: unknown) {
     super("Muster does not answer.", { cause });

@@ -39,7 +39,7 @@ test("another refusal is the page's own", async () => {
   expect(onSignedOut).not.toHaveBeenCalled();
 });
 
-test("what nobody observes is for the guard, which redirects by itself", async () => {
+test("a query without an observer is left to the guard, which redirects by itself", async () => {
   await expect(client.query(refused(401))).rejects.toThrow(Problem);
   expect(onSignedOut).not.toHaveBeenCalled();
 });

@@ -4,11 +4,11 @@ import type { AnyRouter } from "@tanstack/react-router";
 import { isSignedOut } from "../api/queries";
 import { safeNext } from "./search";
 
-/** A cache that tells when something that a page shows is refused because the session has ended. */
+/** A cache that calls `onSignedOut` when a query that a page shows is refused because the session has ended. */
 export function makeCache(onSignedOut: () => void): QueryCache {
   return new QueryCache({
     onError: (error, query) => {
-      // The router's guard asks for nobody who observes, and redirects by itself: of two navigations at once each may
+      // The router's guard queries without an observer, and redirects by itself. Of two navigations at once each may
       // take the other for the newer one, and neither arrives.
       if (isSignedOut(error) && query.getObserversCount() > 0) onSignedOut();
     },

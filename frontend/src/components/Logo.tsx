@@ -1,4 +1,4 @@
-/** The mark: two ranks of squares and the one that steps between them, an M. */
+/** The mark: two columns of squares with one square between them, an M. */
 export function Mark({ size = 26 }: { size?: number }) {
   return (
     <svg width={size} height={size} viewBox="0 0 32 32" aria-hidden="true" focusable="false">

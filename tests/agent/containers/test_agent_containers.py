@@ -84,8 +84,8 @@ def test_what_nobody_wants_any_more_is_stopped_after_a_restart(platform: FakePla
     agent.kill()
     platform.forget(number)
     agent.start()
-    # Its exit status is there for a moment only: nobody waits for it.
-    eventually(lambda: not agent.allocation_folder(number).exists(), "the removal of what nobody wants", 30.0)
+    # Its exit status is there for a moment only: the platform does not want it.
+    eventually(lambda: not agent.allocation_folder(number).exists(), "the removal of the unwanted folder", 30.0)
 
 
 def test_a_pull_is_told_step_by_step_and_its_failure_by_its_kind(platform: FakePlatform, agent: AgentProcess) -> None:

@@ -67,7 +67,7 @@ def test_a_failed_pull_says_what_kind_of_failure_it_is(under_test: RuntimeUnderT
     registry.denied.add("secret/one")
     assert reason(f"{registry.address}/no/such:latest") is EndReason.IMAGE_NOT_FOUND
     assert reason(f"{registry.address}/secret/one:latest") is EndReason.IMAGE_DENIED
-    assert reason("127.0.0.1:1/nobody/listens:latest") is EndReason.IMAGE_UNREACHABLE
+    assert reason("127.0.0.1:1/no/server:latest") is EndReason.IMAGE_UNREACHABLE
 
 
 @pytest.mark.parametrize(("uuids", "visible", "cuda"), [((), "void", ""), (("GPU-1", "GPU-2"), "GPU-1,GPU-2", None)])
@@ -177,7 +177,7 @@ def test_a_registry_that_drips_counts_as_out_of_reach(
 def dripping(
     under_test: RuntimeUnderTest, registry: Registry, name: str, turn: Turn, *, blobs: int, layer_bytes: int
 ) -> Iterator[Queue[LaunchError]]:
-    """The pull of an image of six layers, once its registry lets so many blobs drip; how it ended."""
+    """The pull of an image of six layers, once its registry lets `blobs` blobs drip; yields how it ended."""
     began, ended, over = threading.Event(), Queue[LaunchError](), threading.Event()
     image = registry.add(name, *(layer_of("data", os.urandom(layer_bytes)) for _ in range(6)))
     spec = under_test.spec("true", image=image)

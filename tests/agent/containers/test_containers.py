@@ -180,7 +180,7 @@ def test_a_job_that_forks_without_end_takes_its_own_processes_only(
     kind: str, tmp_path: Path, forkers: Callable[[str], KeptForker]
 ) -> None:
     made = runtime_under_test(kind, tmp_path / "state", forkers, Options(network="none", pids=64))
-    uid = random.randrange(10**5, 10**6)  # nobody else's, not even that of the other engine's test
+    uid = random.randrange(10**5, 10**6)  # of no other test, that of the other engine included
     try:
         neighbour = made.start("while true; do echo x; sleep 0.05; done", uid=4321, gids=(4321,))
         bomb = made.start(_BOMB, uid=uid, gids=(uid,))

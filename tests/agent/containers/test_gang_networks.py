@@ -21,7 +21,7 @@ from tests.waiting import eventually
 NAME = f"muster-test-{os.getpid()}"  # workers of a run share an engine
 POOL = f"pool-{os.getpid()}"
 OWN = f"muster-{POOL}"
-UNREACHABLE = "192.0.2.77"  # RFC 5737: of nobody
+UNREACHABLE = "192.0.2.77"  # RFC 5737: reserved for documentation
 FENCE = 40
 
 

@@ -1,4 +1,4 @@
-"""A container that its engine makes when nobody waits for it any more."""
+"""A container that its engine creates after the agent has given it up."""
 
 from __future__ import annotations
 

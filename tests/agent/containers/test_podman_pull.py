@@ -1,4 +1,4 @@
-"""How a pull of Podman's ends that nobody wants any more."""
+"""How Podman's pull ends when its image is no longer wanted."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from nodeagent.runtime.port import RuntimeUnavailable
 from tests.agent.conftest import KeptForker, runtime_under_test
 from tests.faults.disks import filled, small_disk
 
-EVERYBODY = {"names": ["read", "clone", "clone3", "unshare", "mount"], "action": "SCMP_ACT_ALLOW", "args": []}
+ALLOWED_TO_ALL = {"names": ["read", "clone", "clone3", "unshare", "mount"], "action": "SCMP_ACT_ALLOW", "args": []}
 CONDITIONAL = {"names": ["setns", "stime"], "action": "SCMP_ACT_ERRNO", "errnoRet": 1, "excludes": {"caps": ["X"]}}
 OLD = {"name": "keyctl", "action": "SCMP_ACT_ALLOW"}
 
@@ -29,7 +29,7 @@ def made_of(*rules: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def test_what_is_closed_is_allowed_by_no_rule() -> None:
-    rules = made_of(EVERYBODY, CONDITIONAL, OLD)
+    rules = made_of(ALLOWED_TO_ALL, CONDITIONAL, OLD)
     allowed = [rule for rule in rules if rule["action"] == "SCMP_ACT_ALLOW"]
     names = {name for rule in allowed for name in rule["names"]}
     assert names == {"read", "clone"}
@@ -39,13 +39,13 @@ def test_what_is_closed_is_allowed_by_no_rule() -> None:
 
 
 def test_what_else_the_engine_says_stays() -> None:
-    assert {**CONDITIONAL, "names": ["stime"]} in made_of(EVERYBODY, CONDITIONAL)
+    assert {**CONDITIONAL, "names": ["stime"]} in made_of(ALLOWED_TO_ALL, CONDITIONAL)
 
 
 def test_only_a_clone_without_namespaces_is_allowed() -> None:
     (allowed,) = (
         rule
-        for rule in made_of(EVERYBODY)
+        for rule in made_of(ALLOWED_TO_ALL)
         if rule["names"] == ["clone"] and rule["action"] == "SCMP_ACT_ALLOW" and "excludes" in rule
     )
     (argument,) = allowed["args"]
@@ -87,7 +87,7 @@ def test_the_filter_is_written_where_what_jobs_left_fills_the_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, forkers: Callable[[str], KeptForker]
 ) -> None:
     profile, state = tmp_path / "profile.json", tmp_path / "state"
-    profile.write_text(json.dumps({"defaultAction": "SCMP_ACT_ERRNO", "syscalls": [EVERYBODY]}))
+    profile.write_text(json.dumps({"defaultAction": "SCMP_ACT_ERRNO", "syscalls": [ALLOWED_TO_ALL]}))
     monkeypatch.setattr(podman_runtime.PodmanEngine, "seccomp_profile", lambda _: str(profile))
     state.mkdir()
     with small_disk(state, 4, with_content=False):

@@ -1,4 +1,4 @@
-"""Images that not everybody may have: who gets one from a node, and where the password never is."""
+"""Private images: which tenants get one from a node, and where the password must not appear."""
 
 from __future__ import annotations
 

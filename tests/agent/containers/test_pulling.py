@@ -18,7 +18,7 @@ _STEP_S = 10.0
 
 
 class Line:
-    """A pull that moves so many bytes a second, for whoever looks at it every few seconds."""
+    """A pull that moves at a given speed and is looked at every few seconds."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, turn: Callable[[Line], Turn] | None = None) -> None:
         self.now = 0.0

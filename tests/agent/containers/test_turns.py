@@ -1,4 +1,4 @@
-"""Turns: how many at once, how many that are alike, in what order, and whose turn goes to somebody who waits."""
+"""The pull limiter: how many pulls run at once, in which order, and which pull is preempted for a waiting one."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Clocked:
         return self.turns.ask(owner=owner, host=host or f"host of {owner}")
 
     def taken(self, owner: str, bytes_per_s: float | None = None, host: str = "", *, held_up: bool = False) -> Turn:
-        """A turn that is had by somebody who is so fast."""
+        """A turn that is taken, by a pull of this speed."""
         turn = self.ask(owner, host)
         assert turn.take()
         turn.note(bytes_per_s=bytes_per_s, held_up=held_up)
@@ -96,7 +96,7 @@ def test_the_slowest_yields_to_who_has_waited_for_long() -> None:
     clocked.now = LATE_S - 1
     assert not any(turn.yields() for turn in taken.values())
     clocked.now = LATE_S
-    # One is enough for one who waits, whoever looks first and how often.
+    # One preempted pull is enough for one that waits, whichever is asked first and however often.
     for _ in range(2):
         assert [owner for owner, turn in taken.items() if turn.yields()] == ["b"]
     taken["b"].end()
@@ -183,6 +183,6 @@ def test_waiting_begins_anew_for_who_has_gone_on_meanwhile() -> None:
 
 
 def test_a_line_that_is_out_of_reach_is_slower_than_one_that_yields() -> None:
-    # Nobody who has a turn for long enough to yield has not been measured.
+    # A pull that runs long enough to be preempted has been measured.
     assert MIN_BYTES_PER_S < SLOW_BYTES_PER_S
     assert WINDOW_S <= LATE_S / 2

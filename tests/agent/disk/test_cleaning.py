@@ -1,4 +1,4 @@
-"""What is left of jobs goes in threads of its own: whatever takes long there, nobody else's folder waits for it."""
+"""Folders of jobs are removed in threads: a slow removal does not delay that of another folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What folders take of a disk, counted in trees that were built to defeat whoever looks."""
+"""The disk usage of folders, counted in trees that were built to defeat the count."""
 
 from __future__ import annotations
 

@@ -78,11 +78,11 @@ def test_a_disk_that_was_full_needs_more_than_the_reserve_to_have_room_again() -
 @pytest.mark.parametrize(
     ("taken", "total", "stopped"),
     [
-        pytest.param({1: 20, 2: 30, 3: 5}, 100, 2, id="who takes most"),
-        pytest.param({1: 9, 2: 8}, 100, None, id="nobody who takes less than a tenth of the disk"),
-        pytest.param({1: 4}, 20, None, id="nobody who takes less than the reserve"),
-        pytest.param({}, 100, None, id="nobody where nobody is"),
-        pytest.param({4: 30, 9: 30}, 100, 9, id="of two that are alike the one that came last"),
+        pytest.param({1: 20, 2: 30, 3: 5}, 100, 2, id="the job that takes most"),
+        pytest.param({1: 9, 2: 8}, 100, None, id="no job that takes less than a tenth of the disk"),
+        pytest.param({1: 4}, 20, None, id="no job that takes less than the reserve"),
+        pytest.param({}, 100, None, id="no job"),
+        pytest.param({4: 30, 9: 30}, 100, 9, id="of two equal jobs the newer"),
     ],
 )
 def test_who_takes_most_is_stopped_unless_that_is_little(
@@ -186,7 +186,7 @@ class Node:
             os.posix_fallocate(file.fileno(), 0, size)
 
     def strew(self, allocation_id: int, files: int) -> None:
-        """The job has so many empty files beside its large one."""
+        """Give the job this many empty files beside its large one."""
         for number in range(files):
             (self.home / str(allocation_id) / str(number)).touch()
 
@@ -316,7 +316,7 @@ def test_each_full_disk_has_its_own_to_be_stopped_and_only_the_one_that_fills_up
     node.elsewhere = Measure("/elsewhere", tmp_path.stat().st_dev + 1, Unit.BYTES, 100 * MIB, 0)
     node.free = 4 * MIB
     assert [stop.id for stop in node.look()] == [1]
-    assert node.look() == []  # the other, on which nobody has anything, has less than half of its reserve
+    assert node.look() == []  # the other disk, which no job uses, has less than half of its reserve
     node.free = 2 * MIB
     assert node.look() == [DiskExceeded(1, "", 0.0)]
 

@@ -89,7 +89,7 @@ def test_memory_that_goes_away_in_a_moment_is_waited_for(tmp_path: Path) -> None
         entry[1](ItemOutcome(200, launch=spec))
 
     def nothing(*_: object) -> None:
-        """Nobody is told."""
+        """Ignore the call."""
 
     runtime = SimpleNamespace(prepare=nothing, lacks=nothing, launch=lambda one: happened.append(one.allocation_id))
     tasks = Tasks()
@@ -325,7 +325,7 @@ class Tasks:
 
 @pytest.fixture
 def idle(monkeypatch: pytest.MonkeyPatch) -> tuple[Checks, Sampler, Tasks, list[float]]:
-    """Checks of two GPUs that nobody uses, and the time, in its only item."""
+    """Checks of two idle GPUs, and a list with the time as its only item."""
     now = [1000.0]
     monkeypatch.setattr("nodeagent.checks.time.monotonic", lambda: now[0])
     driver, tasks, runtime = EmulatedGpus(("A100", "A100"), "here"), Tasks(), SimpleNamespace(usage=dict)

@@ -92,7 +92,7 @@ def test_progress_is_told_as_it_is_with_its_growth(clock: list[float]) -> None:
         (sample,) = taker.take({7: 4}).usage
         told.append((sample.progress, None if sample.progress_s is None else round(sample.progress_s, 6)))
         clock[0] += 10.0
-    # A job that went back to a checkpoint was not slow meanwhile: nobody knows how fast it was.
+    # The speed of a job that went back to a checkpoint is unknown, not low.
     assert told == [(None, None), (3.0, None), (3.003, 0.0003), (2.0, None), (2.0, 0.0), (None, None), (4.0, None)]
 
 
@@ -152,7 +152,7 @@ def test_who_was_there_before_a_job_is_not_left_of_it(monkeypatch: pytest.Monkey
     taker.assign(8, (other,))
     taker.note_strangers(7, (one, other))
     taker.assign(8, ())
-    # On what it shared nobody is a stranger: that may be of the partner, who has ended before.
+    # A process on a shared GPU is not foreign: it may belong to the other job, which has ended.
     assert taker.left(7, (one, other)) == ((other, "process 71 is on it"),)
     crowd(monkeypatch, 71, 72)
     assert taker.left(7, (one,)) == ((one, "process 72 is on it"),)
@@ -191,7 +191,7 @@ def test_a_driver_that_hangs_is_a_fault_and_keeps_nobody_from_telling(
         assert (news.gpus, len(news.health)) == ((), 1)
         monkeypatch.setattr(EmulatedGpus, "faults", lambda *_: ())
         monkeypatch.setattr(sampler, "DRIVER_WAIT_S", 20.0)
-        assert taker.faults(7, UUIDS[:1])  # at once: nobody waits for the same call again
+        assert taker.faults(7, UUIDS[:1])  # at once: the hanging call is not waited for again
         go_on.set()
         eventually(lambda: taker.faults(7, UUIDS[:1]) == (), "the driver answers again")
     finally:

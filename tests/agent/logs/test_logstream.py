@@ -228,7 +228,7 @@ def test_what_a_job_prints_goes_at_once_and_then_together(log: Log, platform: Fa
     assert log.stream.step() == 0.0
     log.ship()
     assert bytes(log.allocation.log) == lines(1) + lines(500) + lines(5000)
-    # Nobody waits for more of a job that is over.
+    # The log of a job that is over is not gathered any longer.
     log.writer.append(lines(1))
     log.stream.finalise(log.writer.size)
     assert log.stream.step() is None

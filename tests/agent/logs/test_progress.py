@@ -57,7 +57,7 @@ def test_what_is_no_plain_file_of_its_own_is_not_read(tmp_path: Path) -> None:
     there.symlink_to(elsewhere)
     assert read_progress(str(home)) is None
     there.unlink()
-    os.mkfifo(there)  # nobody writes: a reader that waits would wait for ever
+    os.mkfifo(there)  # without a writer, a blocking open would never return
     assert read_progress(str(home)) is None
     there.unlink()
     there.mkdir()

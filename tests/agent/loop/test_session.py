@@ -68,7 +68,7 @@ class Script(Transport):
 
 
 class Impatient(threading.Event):
-    """Nobody stops the agent, and it waits for nothing."""
+    """Is never set, and never waits."""
 
     def wait(self, timeout: float | None = None) -> bool:
         return False

@@ -1,4 +1,4 @@
-"""What ends a job in time, the same in every runtime: its limit, and its lease where nobody renews that."""
+"""The deadlines that end a job, the same in every runtime: its time limit, and a lease that is not renewed."""
 
 from __future__ import annotations
 

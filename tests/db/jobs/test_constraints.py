@@ -1,4 +1,4 @@
-"""Postgres says no: rules that hold whoever writes, by whatever way."""
+"""Constraints that Postgres enforces on every writer."""
 
 from __future__ import annotations
 
@@ -317,7 +317,7 @@ class TestAudit:
 
     def test_an_entry_cannot_be_changed(self, entry: AuditEntry) -> None:
         with pytest.raises(DatabaseError, match="never change"), transaction.atomic():
-            AuditEntry.objects.update(actor="somebody else")
+            AuditEntry.objects.update(actor="another")
         assert AuditEntry.objects.get().actor == "op"
 
     def test_an_entry_cannot_be_removed(self, entry: AuditEntry) -> None:

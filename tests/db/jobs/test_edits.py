@@ -1,4 +1,4 @@
-"""Editing a job: only what changes is judged, and by the rights of whoever changes it."""
+"""Editing a job: only changed fields are checked, with the rights of the user who changes them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tenants' credentials for registries: who gets them, and that nobody else reads the password."""
+"""Tenants' credentials for registries: which jobs get them, and that nothing else shows the password."""
 
 from __future__ import annotations
 

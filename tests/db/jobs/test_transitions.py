@@ -77,22 +77,22 @@ class TestJobs:
     @pytest.mark.parametrize(("source", "target"), moves_of(JOB_MOVES))
     def test_every_move_of_the_table_is_made_with_its_event(self, source: JobState, target: JobState) -> None:
         job = job_in(source)
-        assert move_job(job, target, actor="somebody", data={"why": "because"}) is True
+        assert move_job(job, target, actor="tester", data={"why": "because"}) is True
         stored = now_of(job)
         assert (stored.state, job.state) == (target, target)
         assert (stored.ended_at is not None) is (target in JOB_TERMINAL)
-        assert events_of(job.pk) == [(f"job.{target}", "somebody", source, target)]
+        assert events_of(job.pk) == [(f"job.{target}", "tester", source, target)]
         assert Event.objects.get(kind=f"job.{target}").data["why"] == "because"
 
     @pytest.mark.parametrize(("source", "target"), others_of(JOB_MOVES))
     def test_no_other_move_is_made(self, source: JobState, target: JobState) -> None:
         job = job_in(source)
         with pytest.raises(TransitionError):
-            move_job(job, target, actor="somebody")
+            move_job(job, target, actor="tester")
         assert now_of(job).state == source
         assert events_of(job.pk) == []
 
-    def test_somebody_who_saw_an_older_state_changes_nothing(self) -> None:
+    def test_a_caller_with_an_older_state_changes_nothing(self) -> None:
         job = job_in(JobState.QUEUED)
         late = now_of(job)
         move_job(job, JobState.CANCELLED, actor="first")
@@ -104,12 +104,12 @@ class TestJobs:
     def test_the_hold_goes_when_the_job_leaves_the_queue(self) -> None:
         job = job_in(JobState.QUEUED)
         Job.objects.filter(pk=job.pk).update(hold_reason="quota", hold={"reason": "quota"})
-        move_job(job, JobState.CANCELLED, actor="somebody")
+        move_job(job, JobState.CANCELLED, actor="tester")
         assert (now_of(job).hold_reason, now_of(job).hold) == ("", None)
 
     def test_other_fields_change_with_the_state(self) -> None:
         job = job_in(JobState.ACTIVE)
-        move_job(job, JobState.FAILED, actor="somebody", exit_code=3, reason="exit_nonzero")
+        move_job(job, JobState.FAILED, actor="tester", exit_code=3, reason="exit_nonzero")
         assert (now_of(job).exit_code, now_of(job).reason) == (3, "exit_nonzero")
 
 
@@ -118,17 +118,17 @@ class TestJobsTogether:
         jobs = [job_in(JobState.QUEUED), job_in(JobState.QUEUED)]
         told = {job.pk: {"number": number} for number, job in enumerate(jobs)}
         Job.objects.update(hold_reason="quota", hold={"reason": "quota"})
-        move_jobs(jobs, JobState.ACTIVE, actor="somebody", data=told, attempt_count=F("attempt_count") + 1)
+        move_jobs(jobs, JobState.ACTIVE, actor="tester", data=told, attempt_count=F("attempt_count") + 1)
         for number, job in enumerate(jobs):
             stored = now_of(job)
             assert (stored.state, job.state, stored.attempt_count, stored.hold_reason) == ("active", "active", 1, "")
-            assert events_of(job.pk) == [("job.active", "somebody", "queued", "active")]
+            assert events_of(job.pk) == [("job.active", "tester", "queued", "active")]
             assert Event.objects.get(job_id=job.pk, kind="job.active").data["number"] == number
 
     def test_no_other_move_is_made(self) -> None:
         jobs = [job_in(JobState.SUCCEEDED)]
         with pytest.raises(TransitionError):
-            move_jobs(jobs, JobState.ACTIVE, actor="somebody", data={jobs[0].pk: {}})
+            move_jobs(jobs, JobState.ACTIVE, actor="tester", data={jobs[0].pk: {}})
         assert now_of(jobs[0]).state == "succeeded"
 
     def test_one_that_was_seen_in_an_older_state_is_an_error(self) -> None:
@@ -145,11 +145,11 @@ class TestAttempts:
     def test_every_move_of_the_table_is_made_with_its_event(self, source: AttemptState, target: AttemptState) -> None:
         attempt = attempt_in(source)
         before = len(events_of(attempt.job_id))
-        assert move_attempt(attempt, target, job=attempt.job, actor="somebody") is True
+        assert move_attempt(attempt, target, job=attempt.job, actor="tester") is True
         stored = now_of(attempt)
         assert (stored.state, attempt.state) == (target, target)
         assert (stored.ended_at is not None) is (target in ATTEMPT_TERMINAL)
-        assert events_of(attempt.job_id)[before:] == [(f"attempt.{target}", "somebody", source, target)]
+        assert events_of(attempt.job_id)[before:] == [(f"attempt.{target}", "tester", source, target)]
         assert Event.objects.get(kind=f"attempt.{target}").data["attempt"] == 1
 
     @pytest.mark.parametrize(("source", "target"), others_of(ATTEMPT_MOVES))
@@ -157,11 +157,11 @@ class TestAttempts:
         attempt = attempt_in(source)
         before = events_of(attempt.job_id)
         with pytest.raises(TransitionError):
-            move_attempt(attempt, target, job=attempt.job, actor="somebody")
+            move_attempt(attempt, target, job=attempt.job, actor="tester")
         assert now_of(attempt).state == source
         assert events_of(attempt.job_id) == before
 
-    def test_somebody_who_saw_an_older_state_changes_nothing(self) -> None:
+    def test_a_caller_with_an_older_state_changes_nothing(self) -> None:
         attempt = attempt_in(AttemptState.STARTING)
         late = now_of(attempt)
         move_attempt(attempt, AttemptState.RUNNING, job=attempt.job, actor="first")
@@ -183,7 +183,7 @@ class TestAttempts:
         attempt = attempt_in(AttemptState(source))
         Attempt.objects.filter(pk=attempt.pk).exclude(state="running").update(running_at=None)
         started = timezone.now()
-        move_attempt(attempt, AttemptState(target), job=attempt.job, actor="somebody")
+        move_attempt(attempt, AttemptState(target), job=attempt.job, actor="tester")
         assert started <= getattr(now_of(attempt), moment) <= timezone.now()
 
 
@@ -202,7 +202,7 @@ class TestAllocations:
             move_allocation(allocation, target)
         assert now_of(allocation).state == source
 
-    def test_somebody_who_saw_an_older_state_changes_nothing(self) -> None:
+    def test_a_caller_with_an_older_state_changes_nothing(self) -> None:
         allocation = allocation_in(AllocationState.RESERVED)
         late = now_of(allocation)
         move_allocation(allocation, AllocationState.ACTIVE, boot_id="first", claimed_at=timezone.now())
@@ -229,8 +229,8 @@ class TestTogether:
         attempt = attempt_in(AttemptState.STARTING)
         before, moves = len(events_of(attempt.job_id)), Moves()
         with CaptureQueriesContext(connection) as sent, transaction.atomic(), recorded_together():
-            moves.move_attempt(attempt, AttemptState.RUNNING, job=attempt.job, actor="somebody")
-            moves.move_attempt(attempt, AttemptState.SUCCEEDED, job=attempt.job, actor="somebody", exit_code=0)
+            moves.move_attempt(attempt, AttemptState.RUNNING, job=attempt.job, actor="tester")
+            moves.move_attempt(attempt, AttemptState.SUCCEEDED, job=attempt.job, actor="tester", exit_code=0)
             moves.move_allocation(ranks(attempt)[0], AllocationState.RELEASED)
             moves.change(attempt.job, started_at=timezone.now())
             moves.write()
@@ -269,7 +269,7 @@ class TestTogether:
 def test_a_move_and_its_event_are_rolled_back_together() -> None:
     job = job_in(JobState.QUEUED)
     with transaction.atomic():
-        move_job(job, JobState.CANCELLED, actor="somebody")
+        move_job(job, JobState.CANCELLED, actor="tester")
         assert len(events_of(job.pk)) == 1
         transaction.set_rollback(True)
     assert now_of(job).state == "queued"

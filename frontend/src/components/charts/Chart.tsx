@@ -241,7 +241,7 @@ function showTip(
   const { chart, times } = latest();
   const index = plot.cursor.idx;
   const left = plot.cursor.left ?? -1;
-  // Charts beside this one show a line at the same time, and leave the words to the one that is pointed at.
+  // All charts show the cursor's line at the same time; only the chart under the pointer shows the tip.
   if (index === null || index === undefined || left < 0 || !host.matches(":hover")) {
     tip.hidden = true;
     return;

@@ -19,7 +19,7 @@ interface Props {
   words: string;
 }
 
-/** At most so many labels fit below the bars. */
+/** Labels that fit below the bars. */
 const MAX_LABELS = 10;
 
 /** Bars that stand side by side, each of parts. They are boxes of the page, so that no library is loaded for them. */

@@ -85,7 +85,7 @@ test("the links are a table whose rows and columns are named by GPU", async () =
   expect(section.textContent).toContain("GPUs 0 to 2 on NUMA node 0.");
 });
 
-test("where nobody knows the links, no table is shown", async () => {
+test("without known links, no table is shown", async () => {
   open(makeNodeDetail({ ...LINKED, links: [], strikes: 1, last_strikes: [STRIKE] }));
   await screen.findByRole("region", { name: /Strikes/ });
   expect(screen.queryByRole("table")).toBeNull();
@@ -138,7 +138,7 @@ test("a drained node is resumed at once", async () => {
   expect(screen.queryByRole("button", { name: "Drain…" })).toBeNull();
 });
 
-test("a node that is heard cannot be declared gone, and nobody but an operator is asked to", () => {
+test("a node that answers cannot be declared gone, and only operators can declare one gone", () => {
   open(makeNodeDetail({ health: "ready" }), { operator: true });
   expect(screen.getByRole("button", { name: "Cordon…" })).toBeDefined();
   expect(screen.queryByRole("button", { name: "Declare gone…" })).toBeNull();

@@ -12,7 +12,7 @@ test.each<Case>([
   ["a free GPU", {}, {}, "free"],
   ["my GPU", { busy: true, jobs: [MINE] }, {}, "mine"],
   ["a GPU that I share", { busy: true, jobs: [{ ...MINE, owner: "bob" }, MINE] }, {}, "mine"],
-  ["somebody's GPU", { busy: true, jobs: [{ ...MINE, owner: "bob" }] }, {}, "busy"],
+  ["another user's GPU", { busy: true, jobs: [{ ...MINE, owner: "bob" }] }, {}, "busy"],
   ["a GPU of a job I may not see", { busy: true }, {}, "busy"],
   ["a broken GPU", { healthy: false, busy: true, jobs: [MINE] }, {}, "unhealthy"],
   ["a GPU of a node that is down", {}, { health: "down" }, "unhealthy"],

@@ -24,7 +24,7 @@ const GROUP_OF = new Map<string, Group>(
   GROUPS.flatMap(({ key, outcomes }) => outcomes.map((outcome): [string, Group] => [outcome, key])),
 );
 
-/** A bar for each day or week of the period, also for those in which nobody used anything. */
+/** A bar for each day or week of the period, also for those without usage. */
 export function barsOf(usage: Usage, by: "day" | "week"): Bar[] {
   const bars = new Map(bucketsOf(usage.from, usage.to, by).map((at) => [at, emptyBar(at)]));
   for (const row of usage.results) {

@@ -21,7 +21,7 @@ const UNKNOWN = {
   last_words: "Segment 7 is not aligned",
 } as const;
 
-it("shows the last words of a failure that nobody knows, and that they may not be the cause", () => {
+it("shows the last lines of an unknown failure, and that they may not be the cause", () => {
   render(
     <FailureCard
       job={makeJob({ state: "failed", reason: "exit_nonzero", exit_code: 3, failure: UNKNOWN })}

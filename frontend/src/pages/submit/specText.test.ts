@@ -65,7 +65,7 @@ test("it finds where a field stands", () => {
   expect(rangeOf(text, "memory")).toBeNull();
 });
 
-test("a stored spec is shown without what everybody gets anyway", () => {
+test("a stored spec is shown without default values", () => {
   const schema = {
     properties: { nodes: { default: 1 }, retry: { default: { max: 3, on: ["a"] } }, gpus: {} },
   };

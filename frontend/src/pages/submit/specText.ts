@@ -171,7 +171,7 @@ export function changesOf(from: Spec, to: Spec): Spec {
 const isMapping = (value: unknown): value is Spec =>
   typeof value === "object" && value !== null && !Array.isArray(value);
 
-/** What a stored spec says beyond the defaults of the schema: that is what somebody once wrote. */
+/** A stored spec without the schema's defaults: the fields that its user wrote. */
 export function withoutDefaults(spec: Spec, schema: Spec): Spec {
   const properties = (schema.properties ?? {}) as Record<string, { default?: unknown } | undefined>;
   return Object.fromEntries(
