@@ -19,7 +19,7 @@ class Stream(Protocol):
 
     id: int
     done: bool
-    """Whether there is nothing left to ship, or nobody wants it any more."""
+    """Whether all is shipped, or the platform no longer wants it."""
 
     def step(self) -> Optional[float]:
         """Ship one piece; return in how many seconds to come again, or None when there is nothing to do for now."""

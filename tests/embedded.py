@@ -55,7 +55,7 @@ def redis_url_of(url: str, worker: str) -> str:
     parts = urlsplit(url)
     if parts.scheme in {"redis", "rediss"}:
         return parts._replace(path=f"/{number}").geturl()
-    # `geturl` writes unix:/path, which is right and which nobody understands.
+    # `geturl` writes unix:/path, which is correct but which clients do not accept.
     return f"{url.partition('?')[0]}?db={number}"
 
 

@@ -1,6 +1,6 @@
 """Container engines for tests: one private dockerd and one Podman storage for a whole run, shared by its workers.
 
-They are started by whoever needs them first, under a lock, in a folder of the run (`MUSTER_TEST_ENGINES`), and touch
+The first worker that needs them starts them, under a lock, in a folder of the run (`MUSTER_TEST_ENGINES`). They touch
 nothing of the machine's own engines. Where they cannot be, the tests that need them are skipped, with the reason, or
 fail where `MUSTER_REQUIRE` names the engine.
 """
@@ -55,7 +55,7 @@ def _docker(name: str, networks: Callable[[Path], list[str]]) -> str:
 def _on_the_machine(folder: Path) -> list[str]:
     """A dockerd with a bridge of its own and no rule of the firewall: the machine may have a Docker, too.
 
-    With the bridge `none`, a dockerd removes the one that another dockerd uses.
+    With the bridge `none`, a dockerd removes another dockerd's bridge.
     """
     _change_bridge(_bridge_of(folder), _ADD_BRIDGE)
     firewall = ("--iptables=false", "--ip6tables=false", "--ip-masq=false", "--ip-forward=false")

@@ -21,7 +21,7 @@ def block(name: str, kind: bytes, size: int = 0) -> bytes:
 
 
 def zipped(*parts: bytes | int) -> bytes:
-    """A gzip stream with these bytes; a number stands for so many zero bytes."""
+    """A gzip stream with these bytes; a number stands for that many zero bytes."""
     buffer = io.BytesIO()
     with gzip.GzipFile(fileobj=buffer, mode="wb", mtime=0) as stream:
         for part in parts:

@@ -30,7 +30,7 @@ _CLONE_NEWNET = 0x40000000
 
 
 class Lost(Enum):
-    """Which packets between a namespace and everybody else are dropped; the value names chains of iptables."""
+    """Which packets between a namespace and the others are dropped; the value names chains of iptables."""
 
     TO_IT = ("INPUT",)
     FROM_IT = ("OUTPUT",)
@@ -45,7 +45,7 @@ class Namespace:
     address: str
 
     def command(self, argv: Sequence[str]) -> tuple[str, ...]:
-        """The command line by which a program runs inside; its process is the one that is started."""
+        """The command line that runs a program inside; nsenter replaces itself by the program."""
         return ("nsenter", f"--net={_path(self.name)}", *argv)
 
     def cut(self, lost: Lost) -> None:
@@ -60,7 +60,7 @@ class Namespace:
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """The namespaces, and the one that they are joined by."""
+    """The namespaces, and the hub that joins them."""
 
     hub: Namespace
     members: tuple[Namespace, ...]
@@ -81,7 +81,7 @@ class Network:
 
 @contextlib.contextmanager
 def network(count: int) -> Iterator[Network]:
-    """So many namespaces while the block lasts; skips the test where there can be none."""
+    """`count` namespaces while the block lasts; skips the test where none can be made."""
     lacking = [name for name in ("ip", "iptables", "nsenter") if shutil.which(name) is None]
     if lacking:
         why = f"{', '.join(lacking)} missing: `make engines` installs it where there are apt and root"
@@ -140,7 +140,7 @@ def _remove_leftovers() -> None:
 
 
 def _kill_all(namespace: str) -> None:
-    """Kills agents and jobs that live in a namespace: without its name, nobody would find them there any more."""
+    """Kills agents and jobs that live in a namespace: they cannot be found once its name is gone."""
     inside = subprocess.run(["ip", "netns", "pids", namespace], check=False, capture_output=True, text=True)
     for pid in map(int, inside.stdout.split()):
         with contextlib.suppress(ProcessLookupError):

@@ -1,4 +1,4 @@
-"""Where PyTorch is on this machine: it belongs to some Python of the machine, not to the one that runs the tests."""
+"""Where PyTorch is on this machine: it is installed for a Python of the machine, not for that of the tests."""
 
 from __future__ import annotations
 

@@ -230,8 +230,8 @@ class SshServer:
 
     def _of_this_server(self) -> list[int]:
         """Every process that names this server's folder, but sshd and the keeper."""
-        everybody = [int(entry) for entry in os.listdir("/proc") if entry.isdigit() and int(entry) != os.getpid()]
-        return [pid for pid in everybody if str(self.folder).encode() in _environ(pid)]
+        others = [int(entry) for entry in os.listdir("/proc") if entry.isdigit() and int(entry) != os.getpid()]
+        return [pid for pid in others if str(self.folder).encode() in _environ(pid)]
 
     def _end_everything(self) -> None:
         until = time.monotonic() + _START_S

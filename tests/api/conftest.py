@@ -75,7 +75,7 @@ def world(db: None) -> World:
 
 @pytest.fixture
 def api() -> Callable[[User | None], Client]:
-    """Clients that send the user's token with every request, or none for nobody."""
+    """Clients that send the user's token with every request, or none without a user."""
 
     def client_of(user: User | None, **options: Any) -> Client:
         headers = {"Authorization": f"Bearer {make_token(user)}"} if user else {}

@@ -27,7 +27,7 @@ ROLES = ("anonymous", "owner", "peer", "manager", "operator", "stranger")
 TABLE: list[tuple[str, str, Any, tuple[int, ...]]] = [
     ("GET", "/me", None, (401, 200, 200, 200, 200, 200)),
     ("POST", "/logout", None, (401, 204, 204, 204, 204, 204)),
-    # Nobody here has a password that could be told.
+    # No user here has a known password.
     ("POST", "/password", {"current": "?", "new": "another-password-2"}, (401, 422, 422, 422, 422, 422)),
     ("GET", "/tokens", None, (401, 200, 200, 200, 200, 200)),
     ("POST", "/tokens", {"name": "new"}, (401, 201, 201, 201, 201, 201)),
@@ -72,7 +72,7 @@ TABLE: list[tuple[str, str, Any, tuple[int, ...]]] = [
     ("POST", "/sweeps/{sweep}:hold", None, (401, 200, 403, 200, 200, 404)),
     ("POST", "/sweeps/{sweep}:release", None, (401, 200, 403, 200, 200, 404)),
     ("POST", "/sweeps/{sweep}:clone", {}, (401, 201, 201, 201, 201, 404)),
-    # Nobody here has a framework, or a tenant with a role.
+    # No user here has a framework, or a tenant with a role.
     ("GET", "/frameworks", None, (401, 200, 200, 200, 200, 200)),
     ("POST", "/frameworks", {"role": "research"}, (401, 404, 404, 404, 404, 404)),
     ("DELETE", "/frameworks/999999999", None, (401, 404, 404, 404, 404, 404)),
@@ -112,7 +112,7 @@ TABLE: list[tuple[str, str, Any, tuple[int, ...]]] = [
     ("GET", "/nodes", None, (401, 200, 200, 200, 200, 200)),
     ("GET", "/nodes/gpu01", None, (401, 200, 200, 200, 200, 200)),
     ("PATCH", "/nodes/gpu01", {"action": "drain", "reason": "fans"}, (401, 403, 403, 403, 200, 403)),
-    # It is heard: whoever may say that it is gone is told so.
+    # The node answers, so operators may not declare it gone.
     ("POST", "/nodes/gpu01:declare-gone", {"reason": "burnt"}, (401, 403, 403, 403, 409, 403)),
     ("GET", "/maintenance", None, (401, 200, 200, 200, 200, 200)),
     (

@@ -72,7 +72,7 @@ def test_the_session_cookie_is_hidden_from_scripts(ada: User, browser: Client) -
     ("changes", "status"),
     [
         ({"password": "wrong"}, 401),
-        ({"username": "nobody"}, 401),
+        ({"username": "unknown"}, 401),
         ({"username": ""}, 422),
         ({"password": None}, 422),
         ({"username": "a\u0000"}, 400),

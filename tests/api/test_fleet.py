@@ -301,7 +301,7 @@ def test_a_node_tells_what_came_of_checks_and_operators_the_detail(
         gb_s=1900.5,
         streak=-1,
     )
-    GpuCheck.objects.create(gpu=first)  # never checked, and nobody asks
+    GpuCheck.objects.create(gpu=first)  # never checked, and no check asked for
     answer = api(world.user(role)).get(NODE)
     require_described("GET", NODE, answer)
     (told,) = answer.json()["gpu_checks"]

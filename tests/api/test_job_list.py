@@ -99,8 +99,8 @@ def test_jobs_that_match_are_counted_beyond_what_a_page_holds(world: World, api:
         "states": [{"state": "active", "jobs": 1, "gpus": 2}, {"state": "queued", "jobs": 4, "gpus": 13}],
         "cancellable": 5,
     }
-    everybody = api(world.owner).get("/api/v1/jobs:count").json()
-    assert (everybody["jobs"], everybody["cancellable"]) == (6, 5)
+    total = api(world.owner).get("/api/v1/jobs:count").json()
+    assert (total["jobs"], total["cancellable"]) == (6, 5)
 
 
 def test_only_jobs_that_ended_after_a_moment_are_counted(world: World, api: Api) -> None:

@@ -1,4 +1,4 @@
-"""Maintenance over REST: operators plan it and call it off, and everybody sees it."""
+"""Maintenance over REST: operators plan it and call it off, and all members see it."""
 
 from __future__ import annotations
 

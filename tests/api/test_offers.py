@@ -25,7 +25,7 @@ SPEC = {"command": "true", "gpus": 1}
 
 @pytest.fixture
 def role(world: World) -> Role:
-    Job.objects.filter(pk__in=[world.waiting.pk, world.others.pk]).update(desired="stop")  # nobody waits in the queue
+    Job.objects.filter(pk__in=[world.waiting.pk, world.others.pk]).update(desired="stop")  # no job waits in the queue
     return Role.objects.create(name="research", vc=world.vc)
 
 

@@ -1,4 +1,4 @@
-"""A tenant's credentials for registries: its managers store and remove them, and nobody reads a password."""
+"""A tenant's credentials for registries: its managers store and remove them, and no answer holds a password."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ Api = Callable[[User | None], Client]
 
 @pytest.fixture
 def without_redis(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A Redis that nobody answers for."""
+    """A Redis that does not answer."""
     gone = redis.Redis.from_url("unix:///nowhere/valkey.sock")
     monkeypatch.setattr(service, "client", lambda: gone)
     monkeypatch.setattr(limits, "client", lambda: gone)

@@ -349,7 +349,7 @@ def test_whoever_goes_on_beyond_the_burst_is_told_when_to_come_back(
     require_described("POST", JOBS, answer)
     assert 1 <= int(answer.headers["Retry-After"]) <= 10
     assert problem_of(answer)["type"] == "about:blank#too-many"
-    # Somebody else has a bucket of their own.
+    # Another user has a bucket of their own.
     assert submit(api(world.peer), {"command": "x"}).status_code == 201
 
 

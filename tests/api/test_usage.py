@@ -70,7 +70,7 @@ def test_each_sees_what_they_may(role: str, expected: dict[str, float], used: Wo
     assert round(waste.json()["total"]["gpu_hours"], 2) == sum(expected.values())
 
 
-@pytest.mark.parametrize("asked", ["tenant=vision", "vc=vision-vc", "user=olivia", "user=nobody", "tenant=nowhere"])
+@pytest.mark.parametrize("asked", ["tenant=vision", "vc=vision-vc", "user=olivia", "user=absent", "tenant=nowhere"])
 def test_what_is_others_is_as_empty_as_what_is_not_there(asked: str, used: World, api: Api) -> None:
     client = api(used.stranger)
     answer = client.get(f"{USAGE}?by=user&{asked}")

@@ -124,7 +124,7 @@ def end(
     fence: int | None = None,
     tail: str = "",
 ) -> None:
-    """The agent tells that no process of the rank is left; without an exit code, the one that goes with the reason."""
+    """The agent reports that no process of the rank is left. By default, the exit code follows from the reason."""
     if exit_code is None:
         exit_code = {Reason.COMPLETED: 0, Reason.EXIT_NONZERO: 1}.get(reason)
     end_allocation(
@@ -174,7 +174,7 @@ def kinds(job: Job) -> list[str]:
 
 
 def let_pass(seconds: float, row: models.Model, *fields: str) -> None:
-    """The row's moments, as if so many seconds had passed since: no test waits for a clock."""
+    """Move these times of the row back by `seconds`: no test waits for a clock."""
     back = {field: F(field) - timedelta(seconds=seconds) for field in fields}
     type(row).objects.filter(pk=row.pk).update(**back)
 
@@ -198,7 +198,7 @@ def planned_places(world: World) -> tuple[list[Place], Snapshot]:
 
 
 class Other(threading.Thread, Generic[T]):
-    """Somebody else at work at the same time, with a database connection of their own."""
+    """Runs a function in a thread with its own database connection."""
 
     def __init__(self, act: Callable[[], T]) -> None:
         super().__init__(daemon=True)
@@ -216,7 +216,7 @@ class Other(threading.Thread, Generic[T]):
                 self._backend_pid = cursor.fetchone()[0]
             self._connected.set()
             self._result = self._act()
-        except Exception as error:  # noqa: BLE001 (handed to whoever asks for the result)
+        except Exception as error:  # noqa: BLE001 (raised by `result`)
             self._error = error
         finally:
             self._connected.set()

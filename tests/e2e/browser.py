@@ -1,4 +1,4 @@
-"""What tests of the pages share: a cluster that runs jobs, a browser, and somebody who has signed in."""
+"""What tests of the pages share: a cluster that runs jobs, a browser, and a signed-in user."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def page(browser: Browser) -> Iterator[Page]:
 
 @pytest.fixture(scope="module")
 def adas_session(browser: Browser, demo: Demo) -> StorageState:
-    """What the browser keeps of somebody who has signed in."""
+    """The browser's storage after Ada has signed in."""
     with _new_page(browser) as page:
         page.goto(demo.url)
         sign_in(page, demo, "ada")
@@ -72,7 +72,7 @@ def adas_session(browser: Browser, demo: Demo) -> StorageState:
 
 @pytest.fixture
 def ada(browser: Browser, adas_session: StorageState) -> Iterator[Page]:
-    """An empty page of somebody who has signed in; who ends that session ends it for all tests of the module."""
+    """An empty page with Ada signed in. A test that ends the session ends it for all tests of the module."""
     with _new_page(browser, adas_session) as page:
         yield page
 

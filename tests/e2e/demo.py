@@ -49,7 +49,7 @@ class Demo:
         return f"http://127.0.0.1:{self.port}"
 
     def password(self, name: str) -> str:
-        """How somebody signs in."""
+        """The password of a demo user."""
         return str(json.loads((self.home / "demo.json").read_text())["users"][name]["password"])
 
     def client(self, name: str) -> Client:

@@ -48,7 +48,7 @@ class Terminal:
     def resize(self, rows: int, cols: int) -> None:
         fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, cols, 0, 0))
         if hasattr(self, "process"):
-            # It has no job control on it, so the kernel tells nobody by itself.
+            # The terminal has no foreground process group, so the kernel sends no SIGWINCH.
             self.process.send_signal(signal.SIGWINCH)
 
     def say(self, text: str) -> None:

@@ -22,7 +22,7 @@ from tests.documented import undocumented
 from tests.faults.cluster import FIRST_USER, ROOT, Cluster, processes_with, until
 
 NOISE_BYTES, NOISE_SEED = 3 << 20, 7
-# It stays until somebody ends it by force: its children inherit that they ignore SIGTERM.
+# Only SIGKILL ends it: its children inherit that they ignore SIGTERM.
 STUBBORN = "trap '' TERM; setsid sleep 1000 & echo stubborn; while true; do sleep 0.2; done"
 
 pytestmark = pytest.mark.timeout(180)

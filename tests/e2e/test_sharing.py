@@ -44,7 +44,7 @@ def test_two_gangs_share_their_gpus_and_meet_there(packing: Cluster) -> None:
         (has, met), (has_too, met_too) = (cluster.log(job, rank=rank).decode().splitlines() for job in (first, second))
         assert has == has_too
         assert (met, met_too) == ("met b", "met a")
-    # Who shares with nobody came before the second one, and had to wait until both were gone.
+    # The job that does not share came before the second one, and had to wait until both were gone.
     [(placed_at,)] = cluster.sql("SELECT placed_at FROM jobs_attempt WHERE job_id = %s", alone["id"])
     ends = cluster.sql("SELECT ended_at FROM jobs_attempt WHERE job_id = ANY(%s)", [first["id"], second["id"]])
     assert all(ended_at <= placed_at for (ended_at,) in ends)

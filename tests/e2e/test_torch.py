@@ -129,7 +129,7 @@ def test_a_training_gives_way_and_goes_on_elsewhere_as_if_it_had_not(
     address = {name: member.address for name, member in zip(NODES, network_of_nodes.members, strict=True)}
     env = {**OLD_TORCH, "STEPS": STEPS, "STEP_SECONDS": 0}
     low = submit_example(cluster, "torch-ddp", SLOW_AT_FIRST, priority="low", env=env, **GANG)
-    # The run that nobody stops has the other two nodes, and keeps them when it is done. It needs no torchrun.
+    # The uninterrupted run has the other two nodes, and keeps them when it is done. It needs no torchrun.
     alone = f"{python} train.py && {HOLDING}"
     whole = submit_example(cluster, "torch-ddp", alone, env={**env, "WORD": "whole"}, **GANG)
     cluster.until_attempt_runs(low, within_s=60)

@@ -39,7 +39,7 @@ class Sampler:
         return self.faults(allocation_id, uuids)
 
     def note_strangers(self, allocation_id: int, uuids: Sequence[str]) -> Mapping[str, frozenset[int]]:
-        return {}  # nobody else is on a GPU here
+        return {}  # there are no foreign processes here
 
     def recall_strangers(self, allocation_id: int, pids_of: Mapping[str, frozenset[int]]) -> None:
         """None was noted."""
@@ -48,7 +48,7 @@ class Sampler:
         """None was noted."""
 
     def assign(self, allocation_id: int, uuids: tuple[str, ...]) -> None:
-        """Nobody reads."""
+        """Ignored."""
 
     def take(self, *_: object) -> News:
         return News()
@@ -57,10 +57,10 @@ class Sampler:
         """Nothing was taken."""
 
     def report(self, event: HealthEvent) -> None:
-        """Nobody reads."""
+        """Ignored."""
 
     def note(self, note: ProgressNote) -> None:
-        """Nobody reads."""
+        """Ignored."""
 
     def faults(self, allocation_id: int, uuids: Sequence[str]) -> tuple[tuple[str, str], ...]:
         return tuple((uuid, "a process is on it") for uuid in uuids if self._machine.busy((uuid,)))
@@ -75,7 +75,7 @@ class Sampler:
         return False
 
     def checked(self, result: CheckResult) -> None:
-        """Nobody reads."""
+        """Ignored."""
 
     def has_news(self) -> bool:
         return False

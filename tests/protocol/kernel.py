@@ -28,7 +28,7 @@ class Owner:
         self.threads: list[Thread] = []
 
     def end(self) -> None:
-        """Stop all its threads where they are; the one that asks goes on."""
+        """Stop all its threads where they are, except the caller's."""
         self.alive = False
         threads, self.threads = self.threads, []
         for thread in threads:

@@ -96,7 +96,7 @@ class Platform:
             )
 
     def stop(self) -> None:
-        """Answer nobody until `is_up` again."""
+        """Answer no call until `is_up` again."""
         self.is_up = False
         self._polls.clear()
 

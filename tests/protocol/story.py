@@ -52,7 +52,7 @@ TIMERS = {
     "claim_timeout_s": 20.0,
 }
 SETTLED_WITHIN_S = 400.0
-# The agent's word of a rank that wrote no status: nobody can say how it ended.
+# What an agent reports for a rank that left no exit status.
 _NO_WORD = {"", Reason.NODE_LOST, Reason.NODE_REBOOTED, Reason.UNKNOWN, Reason.NOT_CLAIMED}
 
 
@@ -336,9 +336,9 @@ class Story:
         self.kernel.at(self.kernel.now + (REAP_AT_FENCES_EVERY_S if at_a_fence else REAP_EVERY_S), self._reap)
 
     def _may_be_two(self, old: Processes, new: Processes) -> bool:
-        """Of a machine that was cloned nobody can know what the other one runs; its lease ends that in time.
+        """The platform cannot know what the clone of a machine runs; its lease ends that in time.
 
-        Nor of one that operators took for gone, and that was not.
+        Nor what a machine runs that operators declared gone by mistake.
         """
         return self._is_beyond_knowing(old) or self._is_beyond_knowing(new)
 

@@ -1,4 +1,4 @@
-"""Histories of the agents' protocol that nobody thought of: Hypothesis tells them, the real platform and agents act.
+"""Random histories of the agents' protocol, from Hypothesis, with the real platform and agents.
 
 `make faults` tells many more and longer ones.
 """
@@ -44,7 +44,7 @@ pytestmark = pytest.mark.timeout(3600 if IS_LONG else 300)
 
 @pytest.fixture
 def silence() -> Iterator[None]:
-    """Nobody logs: a record that is kept for pytest's report keeps its error, and that the whole history it is of."""
+    """Turn logging off: a record kept for pytest's report keeps its error, and with it the whole history."""
     logging.disable()
     yield
     logging.disable(logging.NOTSET)

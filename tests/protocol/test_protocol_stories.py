@@ -130,7 +130,7 @@ def test_a_job_that_is_kept_outlives_the_fence_and_frees_its_gpus_by_its_own_end
         assert (open_claims(), len(story.ledger.alive())) == (1, 1)
         server.machine.finish(server.machine.live()[0], 0)
         story.advance(FENCE_S)
-        assert open_claims() == 1  # it has ended, and nobody could tell
+        assert open_claims() == 1  # it has ended, but the report could not arrive
         server.link.mend()
         story.advance(30.0)
         story.check()
@@ -172,7 +172,7 @@ def test_a_job_that_is_kept_frees_its_gpus_when_its_machine_boots_again(telling:
         story.reboot(server, disk_keeps_marks=True)
         story.start_agent(server)
         story.advance(FENCE_S)
-        assert open_claims() == 1  # nobody knows yet that it has booted again
+        assert open_claims() == 1  # the platform does not know yet that it has rebooted
         server.link.mend()
         story.advance(31.0)
         story.check()
@@ -280,7 +280,7 @@ def test_an_agent_that_another_has_superseded_exits_and_leaves_its_job_alone(tel
         assert (first.status, server.machine.signals) == (EXIT_SUPERSEDED, asked)
         assert len(server.machine.live()) == 1
         story.advance(FENCE_S)
-        assert server.machine.live() == []  # by its lease, which nobody renews any more
+        assert server.machine.live() == []  # by its lease, which is no longer renewed
         story.settle()
 
 
@@ -427,7 +427,7 @@ class TestTheSimulationNotices:
                 watch(story, FENCE_S + 5.0)
 
     def test_a_claim_that_any_boot_may_make(self, telling: Telling, monkeypatch: pytest.MonkeyPatch) -> None:
-        """By itself it would not be found out: whoever registers after a boot finds nothing left of the one before."""
+        """By itself this fault has no effect: an agent that registers after a boot finds nothing of the one before."""
 
         def claim(*, allocation_id: int, boot_id: str, **given: Any) -> Allocation:
             holder = Allocation.objects.get(pk=allocation_id).boot_id

@@ -22,11 +22,11 @@ T = TypeVar("T")
 
 # Threads keep their database connections; a thread made for one call would open one each time.
 _POOL = ThreadPoolExecutor(max_workers=12, thread_name_prefix="db")
-# One: what is large comes from those who print faster than anybody reads, and for the interpreter all others wait too.
-# With two, logs come in a quarter faster, and a line that somebody reads meanwhile comes a quarter later.
+# One thread: large chunks come from jobs that print faster than users read, and all other calls share the interpreter
+# with it. With two threads, logs are stored a quarter faster, and a followed line arrives a quarter later.
 _BULK = ThreadPoolExecutor(max_workers=1, thread_name_prefix="bulk")
 BULK_BYTES = 128 << 10
-# One as well: to look through what a member sends may take the interpreter seconds, whatever it is in the end.
+# One thread as well: a check of a member's upload may take the interpreter seconds.
 _CHECKS = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checks")
 
 
@@ -36,13 +36,13 @@ async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs)
 
 
 async def store_in_thread(size: int, function: Callable[[], T]) -> T:
-    """The same for a function that stores so many bytes; of the large ones one runs at a time."""
+    """The same for a function that stores `size` bytes; functions with large sizes run one at a time."""
     pool = _BULK if size >= BULK_BYTES else _POOL
     return await asyncio.get_running_loop().run_in_executor(pool, partial(_call, function))
 
 
 async def checked_in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """The same for a function that takes long by itself; one of them runs at a time, and nobody else waits for it."""
+    """The same for a slow function; these run one at a time, on a thread that other calls do not use."""
     return await asyncio.get_running_loop().run_in_executor(_CHECKS, partial(_call, partial(function, *args, **kwargs)))
 
 
@@ -98,12 +98,12 @@ async def on_refusal(_request: Request, error: Exception) -> Response:
 
 
 async def on_disconnect(_request: Request, _error: Exception) -> Response:
-    """Starlette's handler for a client that left in the middle of its body: nobody reads this answer."""
+    """Starlette's handler for a client that disconnects while it sends its body; the answer is not read."""
     return Response(status_code=400)
 
 
 async def on_failure(request: Request, error: Exception) -> Response:
-    """Starlette's handler for what nobody foresaw: logged whole, told without details."""
+    """Starlette's handler for unexpected errors: the log has the traceback, the answer has no details."""
     log.error("unexpected_error path=%s", request.url.path, exc_info=error)
     return JSONResponse(
         {"type": "about:blank#internal", "title": "Internal error", "status": 500, "detail": "", "errors": []},

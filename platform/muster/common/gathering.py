@@ -35,7 +35,7 @@ class Gathered(Generic[K, C, A]):
     the cost of a busy process hardly grows with the number of its callers. It gets each key once, and answers each: of
     two calls of one caller the second goes into the next round.
 
-    A round that fails is tried again call by call, so that nobody is refused for what another has sent.
+    A round that fails is tried again call by call, so that no caller is refused for another's call.
     """
 
     def __init__(self, function: Callable[[Mapping[K, C]], Mapping[K, A]], *, every_s: float) -> None:
@@ -61,7 +61,7 @@ class Gathered(Generic[K, C, A]):
             await asyncio.sleep(began + self._every_s - loop.time())
 
     def _take(self) -> dict[K, _Asked[K, C, A]]:
-        """The calls of the next round; the others stay. Whoever has left gets no answer."""
+        """The calls of the next round; the others stay. A caller that has disconnected is dropped."""
         batch: dict[K, _Asked[K, C, A]] = {}
         left: list[_Asked[K, C, A]] = []
         for asked in self._asked:
@@ -77,7 +77,7 @@ class Gathered(Generic[K, C, A]):
     async def _answer(self, batch: Mapping[K, _Asked[K, C, A]]) -> None:
         try:
             answers = await in_thread(self._function, {key: asked.call for key, asked in batch.items()})
-        except Unavailable as error:  # nobody would fare better alone
+        except Unavailable as error:  # it would hit each call by itself, too
             _refuse(batch, error)
         except Exception as error:  # noqa: BLE001 - each caller gets it
             if len(batch) == 1:

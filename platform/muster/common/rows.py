@@ -22,7 +22,7 @@ def first_of(rows: QuerySet[M, R]) -> R | None:
 
 
 def part_of(model: type[M], **columns: object) -> M:
-    """A row of which a statement of one's own has read these columns; any other is read when somebody asks for it.
+    """A row with the columns that a hand-written statement has read; other columns are read on first use.
 
     For a query with joins Django needs many times as long as Postgres does: it builds the SQL anew each time. Values
     are taken as the database's driver brings them.

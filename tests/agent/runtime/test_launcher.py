@@ -228,7 +228,7 @@ def test_a_start_that_breaks_ends_its_own_allocation_only(monkeypatch: pytest.Mo
     stage = staged(monkeypatch, on_disconnect=OnDisconnect.KEEP)
 
     def breaks(*_: object) -> str:
-        raise TypeError("nobody foresaw it")
+        raise TypeError("unforeseen")
 
     def pull() -> None:
         stage.now += STOP_AFTER_S / 2
@@ -246,7 +246,7 @@ def test_a_start_that_breaks_ends_its_own_allocation_only(monkeypatch: pytest.Mo
         stage.session.renew(stage.now, stage.now)
     stage.run(lambda: bool(stage.exits))
     assert (stage.exits[0].reason, stage.exits[0].started) == (EndReason.LAUNCH_FAILED, False)
-    assert stage.exits[0].detail == "the agent could not start it: TypeError('nobody foresaw it')"
+    assert stage.exits[0].detail == "the agent could not start it: TypeError('unforeseen')"
 
 
 def test_a_pull_is_given_up_when_the_agent_ends_and_what_it_was_for_was_never_started(

@@ -212,9 +212,9 @@ def test_nobody_else_reaches_what_is_moved_up(tree: Path, monkeypatch: pytest.Mo
     assert modes == [0o700]
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_without_root_it_removes_what_a_job_has_locked() -> None:
-    folder = Path(tempfile.mkdtemp())  # a folder that nobody can pass to: pytest's are root's alone
+    folder = Path(tempfile.mkdtemp())  # the user `nobody` can enter it: pytest's folders are root's alone
     try:
         (folder / "tree/cache/module/below").mkdir(parents=True)
         (folder / "tree/cache/empty").mkdir()

@@ -541,7 +541,7 @@ def test_usage_tells_what_a_job_writes_and_what_the_kernel_keeps_for_it(under_te
     if under_test.in_containers:
         assert usage.page_cache_mib is not None
     else:
-        assert usage.page_cache_mib is None  # it is one of everybody's
+        assert usage.page_cache_mib is None  # all processes share one
     before = meters.io_of([os.getpid()])
     with (under_test.state / "ours").open("wb") as file:
         file.write(bytes(mib << 20))

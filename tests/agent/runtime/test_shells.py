@@ -44,7 +44,7 @@ class Container:
 
 
 class Told:
-    """The shells of one job, of which one was opened and has ended; nobody has looked since."""
+    """The shells of one job, of which one was opened and has ended, and not been looked at since."""
 
     def __init__(self, path: str, job: Container) -> None:
         self.shells = Shells(path, cast(Job, job))

@@ -14,7 +14,7 @@ from nodeagent.runtime.container.strays import Strays
 from tests.waiting import eventually
 
 
-@pytest.mark.parametrize("error", [EngineError("it is in use"), ValueError("nobody foresaw it")], ids=repr)
+@pytest.mark.parametrize("error", [EngineError("it is in use"), ValueError("unforeseen")], ids=repr)
 def test_what_cannot_be_removed_is_tried_again_and_keeps_no_other(
     error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -31,7 +31,7 @@ def test_what_cannot_be_removed_is_tried_again_and_keeps_no_other(
     strays.remove(["first", "second"])
     eventually(lambda: len(gone) == 2, "both are gone")
     assert gone == ["second", "first"]
-    # And what comes later finds somebody who tries.
+    # The thread still works for later containers.
     problems["third"] = [error]
     strays.remove(["third"])
     eventually(lambda: len(gone) == 3, "the third is gone")

@@ -57,7 +57,7 @@ def in_words(answer: Any) -> str:
 
 
 def guesses(door: Door, count: int, **options: Any) -> Tally[str]:
-    """How many of so many wrong passwords had which answer."""
+    """How often each answer came for `count` wrong passwords."""
     return Tally(in_words(door(f"guess {number}", **options)) for number in range(count))
 
 

@@ -69,6 +69,6 @@ def test_a_boot_that_comes_back_with_a_new_nonce_is_alive(agent: Agent, world: W
 
 def test_a_hello_is_refused_like_a_registration(agent: Agent) -> None:
     mine = nonce(agent)
-    assert greet(agent, secret="of nobody").status_code == 401
+    assert greet(agent, secret="of no node").status_code == 401
     assert greet(agent, credential="another-credential-that-is-long-enough").status_code == 401
     assert agent.register(nonce=mine).status_code == 200

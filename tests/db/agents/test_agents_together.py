@@ -59,7 +59,7 @@ def report_of(node: Node, *, utilization: float = 50.0) -> SyncRequest:
 
 @contextmanager
 def lease_held(node: Node) -> Iterator[None]:
-    """Somebody has the lease's row locked, as a claim or the reaper has for a moment."""
+    """Hold the lock of the lease's row, as a claim or the reaper does for a moment."""
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("SELECT FROM fleet_nodelease WHERE node_id = %s FOR NO KEY UPDATE", [node.pk])
         yield
@@ -155,7 +155,7 @@ class TestQueries:
     def test_nodes_and_their_leases(self, world: World) -> None:
         secrets = self._secrets(world)
         assert queries_of(lambda: nodes_of_credentials(secrets)) == 1
-        found = nodes_of_credentials([*secrets, "nobody's"])
+        found = nodes_of_credentials([*secrets, "of no node"])
         assert [node and node.name for node in found.values()] == [*(secrets.values()), None]
 
     def test_what_calls_read_of_a_node_was_read_with_it(self, world: World) -> None:

@@ -1,8 +1,8 @@
 """The applier against its model: one random history, told to Postgres and to the pure functions, stays one story.
 
-After each step the snapshot that is read from Postgres equals the one that the model keeps by itself; each cycle's
-plan equals what the model decides, and is valid. Under a preemptive policy jobs are stopped for others, what they hold
-is kept for whoever it was, and given to it once they have let go.
+After each step the snapshot that is read from Postgres equals the model's own; each cycle's plan equals what the model
+decides, and is valid. Under a preemptive policy jobs are stopped for others, and their GPUs are reserved for the job
+they were stopped for until it can take them.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class History:
         often = [self.submit] * 3 + [self.cycle] * 4 + [self.claim] * 6 + [self.run] * 5 + [self.end] * 5
         self.random.choice([*often, self.cancel, self.requeue, self.cordon, self.resume, self.resume])()
         if len(self.lines) == before:
-            return  # there was nobody to whom this could happen
+            return  # no job or node was in a state for this step
         assert normal(pool_snapshot(self.world.pool, seed=0)) == normal(self.told), "\n".join(self.lines)
         if self.lines[-1].startswith(("cycle", "end")):
             assert unsound() == [], "\n".join(self.lines)
@@ -250,7 +250,7 @@ class History:
         return attempt
 
     def stopped(self, attempt: model.Running) -> model.Running:
-        """The attempt once it stops: what nobody has claimed is free."""
+        """The attempt once it stops: unclaimed allocations are free."""
         claimed = self.claimed.get(attempt.job_id, set())
         kept = tuple(one for one in attempt.allocations if one.rank in claimed)
         return replace(attempt, state=AttemptState.STOPPING, allocations=kept)

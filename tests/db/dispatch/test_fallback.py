@@ -46,7 +46,7 @@ class Raising(OrderedPolicy):
 
 @dataclass(frozen=True, slots=True)
 class Unlawful(Raising):
-    """Gives each job GPUs that others hold, and stops nobody."""
+    """Gives each job GPUs that others hold, and stops no job."""
 
     def serve(self, context: CycleContext) -> None:
         held = next(iter(context.view.running)).allocations[0]

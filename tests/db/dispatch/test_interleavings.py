@@ -1,4 +1,4 @@
-"""Two at once. The one that comes second finds what the first has done, and never half of it.
+"""Two transactions at once. The second finds what the first has done, and never half of it.
 
 The first works in an open transaction; the second is started, and is seen to wait for the first's lock; then the first
 commits. No test waits for a clock.
@@ -137,7 +137,7 @@ class TestEndAndChecksOfGpus:
         checks = GpuCheck.objects.filter(gpu__claims__allocation=rank)
         GpuCheck.objects.bulk_create(GpuCheck(gpu_id=claim.gpu_id) for claim in rank.claims.all())
         with transaction.atomic():
-            # As whoever takes results of checks: the node, and then the checks of its GPUs.
+            # The lock order of taking the results of checks: the node, and then the checks of its GPUs.
             Node.objects.select_for_update(no_key=True).get(pk=rank.node_id)
             failing = Other(lambda: end(rank, Reason.UNKNOWN)).until_it_waits()
             # If the job had them by now, each would wait for the other, and Postgres would end one of them.

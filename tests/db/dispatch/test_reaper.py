@@ -1,4 +1,4 @@
-"""What the reaper does about nodes that are silent and attempts that nobody reports on. Time passes by UPDATE."""
+"""What the reaper does about silent nodes and attempts without reports. Time passes by UPDATE."""
 
 from __future__ import annotations
 
@@ -294,7 +294,7 @@ class TestUnreachable:
 
 
 class TestALongerTimeThatIsTakenBack:
-    """Postgres remembers it, whoever has lowered it."""
+    """A trigger remembers it, whichever statement lowers it."""
 
     def test_nothing_is_remembered_of_a_longer_one(self, world: World) -> None:
         stop_after(world, 7200)

@@ -66,15 +66,15 @@ STRETCHES: dict[str, tuple[list[Reading], float | None]] = {
     "a step back begins anew": (told([0, 10, 20, 30, 40, 5, 6, 7]), None),
     "a resume that loads first": (told([0, 10, 20, 30, 40, 5, 5, 5, 15, 25, 35, 45]), 0.5),
     "a number that was torn does not count": (told([1000, 1010, 1020, 1, 1040, 1050, 1060, 1070]), 0.5),
-    "somebody comes": (
+    "another job comes": (
         [*told([0, 10, 20, 30, 40]), (100, 45, (9,)), (120, 47, (9,)), (140, 49, (9,)), (160, 51, (9,))],
         0.1,
     ),
-    "somebody comes, and it gets nowhere": (
+    "another job comes, and it makes no progress": (
         [*told([0, 10, 20]), *((60.0 + seconds, 30.0, (9,)) for seconds in range(0, 620, 20))],
         0.0,
     ),
-    "somebody has just come": ([*told([0, 10, 20, 30, 40]), (100, 50, (9,)), (120, 52, (9,))], None),
+    "another job has just come": ([*told([0, 10, 20, 30, 40]), (100, 50, (9,)), (120, 52, (9,))], None),
     "another one comes in the place of the first": (
         [*told([0, 10, 20, 30, 40], beside=(8,)), (100, 50, (9,)), (160, 52, (9,))],
         None,

@@ -1,4 +1,4 @@
-"""A node that fails whatever comes to it is cordoned, with the evidence, and nobody pays for it twice."""
+"""A node on which every job fails is cordoned, with the evidence, and no job is charged twice for it."""
 
 from __future__ import annotations
 

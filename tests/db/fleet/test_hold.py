@@ -1,4 +1,4 @@
-"""While more than half of a pool is silent nobody is given up, however beats and looks fall. Time passes by UPDATE."""
+"""While more than half of a pool is silent no node is given up, however beats and looks fall. Time passes by UPDATE."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A node whose NVIDIA Container Toolkit lets containers out: nothing new starts there, and everybody can read why."""
+"""A node whose NVIDIA Container Toolkit lets containers out: no new job starts there, and members can read why."""
 
 from __future__ import annotations
 

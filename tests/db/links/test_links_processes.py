@@ -96,7 +96,7 @@ def test_a_worker_brings_the_agent_when_it_is_asked_and_when_it_was_asked_in_vai
     until(lambda: site.server().step == Step.LINK, "the worker has started the agent again")
     assert len(site.sshd.agents()) == 1
     assert site.server().tries == 0
-    # A server whose turn has not come is left alone, whoever asks.
+    # A server whose install is not due is left alone.
     later = site.server().due_at
     Server.objects.update(step=Step.INSTALL, due_at=later.replace(year=later.year + 1))
     assert site.install_once() is False

@@ -87,7 +87,7 @@ def test_a_changed_host_key_is_refused_and_an_unknown_one_is_told(site: Site) ->
     assert fingerprint_of(before) in server.reason
     tries = server.tries
     until(lambda: site.server().tries > tries, "it is tried again")
-    # Nobody signs in before the key is right, and nothing is taken over by itself.
+    # The platform does not sign in before the key is right, and takes over no key by itself.
     assert "Accepted publickey" not in site.sshd.said().rpartition("Server listening")[2]
     site.change(host_key="")
     assert fingerprint_of(site.sshd.host_key) in site.until_state(LinkState.HOST_KEY_UNKNOWN).reason
@@ -214,7 +214,7 @@ def test_an_agent_that_does_not_start_is_told_with_its_last_words(site: Site) ->
 
 
 UNREACHABLE = {
-    "a name that nobody knows": ({"host": "gpu7.invalid"}, LinkState.NAME_UNRESOLVED),
+    "an unknown name": ({"host": "gpu7.invalid"}, LinkState.NAME_UNRESOLVED),
     "a port where nothing listens": ({"port": 1}, LinkState.UNREACHABLE),
 }
 
@@ -286,7 +286,7 @@ def test_a_job_whose_agent_lost_its_folder_starts_again_when_it_has_ended_and_no
     site.add()
     site.begin()
     site.until_ready()
-    # A time that nobody else sleeps for: by it what the job has started is found, whoever knows of it.
+    # A duration that no other process sleeps for: by it the test finds what the job has started.
     seconds = f"{10**8 + random.randrange(10**8)}"
     data = {"command": f"sleep {seconds} & exec sleep {seconds}", "checkpoint": {"grace": "1s"}}
     job = submit_job(user=site.user, data={**data, "gpus": 1, "vc": site.vc.name})[0]
@@ -405,8 +405,7 @@ def test_a_server_that_sends_nonsense_is_told_and_does_no_harm(site: Site) -> No
         site.sshd.cut()
         server = site.until_state(state)
         assert server.reason
-        # The look finds that the agent's file is not the one that was sent, and brings it again once it has to be
-        # started.
+        # The look finds that the agent's file has changed, and uploads it again once the agent has to be started.
         (agent,) = site.sshd.agents()
         os.kill(agent, signal.SIGKILL)
         site.until_state(LinkState.UP)

@@ -216,7 +216,7 @@ class TestBook:
         [
             (rule("cancel", match="(a"), "match: is not a valid pattern"),
             (rule("cancel", pool="nowhere"), "there is no pool 'nowhere'"),
-            (rule("cancel", tenant="nobody"), "there is no tenant 'nobody'"),
+            (rule("cancel", tenant="absent"), "there is no tenant 'absent'"),
         ],
     )
     def test_what_is_wrong_is_refused_and_nothing_is_stored(self, world: World, text: str, said: str) -> None:

@@ -102,7 +102,7 @@ def test_a_version_says_which_past_failures_it_would_have_met(olga: Client, worl
         (hang(line=""), "rule 'hang': line: is missing"),
         (hang(actions="[explode]"), "rule 'hang': actions:"),
         (hang(pool="nowhere"), "rule 'hang': pool: there is no pool 'nowhere'"),
-        (hang(tenant="nobody"), "rule 'hang': tenant: there is no tenant 'nobody'"),
+        (hang(tenant="absent"), "rule 'hang': tenant: there is no tenant 'absent'"),
         (hang(colour="red"), "rule 'hang': colour: unknown field"),
         ("hang: [", "the rules are not valid YAML"),
     ],

@@ -42,7 +42,7 @@ def pause_s(row: Outbox) -> float:
 
 
 def fail(_payload: dict[str, Any]) -> None:
-    raise ConnectionRefusedError("nobody listens")
+    raise ConnectionRefusedError("port 25")
 
 
 class TestDelivery:
@@ -97,7 +97,7 @@ class TestFailure:
             pauses.append(round(pause_s(row)))
             let_pass(4000, row, "due_at")
         assert pauses == [2, 4, 8, 16]
-        assert (now_of(row).tries, now_of(row).last_error) == (4, "ConnectionRefusedError('nobody listens')")
+        assert (now_of(row).tries, now_of(row).last_error) == (4, "ConnectionRefusedError('port 25')")
 
     def test_the_pause_has_an_upper_limit(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(delivery.HANDLERS, "note", fail)

@@ -59,7 +59,7 @@ def tell(webhook: Webhook, number: int = 1) -> Outbox:
 
 
 def come_due(seconds: float = 4000) -> None:
-    """As if so many seconds had passed for the outbox and the webhooks."""
+    """Move the outbox and the webhooks as if this time had passed."""
     for row in waiting():
         let_pass(seconds, row, "due_at")
     for webhook in Webhook.objects.filter(not_before__isnull=False):

@@ -158,7 +158,7 @@ class TestRounds:
         accept(world, offer, {**SPEC, "gpus": 4})
         other = neighbour(world, "speech")
         decline_offer(user=world.user, offer_id=standing_offers(world.user)[0].pk, filter_s=0)
-        # The node that is left goes to whoever holds less.
+        # The remaining node goes to the framework that holds less.
         assert offered(world) == []
         assert len(standing_offers(other)) == 1
 
@@ -534,7 +534,7 @@ def test_a_framework_that_leaves_gives_back_what_it_was_offered_and_its_jobs_go_
     assert get_offer(world.user, other.pk).state == OfferState.RESCINDED
     assert offered(world) == []
     assert now_of(job).state == JobState.ACTIVE
-    # Whoever registers again begins anew: what it filtered before it left is forgotten.
+    # A framework that registers again begins anew: its earlier filters are forgotten.
     register_framework(user=world.user, role_name=mine.role.name)
     assert sorted(len(one.gpu_ids) for one in offered(world)) == [3, 4]
 
@@ -574,6 +574,6 @@ class TestRaces:
         neighbour(world, "speech")
         with transaction.atomic():
             (second,) = Offer.objects.filter(pk=other.pk).select_for_update(no_key=True)
-            # Whoever accepts holds this lock; the round leaves the offer and its GPUs alone, and does not wait.
+            # An acceptance holds this lock; the round leaves the offer and its GPUs alone, and does not wait.
             Other(lambda: offer_round(world.pool)).result()
         assert not Offer.objects.filter(node=second.node).exclude(pk=second.pk).exists()

@@ -1,4 +1,4 @@
-"""What screening saved and cost, summed for whoever asks; and settings that would try jobs in a circle."""
+"""Sums of what screening saved and cost; and settings that would screen jobs in a circle."""
 
 from __future__ import annotations
 

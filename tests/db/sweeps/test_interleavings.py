@@ -1,4 +1,4 @@
-"""Two at once: the one that comes second finds the budget taken, or the sweep cancelled."""
+"""Two transactions at once: the second finds the budget taken, or the sweep cancelled."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def run(
 def measure(
     allocation: Allocation, *utilization: float | None, begin: datetime = NOON, count: int = 60, most: float = 20_000.0
 ) -> None:
-    """So many readings of each GPU, one a minute, all alike; another job's before are on the same GPUs."""
+    """Store `count` equal readings of each GPU, one a minute, and earlier ones of another job on the same GPUs."""
     claims = list(allocation.claims.order_by("gpu__index"))
     rows = [
         GpuTenSeconds(

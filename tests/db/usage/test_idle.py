@@ -38,7 +38,7 @@ class Clock:
             Attempt.objects.filter(pk=one.pk).update(running_at=NOON)
 
     def minute(self, *cores: float) -> None:
-        """A minute in which the first GPU's processes use so many cores, the second's so many, and so on."""
+        """A minute in which the processes on each GPU use these numbers of cores, one number a GPU."""
         self.minutes(1, *cores)
 
     def minutes(self, count: int, *cores: float) -> None:

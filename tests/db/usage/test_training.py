@@ -284,7 +284,7 @@ class TestCheckpoints:
         assert found is not None
         assert (found.measured, found.interval.cost_s) == ("stops", 20.0)
         Attempt.objects.filter(pk=attempt.pk).update(ended_at=now + timedelta(seconds=61))
-        assert checkpoint_advice(job) is None, "it was killed: nobody knows what it saved"
+        assert checkpoint_advice(job) is None, "it was killed: what it saved is unknown"
 
     def test_failures_and_hours_are_counted_by_pool(self, world: World) -> None:
         attempt = start(world)

@@ -221,7 +221,7 @@ def test_members_see_their_own_managers_their_tenants_and_operators_all(day: Per
 
     assert seen(ada) == {"ada": 2.0}
     assert seen(bob) == {"bob": 1.0}
-    # The manager of one tenant is nobody in the other one, not even the owner of what was there.
+    # The manager of one tenant has no rights in the other, not even to her own jobs there.
     assert seen(mary) == {"ada": 1.0, "bob": 1.0}
     assert seen(oscar) == {"ada": 2.0, "bob": 1.0, "mary": 1.0}
     assert seen(oscar, tenant="speech") == {"ada": 1.0, "mary": 1.0}

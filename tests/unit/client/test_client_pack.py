@@ -166,7 +166,7 @@ def test_it_takes_no_path_that_the_platform_would_refuse(tmp_path: Path) -> None
 def test_it_takes_no_path_that_is_too_long(tmp_path: Path) -> None:
     folder = tmp_path.joinpath(*["n" * 200] * 5)
     folder.mkdir(parents=True)
-    (folder / ("x" * 18)).write_text("1")  # 5 x 201 + 18 bytes, and the one that ends it
+    (folder / ("x" * 18)).write_text("1")  # 5 x 201 + 18 bytes, and the final NUL
     with pack_folder(tmp_path) as archive:
         archive.file.seek(0)
         assert len(list(archives.members(archive.file, most_entries=10, most_bytes=1 << 20))) == 6

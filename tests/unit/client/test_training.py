@@ -115,7 +115,7 @@ def test_without_a_place_to_write_to_nothing_happens(home: Path, monkeypatch: py
 
 
 def test_a_place_that_cannot_be_written_to_costs_a_line(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    os.mkfifo(home / "fifo")  # nobody reads: whoever waits for a reader waits for ever
+    os.mkfifo(home / "fifo")  # without a reader, a blocking open would never return
     (home / "link").symlink_to(home / "target")
     for path in (home, home / "gone" / "file", home / "fifo", home / "link", Path("/dev/full"), Path("\0")):
         monkeypatch.setitem(os.environ, "MUSTER_METRICS", "") if "\0" in str(path) else monkeypatch.setenv(

@@ -161,7 +161,7 @@ def test_the_processes_get_settings_that_the_platform_knows() -> None:
     known = (ROOT / "platform" / "muster" / "settings" / "env.py").read_text()
     for name in ("migrate", "web", "schedule", "default", "links"):
         assert {key for key in SERVICES[name]["environment"] if f'"{key}"' not in known} == set()
-    # A container has its own port and home, and shows nobody a traceback.
+    # A container has its own port and home, and never shows a traceback.
     settable = set(re.findall(r'"(MUSTER_[A-Z_]+)"', known)) - {
         "MUSTER_HOME",
         "MUSTER_DEBUG",

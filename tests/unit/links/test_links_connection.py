@@ -54,7 +54,7 @@ class Transport:
 
 
 class _ComesWhenWaitedFor(threading.Event):
-    """The status of a command that ends as soon as somebody waits for it."""
+    """The status of a command that ends as soon as it is waited for."""
 
     def wait(self, timeout: float | None = None) -> bool:
         self.set()

@@ -52,7 +52,7 @@ def test_a_forked_process_is_like_one_that_was_started_and_needs_no_nursery(
     (tmp_path / "static").mkdir()
     (tmp_path / "telling.py").write_text(_TELLING)
     path, told = tmp_path / "told", list[str]()
-    services = {"DATABASE_URL": "postgres://nobody@/none?host=/none", "REDIS_URL": "unix:///none"}
+    services = {"DATABASE_URL": "postgres://absent@/none?host=/none", "REDIS_URL": "unix:///none"}
     env = Site(home=tmp_path, port=1, services=services).environment()
     env["PYTHONPATH"] += f":{tmp_path}"
     running.prepare_forks(env=env, cwd=ROOT)

@@ -237,7 +237,7 @@ class TestBadReceivers:
 
     def test_one_that_does_not_listen_is_said_to_refuse(self) -> None:
         with socket.socket() as bound:
-            bound.bind(("127.0.0.1", 0))  # nobody else gets the port, and nobody listens there
+            bound.bind(("127.0.0.1", 0))  # no other process gets the port, and this one does not listen
             with pytest.raises(NotSent, match="no connection"):
                 send(f"http://127.0.0.1:{bound.getsockname()[1]}/")
 

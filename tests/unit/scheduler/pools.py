@@ -14,7 +14,7 @@ from tests.unit.scheduler.factories import make_node, make_running, make_share, 
 
 
 def gang(gpus: int, nodes: int = 1, within: Locality = Locality.ANY, cpus: int = 1, memory_mib: int = 1024) -> Demand:
-    """So many ranks, each with these GPUs on a node of its own."""
+    """`nodes` ranks, each with these GPUs on its own node."""
     kind = "A100" if gpus else None
     return Demand(request_of(gpu_type=kind, gpus=gpus, nodes=nodes, cpus=cpus, memory_mib=memory_mib), within)
 

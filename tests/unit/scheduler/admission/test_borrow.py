@@ -136,7 +136,7 @@ def test_a_useless_victim_stays_beside_a_useful_one() -> None:
 
 
 def test_an_opportunistic_job_is_not_preempted_back_by_the_order_of_a_policy() -> None:
-    # By the order of srtf, job 1 with its 10 s goes before the one that runs.
+    # By the order of srtf, job 1 with its 10 s goes before the running job.
     world = make_snapshot(
         vcs=VCS,
         running=[run(1, range(4), expected_s=9e5, remaining_s=9e5), run(2, range(4, 8), vc_id=2, remaining_s=9e5)],

@@ -20,7 +20,7 @@ POLICIES: list[OrderedPolicy] = [Las(), Srsf(), Srtf()]
 
 
 def run(number: int, *, gpus: int, had_s: int, since_s: int, left_s: int, vc: int) -> Running:
-    """A job on so many GPUs since a while, with so much attained before and predicted to be left."""
+    """A running job, with its attained service and the time predicted to be left."""
     job = make_job(
         number, gpus=gpus, vc_id=vc, attained_gpu_s=float(gpus * had_s), expected_s=1e6, remaining_s=float(left_s)
     )

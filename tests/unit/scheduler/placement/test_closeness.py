@@ -38,19 +38,19 @@ CASES = {
         within(Locality.NODE, nodes=2),
         nodes("a", "a"),
     ),
-    "ranks within a rack, and no rack has so many nodes": Case(
+    "ranks within a rack, and no rack has enough nodes": Case(
         HoldReason.INFEASIBLE,
         "this job needs 3 such nodes within one rack; the largest rack of this pool has 2",
         within(Locality.RACK, nodes=3),
         nodes("a", "a", "b", "b"),
     ),
-    "ranks within a rack, and no rack has so many with the GPUs": Case(
+    "ranks within a rack, and no rack has enough nodes with the GPUs": Case(
         HoldReason.INFEASIBLE,
         "this job needs 2 such nodes within one rack; the largest rack of this pool has 1",
         within(Locality.RACK, nodes=2, gpus=8),
         (make_node(1, rack="a"), make_node(2, rack="a", gpus=4), make_node(3, rack="b")),
     ),
-    "ranks within a rack, and no rack has so many free": Case(
+    "ranks within a rack, and no rack has enough free": Case(
         HoldReason.FRAGMENTED,
         "24 A100 are free, at most 8 on one node; this job needs 2 times 8 within one rack",
         within(Locality.RACK, nodes=2, gpus=8),
@@ -65,7 +65,7 @@ CASES = {
         lot_within(Locality.RACK, 17),
         nodes("a", "a", "b"),
     ),
-    "a lot within a rack, and none has so many free": Case(
+    "a lot within a rack, and no rack has enough free": Case(
         HoldReason.FRAGMENTED,
         "20 A100 are free, at most 8 on one node; this job needs 16 within one rack",
         lot_within(Locality.RACK, 16),

@@ -108,7 +108,7 @@ MORE = {
     "a lot on several nodes: the last is the tightest that holds the rest": Case(
         [(1, 8), (3, 2)], lot(10), nodes("a", "a", "a"), (using(2, 4), using(3, 6))
     ),
-    "a lot within a rack: none has so many": Case(None, lot(9, Locality.RACK), nodes("a", "b")),
+    "a lot within a rack: none has enough": Case(None, lot(9, Locality.RACK), nodes("a", "b")),
     "a lot over racks: the roomiest nodes of the pool": Case(
         [(2, 8), (3, 8), (1, 1)], lot(17), nodes("a", "b", "c"), (using(1, 5),)
     ),

@@ -75,7 +75,7 @@ CASES = {
     "of two, the one with fewer GPUs": Case(
         [(2, [1])], gang(8), nodes("a", "a"), (on(1, 1, range(3)), on(2, 2, range(2)))
     ),
-    "of two, the one that starts again sooner": Case(
+    "of two, the job that restarts sooner": Case(
         [(1, [2])], gang(8), nodes("a", "a"), (on(1, 1, range(3), restart_s=10), on(2, 2, range(2), restart_s=100))
     ),
     "two small ones before a large one": Case(

@@ -199,7 +199,7 @@ def test_lots_cut_by_number_are_those_cut_with_a_look_at_each_node(
 
 
 def fewest(free: Free, world: Snapshot, gpus: int, racks: int) -> int | None:
-    """The number of nodes that a lot takes at least in so many racks, by trying all sets of nodes."""
+    """The smallest number of nodes for a lot in `racks` racks, by trying all sets of nodes."""
     found = [free.node(node.id) for node in world.nodes]
     there = [node for node in found if node is not None]
     for size in range(1, len(there) + 1):

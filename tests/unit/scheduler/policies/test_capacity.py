@@ -138,7 +138,7 @@ TAKEN: dict[str, tuple[dict[str, Any], list[Running], list[Job], list[int]]] = {
         jobs(1, 1, **LATE),
         [1021],
     ),
-    "of the one that is furthest beyond": (
+    "of the VC furthest over its share": (
         {},
         runs(1, range(1)) + runs(2, range(1, 4)) + runs(3, range(4, 8)),
         jobs(1, 1, **LATE),

@@ -105,7 +105,7 @@ def test_a_scattered_job_loses_a_part_of_its_alignment(nodes: list[Node], penalt
 
 FAIRNESS: dict[str, tuple[float, list[int]]] = {
     "with no fairness the best score counts": (0.0, [1]),
-    "with all of it the one that is furthest behind": (1.0, [11]),
+    "with full fairness the job furthest behind its share": (1.0, [11]),
 }
 
 
