@@ -19,7 +19,7 @@ def unpack(source: BinaryIO, folder: str, max_entries: int = MAX_ENTRIES, max_by
     """Unpack a tar.gz into `folder`, which no one else writes to, and return the number of entries."""
     entries = 0
     try:
-        for member in members(source, most_entries=max_entries, most_bytes=max_bytes):
+        for member in members(source, max_entries=max_entries, max_bytes=max_bytes):
             entries += 1
             _unpack_member(member, folder)
     except OSError as error:

@@ -95,7 +95,7 @@ class DiskExceeded:
 
     id: int
     detail: str
-    longest_grace_s: Optional[float]
+    max_grace_s: Optional[float]
 
 
 @dataclass(frozen=True)

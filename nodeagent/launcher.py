@@ -325,7 +325,7 @@ class Launcher:
 
     def _settle_in_time(self, allocation_id: int, fallback: ExitStatus) -> None:
         """Settle it, with ever longer waits between the tries."""
-        backoff = Backoff(longest_s=_SETTLE_WAIT_S)
+        backoff = Backoff(max_s=_SETTLE_WAIT_S)
         self._settle(allocation_id, fallback, backoff, clock.boottime() + _TELL_AFTER_S)
 
     def _settle(self, allocation_id: int, fallback: ExitStatus, backoff: Backoff, tell_at: float) -> None:

@@ -61,11 +61,11 @@ class Findings:
 
 
 def find(
-    folder: WorkFolder, wanted: Tuple[str, ...], *, most_bytes: int, most_files: int, most_entries: int = MAX_ENTRIES
+    folder: WorkFolder, wanted: Tuple[str, ...], *, max_bytes: int, max_files: int, max_entries: int = MAX_ENTRIES
 ) -> Findings:
     """The files that the patterns name, in the order of their paths, as far as they fit."""
     findings = Findings()
-    walk = _Walk(folder.uid, findings, most_bytes, most_files, most_entries)
+    walk = _Walk(folder.uid, findings, max_bytes, max_files, max_entries)
     try:
         root = open_folder(folder)
     except OSError:
@@ -108,12 +108,12 @@ def is_still(descriptor: int, uid: int, file: Leftover) -> bool:
 
 
 class _Walk:
-    def __init__(self, uid: int, findings: Findings, most_bytes: int, most_files: int, most_entries: int) -> None:
+    def __init__(self, uid: int, findings: Findings, max_bytes: int, max_files: int, max_entries: int) -> None:
         self._uid = uid
         self._findings = findings
-        self._most_bytes = most_bytes
-        self._most_files = most_files
-        self._entries_left = most_entries
+        self._max_bytes = max_bytes
+        self._max_files = max_files
+        self._entries_left = max_entries
         self._bytes = 0
 
     def look(self, folder: int, path: str, rests: FrozenSet[Rest], depth: int) -> None:
@@ -169,9 +169,9 @@ class _Walk:
             return "not_owned"  # perhaps a hard link to another user's file
         if not path.isprintable() or len(path.encode()) > MAX_OUTPUT_PATH_BYTES:
             return "bad_name"
-        if status.st_size > self._most_bytes:
+        if status.st_size > self._max_bytes:
             return "too_large"
-        if len(self._findings.files) >= self._most_files or self._bytes + status.st_size > self._most_bytes:
+        if len(self._findings.files) >= self._max_files or self._bytes + status.st_size > self._max_bytes:
             return "over_limit"
         return None
 

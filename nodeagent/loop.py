@@ -346,7 +346,7 @@ class Loop:
         held, spec = self._held.get(message.id), self._specs.get(message.id)
         if held is None or held.stage is not Stage.RUNNING or spec is None or not spec.bounds_disk:
             return
-        grace_s = spec.grace_s if message.longest_grace_s is None else min(spec.grace_s, message.longest_grace_s)
+        grace_s = spec.grace_s if message.max_grace_s is None else min(spec.grace_s, message.max_grace_s)
         order = core.StopOrder(spec.stop_signal, grace_s)
         if held.stop is None:
             self._put(replace(held, stop=order))

@@ -71,7 +71,7 @@ class OutputStream:
         self._unnamed: Deque[Leftover] = deque()
         self._queue: Deque[Tuple[Leftover, OutputSlot]] = deque()
         self._sending: Optional[_Sending] = None
-        self._backoff = Backoff(longest_s=_MAX_PAUSE_S)
+        self._backoff = Backoff(max_s=_MAX_PAUSE_S)
 
     def step(self) -> Optional[float]:
         """Ship one piece; return in how many seconds to come again."""
@@ -115,9 +115,7 @@ class OutputStream:
         spec, folder = self._spec, self._folder_of()
         if folder is None:
             return
-        self._findings = find(
-            folder, spec.outputs, most_bytes=spec.outputs_max_bytes, most_files=spec.outputs_max_files
-        )
+        self._findings = find(folder, spec.outputs, max_bytes=spec.outputs_max_bytes, max_files=spec.outputs_max_files)
         try:
             self._root, self._uid = open_folder(folder), folder.uid
         except OSError as error:

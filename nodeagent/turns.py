@@ -18,11 +18,11 @@ SLOW_BYTES_PER_S = float(1 << 20)
 
 
 class Turns:
-    """Up to `most` at once, and up to `most_alike` of one host or owner. May be used from any thread."""
+    """Up to `max_at_once`, and up to `max_alike` of one host or owner. May be used from any thread."""
 
-    def __init__(self, most: int, most_alike: int, now: Callable[[], float] = time.monotonic) -> None:
-        self._most = most
-        self._most_alike = most_alike
+    def __init__(self, max_at_once: int, max_alike: int, now: Callable[[], float] = time.monotonic) -> None:
+        self._max_at_once = max_at_once
+        self._max_alike = max_alike
         self._now = now
         self._lock = threading.Lock()
         self._waiting: List[Turn] = []
@@ -98,7 +98,7 @@ class Turns:
         taken = [one for one in self._taken if one is not ended]
         of_owner = sum(one.owner == turn.owner for one in taken)
         of_host = sum(one.host == turn.host for one in taken)
-        return len(taken) < self._most and max(of_owner, of_host) < self._most_alike
+        return len(taken) < self._max_at_once and max(of_owner, of_host) < self._max_alike
 
     def _taken_by_owner(self, turn: Turn) -> int:
         return sum(one.owner == turn.owner for one in self._taken)

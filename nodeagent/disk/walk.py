@@ -53,16 +53,16 @@ class Walk:
         device: int,
         unit: Unit,
         *,
-        most_entries: int = MAX_ENTRIES,
-        most_s: float = MAX_WALK_S,
+        max_entries: int = MAX_ENTRIES,
+        max_s: float = MAX_WALK_S,
         enough: Optional[int] = None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._device = device
         self._unit = unit
-        self._left = most_entries
+        self._left = max_entries
         self._now = now
-        self._until = now() + most_s
+        self._until = now() + max_s
         self._enough = enough
         self._seen: Dict[int, Set[int]] = {}
         """Inodes of the hard-linked files that were counted, by device."""
@@ -235,12 +235,12 @@ def _way_back(descriptor: int, identity: Tuple[int, int]) -> int:
     return -1
 
 
-def deleted(pids: Iterable[int], devices: Iterable[int], unit: Unit, *, most_entries: int = 20_000) -> int:
+def deleted(pids: Iterable[int], devices: Iterable[int], unit: Unit, *, max_entries: int = 20_000) -> int:
     """What deleted files take that these processes keep open, on these devices.
 
     Only deleted files are looked at: `stat` of another one may hang on a network server without an answer.
     """
-    wanted, seen, total, left = set(devices), set(), 0, most_entries
+    wanted, seen, total, left = set(devices), set(), 0, max_entries
     for pid in pids:
         folder = seen_at(pid) + "/fd"
         names: List[str] = []

@@ -59,7 +59,7 @@ Bounded = Callable[[], Tuple[int, ...]]
 class Options:
     """The disk options of the command line, in bytes."""
 
-    most_bytes: Optional[int] = None
+    max_bytes: Optional[int] = None
     """What a job may take; None for no limit."""
     reserve_bytes: Optional[int] = None
     """What is kept free; None for a share of the disk."""
@@ -160,8 +160,8 @@ class DiskWatch:
         fills = any(wait_s < LOOK_EVERY_S for key, wait_s in waits.items() if key not in self._full)
         is_due = begun >= self._limit_at and not self._victims and not fills
         in_bytes = [one for one in measures.values() if one.unit is Unit.BYTES]
-        if self._options.most_bytes is not None and in_bytes and is_due:
-            self._count_for_limit(self._options.most_bytes, in_bytes)
+        if self._options.max_bytes is not None and in_bytes and is_due:
+            self._count_for_limit(self._options.max_bytes, in_bytes)
             self._limit_at = begun + max(_COUNT_EVERY_S, (self._now() - begun) * _REST)
         return min([*waits.values(), *([_WHILE_FULL_S] if self._full else [])], default=LOOK_EVERY_S)
 
@@ -245,8 +245,8 @@ class DiskWatch:
             for allocation_id in bounded:
                 # Time that one allocation does not need goes to the others. Counting can end at half of the disk:
                 # no other allocation can take more.
-                most_s = (until - self._now()) / left
-                shares[allocation_id] = self._share(allocation_id, [one], most_s, one.total // 2 + 1)
+                max_s = (until - self._now()) / left
+                shares[allocation_id] = self._share(allocation_id, [one], max_s, one.total // 2 + 1)
                 left -= 1
             self._cut_off.update(allocation_id for allocation_id, share in shares.items() if not share.whole)
             taken = {allocation_id: share.amount for allocation_id, share in shares.items()}
@@ -256,16 +256,16 @@ class DiskWatch:
                 why = "the node's disk {}, and this job {}".format(_IS_FULL[one.unit], _TAKES_MOST[one.unit])
                 self._stop(found, why, shares[found], one, GRACE_S)
 
-    def _count_for_limit(self, most_bytes: int, disks: Sequence[Measure]) -> None:
+    def _count_for_limit(self, max_bytes: int, disks: Sequence[Measure]) -> None:
         """Stop allocations over the limit of a job. The next count begins where this one runs out of time."""
         bounded = [allocation_id for allocation_id in self._bounded() if allocation_id not in self._over_limit]
         at = bounded.index(self._first) if self._first in bounded else 0
         self._first = None
         until = self._now() + MAX_WALK_S
-        why = "it takes more of the node's disk than the {} that a job may".format(_amount(Unit.BYTES, most_bytes))
+        why = "it takes more of the node's disk than the {} that a job may".format(_amount(Unit.BYTES, max_bytes))
         for number, allocation_id in enumerate(bounded[at:] + bounded[:at]):
             share = self._share(allocation_id, disks, until - self._now(), None)
-            if share.amount > most_bytes:
+            if share.amount > max_bytes:
                 self._over_limit.add(allocation_id)
                 self._stop(allocation_id, why, share, disks[0], None)
             if self._now() >= until:
@@ -273,14 +273,14 @@ class DiskWatch:
                 self._first = bounded[(at + (number or 1)) % len(bounded)]
                 return
 
-    def _share(self, allocation_id: int, disks: Sequence[Measure], most_s: float, enough: Optional[int]) -> Share:
+    def _share(self, allocation_id: int, disks: Sequence[Measure], max_s: float, enough: Optional[int]) -> Share:
         """What an allocation takes of these disks, all by one unit; the count ends early at `enough`."""
-        until, unit = self._now() + most_s, disks[0].unit
+        until, unit = self._now() + max_s, disks[0].unit
         holdings = self._runtime.holdings(allocation_id)
         parts: Dict[str, int] = {}
         whole = True
         for disk in disks:
-            walk = Walk(disk.device, unit, most_s=until - self._now(), enough=enough, now=self._now)
+            walk = Walk(disk.device, unit, max_s=until - self._now(), enough=enough, now=self._now)
             for name, path in holdings.folders:
                 taken = walk.count(path)
                 parts[name] = parts.get(name, 0) + taken.amount
@@ -292,9 +292,7 @@ class DiskWatch:
         most_in = max(parts, key=lambda name: parts[name], default="")
         return Share(sum(parts.values()), most_in, parts.get(most_in, 0), whole)
 
-    def _stop(
-        self, allocation_id: int, why: str, share: Share, disk: Measure, longest_grace_s: Optional[float]
-    ) -> None:
+    def _stop(self, allocation_id: int, why: str, share: Share, disk: Measure, max_grace_s: Optional[float]) -> None:
         detail = "{}: {}{}, {} of that in {}; {} are free of {}".format(
             why,
             "" if share.whole else "at least ",
@@ -305,7 +303,7 @@ class DiskWatch:
             _amount(disk.unit, disk.total),
         )
         _log.warning("allocation %d: %s", allocation_id, detail)
-        self._post(DiskExceeded(allocation_id, detail, longest_grace_s))
+        self._post(DiskExceeded(allocation_id, detail, max_grace_s))
 
 
 class Disks(threading.Thread):

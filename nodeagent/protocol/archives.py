@@ -162,20 +162,20 @@ class Member:
             yield part
 
 
-def members(packed: BinaryIO, *, most_entries: int, most_bytes: int) -> Iterator[Member]:
+def members(packed: BinaryIO, *, max_entries: int, max_bytes: int) -> Iterator[Member]:
     """The entries of an archive, in its order.
 
     Raises: UnsafeArchive at the first entry that is not allowed, TooMuchInArchive at the first one over a limit.
     """
-    unpacked, headers = _Unpacked(packed, most_bytes), _Headers()
+    unpacked, headers = _Unpacked(packed, max_bytes), _Headers()
     entries = 0
     while True:
         member = _next_member(unpacked, headers)
         if member is None:
             break
         entries += 1
-        if entries > most_entries:
-            raise TooMuchInArchive("more than {} entries".format(most_entries))
+        if entries > max_entries:
+            raise TooMuchInArchive("more than {} entries".format(max_entries))
         if member.size > unpacked.left():
             raise unpacked.too_much()
         begin = unpacked.position

@@ -201,7 +201,7 @@ class Free:
         """The ids of the nodes with at least `limit` strikes."""
         return frozenset(node_id for node_id in self._with_strikes if self._full_node[node_id].strikes >= limit)
 
-    def most_on_one_node(self, gpu_type: str | None) -> int:
+    def max_on_one_node(self, gpu_type: str | None) -> int:
         """The largest number of free GPUs of the type on one node."""
         shelves = self._shelves.get(gpu_type, [])
         return next((count for count in range(len(shelves) - 1, 0, -1) if shelves[count]), 0)

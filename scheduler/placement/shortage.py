@@ -134,7 +134,7 @@ class Shortage:
         )
 
     def _fragmented(self, demand: Demand, gpu_type: str) -> Denial:
-        free, largest = self._free.gpus(gpu_type), self._free.most_on_one_node(gpu_type)
+        free, largest = self._free.gpus(gpu_type), self._free.max_on_one_node(gpu_type)
         enough = self._free.nodes_with(gpu_type, demand.gpus)
         if demand.nodes == 1:
             detail = f"{free} {gpu_type} are free, at most {largest} on one node; this job needs {demand.gpus} on one"
@@ -162,7 +162,7 @@ class Shortage:
 
     def _too_far_apart(self, demand: Demand, gpu_type: str) -> Denial:
         """Enough GPUs are free, but not within the locality of the job, or not with its CPUs and memory."""
-        free, most = self._free.gpus(gpu_type), self._free.most_on_one_node(gpu_type)
+        free, most = self._free.gpus(gpu_type), self._free.max_on_one_node(gpu_type)
         needed = demand.gpus if demand.nodes == 1 else f"{demand.nodes} times {demand.gpus}"
         if demand.within is Locality.ANY:
             if sum(node.room(demand) for node in self._free.by_room(gpu_type)) >= demand.gpus:

@@ -71,7 +71,7 @@ def fewest_nodes(
 
 def _by_number(free: Free, demand: Demand, gpu_type: str) -> list[FreeNode] | None:
     gpus = demand.gpus
-    least = -(-gpus // max(1, free.most_on_one_node(gpu_type)))  # no rack needs fewer
+    least = -(-gpus // max(1, free.max_on_one_node(gpu_type)))  # no rack needs fewer
     fewest, best = 0, None
     for _, shelves in free.racks(gpu_type, gpus):
         nodes = _nodes_needed(shelves, gpus)

@@ -38,13 +38,13 @@ def test_a_sweep_stops_hopeless_members_and_finds_the_best(cluster: Cluster) -> 
             },
         }
     )
-    most_at_once = 0
+    max_at_once = 0
 
     def is_over() -> bool:
-        nonlocal most_at_once
+        nonlocal max_at_once
         cluster.manage("shell", "-c", LOOK)
         found = client.sweep(sweep["id"])
-        most_at_once = max(most_at_once, found["members"]["running"])
+        max_at_once = max(max_at_once, found["members"]["running"])
         return found["state"] != "active"
 
     until(is_over, "the sweep is over", within_s=200, every_s=0.5)
@@ -53,7 +53,7 @@ def test_a_sweep_stops_hopeless_members_and_finds_the_best(cluster: Cluster) -> 
     assert ended["state"] == "succeeded", (ended["reason"], members)
     assert ended["best"] is not None
     assert (ended["best"]["params"], ended["best"]["value"]) == ({"Q": 1}, 1000 // STEPS)
-    assert most_at_once <= 3
+    assert max_at_once <= 3
     stopped = [one for one in members if one["state"] == "stopped"]
     assert stopped
     assert {one["state"] for one in members} == {"stopped", "succeeded"}

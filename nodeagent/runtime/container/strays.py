@@ -61,7 +61,7 @@ class Strays:
                 self._thread.start()
 
     def _go_on(self) -> None:
-        backoff = Backoff(first_s=1.0, longest_s=_MAX_WAIT_S)
+        backoff = Backoff(first_s=1.0, max_s=_MAX_WAIT_S)
         while not self._closing.is_set():
             with self._mutex:
                 strays = tuple(self._left)

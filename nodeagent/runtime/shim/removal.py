@@ -32,16 +32,16 @@ MAX_REMOVAL_S = 300.0
 """So long a removal may take at once."""
 
 
-def remove_tree(path: str, most_s: float = MAX_REMOVAL_S, now: Callable[[], float] = time.monotonic) -> None:
+def remove_tree(path: str, max_s: float = MAX_REMOVAL_S, now: Callable[[], float] = time.monotonic) -> None:
     """Remove a folder, in which only the agent makes names, and all below it.
 
     OSError when something of it cannot be removed; all else is gone then. TimeoutError, which is one, when something
-    was left after `most_s` seconds: the next removal goes on from there.
+    was left after `max_s` seconds: the next removal goes on from there.
     """
     top = os.open(path, FOLDER)
     try:
         os.fchmod(top, 0o700)
-        _Removal(top, now() + most_s, now).run()
+        _Removal(top, now() + max_s, now).run()
     finally:
         os.close(top)
     os.rmdir(path)

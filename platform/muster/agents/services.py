@@ -258,8 +258,8 @@ def allocations_of(credential_digest: str, allocation_ids: Sequence[int]) -> dic
         cursor.execute(_ALLOCATIONS, [list(allocation_ids), credential_digest])
         rows = cursor.fetchall()
     found: dict[int, Allocation] = {}
-    for pk, attempt_id, rank, claimed_at, number, job_id, request, pool_id, most_bytes in rows:
-        pool = part_of(Pool, id=pool_id, log_max_bytes_per_job=most_bytes)
+    for pk, attempt_id, rank, claimed_at, number, job_id, request, pool_id, log_max_bytes in rows:
+        pool = part_of(Pool, id=pool_id, log_max_bytes_per_job=log_max_bytes)
         job = part_of(Job, id=job_id, pool_id=pool_id)
         attempt = part_of(Attempt, id=attempt_id, number=number, job_id=job_id, request=request_of_text(request))
         found[pk] = part_of(Allocation, id=pk, attempt_id=attempt_id, rank=rank, claimed_at=claimed_at)

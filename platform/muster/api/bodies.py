@@ -31,7 +31,7 @@ def require_length(request: Request) -> None:
 
 
 class _Parser(BaseParser):
-    most_bytes: ClassVar[int] = MAX_BODY_BYTES
+    max_bytes: ClassVar[int] = MAX_BODY_BYTES
 
     def parse(
         self, stream: IO[Any], media_type: str | None = None, parser_context: Mapping[str, Any] | None = None
@@ -39,10 +39,10 @@ class _Parser(BaseParser):
         """The value of the document; `TooLarge` before more of it than allowed is read."""
         request = (parser_context or {}).get("request")
         length = request.META.get("CONTENT_LENGTH") if isinstance(request, Request) else None
-        if str(length or "").isdigit() and int(str(length)) > self.most_bytes:
+        if str(length or "").isdigit() and int(str(length)) > self.max_bytes:
             raise self._too_large()
-        body = stream.read(self.most_bytes + 1)
-        if len(body) > self.most_bytes:
+        body = stream.read(self.max_bytes + 1)
+        if len(body) > self.max_bytes:
             raise self._too_large()
         return self.read(body)
 
@@ -51,7 +51,7 @@ class _Parser(BaseParser):
         raise NotImplementedError
 
     def _too_large(self) -> TooLarge:
-        return TooLarge(f"the body may have at most {self.most_bytes >> 20} MiB")
+        return TooLarge(f"the body may have at most {self.max_bytes >> 20} MiB")
 
 
 class JsonParser(_Parser):
@@ -67,7 +67,7 @@ class JsonParser(_Parser):
 class BatchParser(JsonParser):
     """`application/json` with room for a thousand specs."""
 
-    most_bytes = MAX_BATCH_BYTES
+    max_bytes = MAX_BATCH_BYTES
 
 
 class YamlParser(_Parser):

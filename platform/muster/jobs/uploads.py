@@ -97,7 +97,7 @@ def check_archive(path: Path) -> None:
     """Refuse what is not a plain folder of files: links, devices, absolute paths, `..`, or far too much."""
     try:
         with path.open("rb") as packed:
-            for member in members(packed, most_entries=MAX_FILES, most_bytes=MAX_UNPACKED_BYTES):
+            for member in members(packed, max_entries=MAX_FILES, max_bytes=MAX_UNPACKED_BYTES):
                 if not member.name.isprintable():
                     raise UnsafeArchive(f"the path {member.name[:200]!r} is not printable")
     except TooMuchInArchive as error:

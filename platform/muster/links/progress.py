@@ -40,9 +40,9 @@ def plain(text: str) -> str:
     return kept if len(kept) <= _MAX_REASON_CHARS else f"…{kept[1 - _MAX_REASON_CHARS :]}"
 
 
-def pause_s(tries: int, longest_s: float) -> float:
-    """Seconds to wait after `tries` failures in a row: doubling up to `longest_s`, with jitter."""
-    step_s: float = min(longest_s, FIRST_PAUSE_S * 2 ** min(tries, 20))
+def pause_s(tries: int, max_s: float) -> float:
+    """Seconds to wait after `tries` failures in a row: doubling up to `max_s`, with jitter."""
+    step_s: float = min(max_s, FIRST_PAUSE_S * 2 ** min(tries, 20))
     return step_s * random.uniform(0.5, 1.0)  # noqa: S311 - jitter, not a secret
 
 

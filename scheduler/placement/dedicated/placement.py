@@ -66,7 +66,7 @@ class Dedicated(FixedLocality):
             return inside.choose(free, demand, for_large)
         if not (demand.divisible and self.distributed):
             return inside.choose(free, demand, for_small)
-        if free.most_on_one_node(demand.gpu_type) >= demand.gpus:
+        if free.max_on_one_node(demand.gpu_type) >= demand.gpus:
             on_one_node = inside.choose(free, demand.relaxed(Locality.NODE), for_small)
             if on_one_node is not None:
                 return on_one_node

@@ -214,7 +214,7 @@ def test_whatever_a_registry_does_the_image_of_another_gets_its_turn(
     monkeypatch.setattr(pulling, "MIN_BYTES_PER_S", 0.0)
     monkeypatch.setattr(turns, "LATE_S", 1.0)
     monkeypatch.setattr(turns, "SLOW_BYTES_PER_S", 1e12)
-    one = turns.Turns(most=1, most_alike=1)
+    one = turns.Turns(max_at_once=1, max_alike=1)
     hostile, other = one.ask(owner="hostile", host="drips"), one.ask(owner="other", host="works")
     with dripping(
         under_test, dripping_registry, f"turn/{under_test.name}", hostile, blobs=1, layer_bytes=200_000
@@ -237,7 +237,7 @@ def test_one_who_fills_the_engine_makes_room_for_an_image_of_another(
     monkeypatch.setattr(pulling, "MIN_BYTES_PER_S", 0.0)
     monkeypatch.setattr(turns, "LATE_S", 2.0)
     monkeypatch.setattr(turns, "SLOW_BYTES_PER_S", 1e12)
-    four = turns.Turns(most=4, most_alike=2)
+    four = turns.Turns(max_at_once=4, max_alike=2)
     hostile, other = four.ask(owner="hostile", host="drips"), four.ask(owner="other", host="works")
     with dripping(
         under_test, dripping_registry, f"fills/{under_test.name}", hostile, blobs=4, layer_bytes=8_000_000

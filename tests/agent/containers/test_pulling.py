@@ -86,7 +86,7 @@ def test_what_others_keep_waiting_is_measured_from_when_it_goes_on(monkeypatch: 
 
 def test_a_slow_pull_is_given_up_once_others_have_waited_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
     def taken(line: Line) -> Turn:
-        turns = Turns(most=1, most_alike=1, now=lambda: line.now)
+        turns = Turns(max_at_once=1, max_alike=1, now=lambda: line.now)
         turn = turns.ask(owner="a", host="a")
         assert turn.take()
         turns.ask(owner="b", host="b")

@@ -16,13 +16,13 @@ SLOW, FAST = SLOW_BYTES_PER_S / 2, SLOW_BYTES_PER_S * 2
 class Clocked:
     """Turns, and the time that they see."""
 
-    most: int = 4
-    most_alike: int = 2
+    max_at_once: int = 4
+    max_alike: int = 2
     now: float = 0.0
     turns: Turns = field(init=False)
 
     def __post_init__(self) -> None:
-        self.turns = Turns(self.most, self.most_alike, now=lambda: self.now)
+        self.turns = Turns(self.max_at_once, self.max_alike, now=lambda: self.now)
 
     def ask(self, owner: str, host: str = "") -> Turn:
         """A turn that is asked for; where no host is named, one of its own."""
@@ -38,7 +38,7 @@ class Clocked:
 
 @pytest.mark.parametrize("shared", ["owner", "host"])
 def test_those_that_share_an_owner_or_a_host_have_fewer_turns(shared: str) -> None:
-    turns = Turns(most=4, most_alike=2)
+    turns = Turns(max_at_once=4, max_alike=2)
     other = {"owner": "host", "host": "owner"}[shared]
     first, *rest = [turns.ask(**{shared: "a", other: str(number)}) for number in range(3)]
     assert [turn.take() for turn in (first, *rest)] == [True, True, False]
@@ -47,7 +47,7 @@ def test_those_that_share_an_owner_or_a_host_have_fewer_turns(shared: str) -> No
 
 
 def test_there_are_no_more_turns_than_there_are() -> None:
-    clocked = Clocked(most=1)
+    clocked = Clocked(max_at_once=1)
     first = clocked.taken("a")
     second = clocked.ask("b")
     assert not second.take()
@@ -56,7 +56,7 @@ def test_there_are_no_more_turns_than_there_are() -> None:
 
 
 def test_those_who_wait_are_served_in_the_order_in_which_they_asked() -> None:
-    clocked = Clocked(most=1)
+    clocked = Clocked(max_at_once=1)
     first = clocked.taken("a")
     waiting = [clocked.ask(owner) for owner in "bcd"]
     first.end()
@@ -64,7 +64,7 @@ def test_those_who_wait_are_served_in_the_order_in_which_they_asked() -> None:
 
 
 def test_whose_owner_has_fewer_turns_is_served_before() -> None:
-    clocked = Clocked(most=3)
+    clocked = Clocked(max_at_once=3)
     clocked.taken("a")
     ending = [clocked.taken(owner) for owner in "bb"]
     greedy, modest = clocked.ask("a", "x"), clocked.ask("c", "y")
@@ -82,7 +82,7 @@ def test_who_can_have_no_turn_yet_is_in_nobodys_way() -> None:
 
 
 def test_who_waits_no_more_is_in_nobodys_way() -> None:
-    clocked = Clocked(most=1)
+    clocked = Clocked(max_at_once=1)
     clocked.taken("a").end()
     clocked.ask("b").end()
     assert clocked.ask("c").take()
@@ -115,7 +115,7 @@ def test_as_many_yield_as_have_waited_for_long() -> None:
 
 
 def test_the_fast_yield_in_the_end_too() -> None:
-    clocked = Clocked(most=1)
+    clocked = Clocked(max_at_once=1)
     first = clocked.taken("a", FAST)
     clocked.ask("b")
     clocked.now = MAX_TURN_S - 1
@@ -125,7 +125,7 @@ def test_the_fast_yield_in_the_end_too() -> None:
 
 
 def test_who_has_a_turn_has_it_for_a_time_however_long_others_have_waited() -> None:
-    clocked = Clocked(most=1)
+    clocked = Clocked(max_at_once=1)
     first, second = clocked.taken("a", FAST), clocked.ask("b")
     clocked.ask("c")
     clocked.now = LATE_S

@@ -19,7 +19,7 @@ class Runtime:
     removed: list[int] = field(default_factory=list)
     begun: int = 0
     clearing: int = 0
-    most_at_once: int = 0
+    max_at_once: int = 0
     may_end: threading.Event = field(default_factory=threading.Event)
 
     def allocations(self) -> tuple[int, ...]:
@@ -31,7 +31,7 @@ class Runtime:
     def clear(self) -> None:
         self.begun += 1
         self.clearing += 1
-        self.most_at_once = max(self.most_at_once, self.clearing)
+        self.max_at_once = max(self.max_at_once, self.clearing)
         self.may_end.wait()
         self.clearing -= 1
 
@@ -59,4 +59,4 @@ def test_a_folder_is_put_aside_while_another_is_being_cleared_and_one_is_cleared
     eventually(lambda: runtime.begun == 3, "a clearing for each")
     for pool in pools:
         pool.close(10.0)
-    assert (runtime.most_at_once, failures) == (1, [])
+    assert (runtime.max_at_once, failures) == (1, [])

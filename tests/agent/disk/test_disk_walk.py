@@ -185,7 +185,7 @@ def test_a_folder_that_is_moved_away_below_us_is_not_taken_for_another(
 def test_it_ends_after_so_many_entries_or_so_much_time_or_when_it_is_enough(tmp_path: Path) -> None:
     for number in range(3000):
         (tmp_path / str(number)).touch()
-    assert count(tmp_path, most_entries=100) == Taken(held_by(tmp_path), entries=100, whole=False)
+    assert count(tmp_path, max_entries=100) == Taken(held_by(tmp_path), entries=100, whole=False)
     times = iter([0.0, *[100.0] * 10])
     timed = Walk(tmp_path.stat().st_dev, Unit.BYTES, now=lambda: next(times)).count(str(tmp_path))
     assert (timed.whole, timed.entries < 2000) == (False, True)
@@ -241,7 +241,7 @@ def test_a_deleted_file_that_is_still_open_is_found_once(tmp_path: Path) -> None
         assert deleted([process.pid, process.pid], [device], Unit.BYTES) == BLOCKS
         assert deleted([process.pid, process.pid], [device], Unit.FILES) == 1
         assert deleted([process.pid], [device + 1], Unit.BYTES) == 0
-        assert deleted([process.pid], [device], Unit.BYTES, most_entries=1) == 0
+        assert deleted([process.pid], [device], Unit.BYTES, max_entries=1) == 0
         process.communicate("\n")
     assert deleted([process.pid], [device], Unit.BYTES) == 0
 

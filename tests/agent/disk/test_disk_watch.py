@@ -217,7 +217,7 @@ def test_one_at_a_time_is_stopped_and_the_next_only_once_the_folder_of_the_first
     assert node.look() == []
     node.free = 4 * MIB
     [stop] = node.look()
-    assert (stop.id, stop.longest_grace_s) == (2, 10.0)
+    assert (stop.id, stop.max_grace_s) == (2, 10.0)
     assert stop.detail.startswith("the node's disk is full, and this job takes the most of it: 40 MiB, 40 MiB of that")
     assert stop.detail.endswith("in work; 4 MiB are free of 100 MiB")
     assert node.look() == []
@@ -270,40 +270,40 @@ def test_with_half_of_the_reserve_gone_the_grace_is_over(node: Node) -> None:
 
 
 def test_a_job_beyond_the_limit_is_stopped_whatever_is_free_with_the_grace_of_its_spec(tmp_path: Path) -> None:
-    node = Node(tmp_path, Options(most_bytes=10 * MIB))
+    node = Node(tmp_path, Options(max_bytes=10 * MIB))
     node.start(1, 8 * MIB)
     node.start(2, 9 * MIB)
     assert node.look() == []
     node.grow(1, 12 * MIB)
     [stop] = node.look()
-    assert (stop.id, stop.longest_grace_s) == (1, None)
+    assert (stop.id, stop.max_grace_s) == (1, None)
     assert "more of the node's disk than the 10 MiB that a job may: 12 MiB" in stop.detail
     assert node.told() == ([], False)
 
 
 def test_who_is_stopped_for_the_limit_keeps_nobody_from_being_stopped_for_a_full_disk(tmp_path: Path) -> None:
-    node = Node(tmp_path, Options(most_bytes=30 * MIB))
+    node = Node(tmp_path, Options(max_bytes=30 * MIB))
     node.start(1, 31 * MIB)
     node.start(2, 20 * MIB)
-    assert [(stop.id, stop.longest_grace_s) for stop in node.look()] == [(1, None)]
+    assert [(stop.id, stop.max_grace_s) for stop in node.look()] == [(1, None)]
     node.grow(1, 12 * MIB)
     node.free = 4 * MIB
-    assert [(stop.id, stop.longest_grace_s) for stop in node.look()] == [(2, 10.0)]
+    assert [(stop.id, stop.max_grace_s) for stop in node.look()] == [(2, 10.0)]
     node.free = 2 * MIB
     assert node.look(0.25) == [DiskExceeded(2, "", 0.0)]
 
 
 def test_who_is_stopped_for_the_limit_has_the_short_grace_once_it_takes_most_of_a_full_disk(tmp_path: Path) -> None:
-    node = Node(tmp_path, Options(most_bytes=30 * MIB))
+    node = Node(tmp_path, Options(max_bytes=30 * MIB))
     node.start(1, 31 * MIB)
     node.start(2, 20 * MIB)
-    assert [(stop.id, stop.longest_grace_s) for stop in node.look()] == [(1, None)]
+    assert [(stop.id, stop.max_grace_s) for stop in node.look()] == [(1, None)]
     node.free = 4 * MIB
-    assert [(stop.id, stop.longest_grace_s) for stop in node.look()] == [(1, 10.0)]
+    assert [(stop.id, stop.max_grace_s) for stop in node.look()] == [(1, 10.0)]
 
 
 def test_all_who_are_beyond_the_limit_are_stopped_and_each_once(tmp_path: Path) -> None:
-    node = Node(tmp_path, Options(most_bytes=10 * MIB))
+    node = Node(tmp_path, Options(max_bytes=10 * MIB))
     for number in (1, 2, 3):
         node.start(number, (10 + number) * MIB)
     assert [stop.id for stop in node.look()] == [1, 2, 3]
@@ -322,7 +322,7 @@ def test_each_full_disk_has_its_own_to_be_stopped_and_only_the_one_that_fills_up
 
 
 def test_a_count_of_many_jobs_has_the_time_of_one(tmp_path: Path) -> None:
-    node = Node(tmp_path, Options(most_bytes=30 * MIB))
+    node = Node(tmp_path, Options(max_bytes=30 * MIB))
     for number in range(1, 9):
         node.start(number, 2 * MIB)
     node.grow(8, 40 * MIB)
@@ -338,7 +338,7 @@ def test_a_count_of_many_jobs_has_the_time_of_one(tmp_path: Path) -> None:
 
 
 def test_counting_is_given_a_rest(tmp_path: Path) -> None:
-    node = Node(tmp_path, Options(most_bytes=10 * MIB))
+    node = Node(tmp_path, Options(max_bytes=10 * MIB))
     node.start(1, 8 * MIB)
     assert node.look() == []
     node.grow(1, 12 * MIB)
@@ -403,7 +403,7 @@ def test_without_room_for_more_files_the_one_who_has_most_of_them_is_stopped(nod
     assert node.look() == []
     node.free_files = 40
     [stop] = node.look()
-    assert (stop.id, stop.longest_grace_s) == (2, 10.0)
+    assert (stop.id, stop.max_grace_s) == (2, 10.0)
     # Its folder and the large file count as well.
     assert stop.detail == (
         "the node's disk has no room for more files (inodes), and this job has the most of them: 302 files, "
@@ -500,7 +500,7 @@ def test_it_is_told_of_what_the_disk_is_full_and_all_of_it_together(node: Node) 
 
 
 def test_the_limit_of_a_job_is_one_of_bytes(tmp_path: Path) -> None:
-    node = Node(tmp_path, Options(most_bytes=10 * MIB))
+    node = Node(tmp_path, Options(max_bytes=10 * MIB))
     node.start(1, 8 * MIB)
     node.strew(1, 400)
     assert node.look() == []

@@ -103,7 +103,7 @@ def test_memory_that_goes_away_in_a_moment_is_waited_for(tmp_path: Path) -> None
         session=Session("boot", "state", RegisterResponse(1, 5, "node-5", "cluster", 7, Timers()), clock.boottime()),
         launches=cast(Any, tasks),
         fetches=cast(Any, tasks),
-        turns=Turns(most=1, most_alike=1),
+        turns=Turns(max_at_once=1, max_alike=1),
         ends=cast(Any, tasks),
         post=nothing,
         wait=goes_away,

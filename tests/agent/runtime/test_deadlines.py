@@ -138,12 +138,12 @@ BEATS = st.lists(
 )
 
 
-def killed_at(grace_s: float, launched_at: float, least_s: float, leases: list[tuple[float, float, float]]) -> float:
+def killed_at(grace_s: float, launched_at: float, min_s: float, leases: list[tuple[float, float, float]]) -> float:
     """When the shim sends SIGKILL, all by the agent's clock; `leases`: since when it lies there, of when, how long."""
 
     def lease_end(now: float) -> float:
         sent, told_s = [(sent, told_s) for came, sent, told_s in leases if came <= now][-1]
-        return sent + max(least_s, told_s)
+        return sent + max(min_s, told_s)
 
     deadlines = Deadlines("TERM", grace_s)
     now = launched_at
@@ -199,16 +199,16 @@ def test_the_last_process_ends_before_the_fence(
         if beat.answer_s is not None:
             leases.append(((handled + beat.answer_s) * agent, sent * agent, told_s(handled)))
     launched_at = leases[min(launch, len(leases) - 1)][0]
-    least_s = told_s(launched_at / agent)
+    min_s = told_s(launched_at / agent)
     fence = eviction_deadline(
         heard_at=EPOCH + timedelta(seconds=heard * server),
         away_since=EPOCH + timedelta(seconds=heard * server),
-        stop_after_s=max(least_s, stop_after_s),
+        stop_after_s=max(min_s, stop_after_s),
         grace_s=grace_s,
         margin_s=margin_s,
         lowered=Lowered(raised_to_s, EPOCH + timedelta(seconds=lowered_at * server)) if is_raised else None,
     )
-    assert killed_at(grace_s, launched_at, least_s, leases) / agent <= (fence - EPOCH).total_seconds() / server
+    assert killed_at(grace_s, launched_at, min_s, leases) / agent <= (fence - EPOCH).total_seconds() / server
 
 
 @pytest.mark.parametrize(

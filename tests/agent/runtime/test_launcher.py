@@ -87,7 +87,7 @@ class Stage:
             "fetches": Pool(self),
             "ends": Pool(self),
         }
-        self.turns = Turns(most=1, most_alike=1)
+        self.turns = Turns(max_at_once=1, max_alike=1)
         self.launcher = Launcher(
             session=self.session,
             post=self.posted.append,

@@ -57,7 +57,7 @@ def work(tmp_path: Path) -> Path:
 
 def look(work: Path, *wanted: str, uid: int | None = None, **limits: int) -> Findings:
     folder = WorkFolder(str(work), (), os.geteuid() if uid is None else uid)
-    bounds = {"most_bytes": 1 << 20, "most_files": 100, **limits}
+    bounds = {"max_bytes": 1 << 20, "max_files": 100, **limits}
     return find(folder, wanted or ("**",), **bounds)
 
 
@@ -99,7 +99,7 @@ def test_a_working_folder_that_became_a_link_is_not_followed(work: Path, tmp_pat
     (tmp_path / "other" / "run").mkdir(parents=True)
     (tmp_path / "other" / "run" / "key").write_text("k")
     (work / "run").symlink_to(tmp_path / "other" / "run")
-    found = find(WorkFolder(str(work), ("run",), os.geteuid()), ("**",), most_bytes=100, most_files=10)
+    found = find(WorkFolder(str(work), ("run",), os.geteuid()), ("**",), max_bytes=100, max_files=10)
     assert (taken(found), reasons(found)) == ([], {".": "vanished"})
 
 
@@ -138,7 +138,7 @@ def test_a_path_that_is_too_long_is_left_out_and_shown_cut(work: Path) -> None:
 def test_sizes_and_numbers_are_bounded(work: Path) -> None:
     for name, size in (("a", 60), ("b", 101), ("c", 60), ("d", 40), ("e", 0), ("f", 0)):
         (work / name).write_bytes(bytes(size))
-    found = look(work, most_bytes=100, most_files=3)
+    found = look(work, max_bytes=100, max_files=3)
     assert taken(found) == ["a", "d", "e"]
     assert [(item.path, item.reason, item.size) for item in found.left_out] == [
         ("b", "too_large", 101),
@@ -156,10 +156,10 @@ def test_a_huge_sparse_file_is_not_read(work: Path) -> None:
 def test_a_crowd_of_files_is_counted_and_not_all_of_it_looked_at(work: Path) -> None:
     for number in range(300):
         (work / f"{number:03}").write_bytes(b"")
-    found = look(work, most_files=0)
+    found = look(work, max_files=0)
     assert (len(found.left_out), found.more, found.cut_short) == (200, 100, False)
-    assert look(work, most_entries=250).cut_short
-    assert len(look(work, most_entries=250).files) == 100
+    assert look(work, max_entries=250).cut_short
+    assert len(look(work, max_entries=250).files) == 100
 
 
 def test_folders_below_folders_end_somewhere(work: Path) -> None:
@@ -193,7 +193,7 @@ def changed_by(work: Path, what: str) -> str:
     path.write_text("before")
     os.utime(path, ns=(1, 1))
     folder = WorkFolder(str(work), (), os.geteuid())
-    (file,) = find(folder, ("**",), most_bytes=100, most_files=10).files
+    (file,) = find(folder, ("**",), max_bytes=100, max_files=10).files
     (work / "other").write_text("secret")
     if what in ("gone", "a link", "a FIFO"):
         path.unlink()

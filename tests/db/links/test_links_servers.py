@@ -172,7 +172,7 @@ PAUSE_LIMITS: dict[str, tuple[float | None, float]] = {
 
 @pytest.mark.parametrize("case", PAUSE_LIMITS)
 def test_what_fails_again_and_again_is_tried_often_enough_for_the_jobs_there(case: str) -> None:
-    stop_after_s, longest_s = PAUSE_LIMITS[case]
+    stop_after_s, max_s = PAUSE_LIMITS[case]
     _, attempt = add_with_a_job()
     if stop_after_s is None:
         release(attempt)
@@ -183,7 +183,7 @@ def test_what_fails_again_and_again_is_tried_often_enough_for_the_jobs_there(cas
     failed(Server.objects.get(), Failed(LinkState.UNREACHABLE, "nothing answers"))
     row = Server.objects.get()
     assert row.tries == 1001
-    longest = timedelta(seconds=longest_s)
+    longest = timedelta(seconds=max_s)
     # Half of it is left to chance.
     assert before + longest / 2 <= row.due_at <= database_now() + longest
 

@@ -153,9 +153,7 @@ def test_it_takes_no_path_that_the_platform_would_refuse(tmp_path: Path) -> None
     (deep / "ok").write_text("1")  # the 64th name
     with pack_folder(tmp_path) as archive:
         archive.file.seek(0)
-        names = [
-            member.parts for member in archives.members(archive.file, most_entries=MAX_ENTRIES, most_bytes=1 << 20)
-        ]
+        names = [member.parts for member in archives.members(archive.file, max_entries=MAX_ENTRIES, max_bytes=1 << 20)]
     assert max(map(len, names)) == MAX_DEPTH == archives.MAX_DEPTH
     (deep / "b").mkdir()
     (deep / "b" / "c").write_text("1")
@@ -169,7 +167,7 @@ def test_it_takes_no_path_that_is_too_long(tmp_path: Path) -> None:
     (folder / ("x" * 18)).write_text("1")  # 5 x 201 + 18 bytes, and the final NUL
     with pack_folder(tmp_path) as archive:
         archive.file.seek(0)
-        assert len(list(archives.members(archive.file, most_entries=10, most_bytes=1 << 20))) == 6
+        assert len(list(archives.members(archive.file, max_entries=10, max_bytes=1 << 20))) == 6
     (folder / ("x" * 19)).write_text("1")
     with pytest.raises(PackError, match="its path has more than 1024 bytes"):
         pack_folder(tmp_path)

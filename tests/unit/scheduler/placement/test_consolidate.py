@@ -151,7 +151,7 @@ def test_asking_takes_nothing_and_taking_does() -> None:
     assert first == Consolidate().place(free, demand(6), ())
     assert first is not None
     free.take(first)
-    assert (free.gpus("A100"), free.most_on_one_node("A100"), free.nodes_with("A100", 2)) == (2, 2, 1)
+    assert (free.gpus("A100"), free.max_on_one_node("A100"), free.nodes_with("A100", 2)) == (2, 2, 1)
     assert Consolidate().place(free, demand(6), ()) is None
     assert Consolidate().place(free, demand(2), ()) == (make_share(1, (6, 7)),)
 
