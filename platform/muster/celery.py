@@ -11,6 +11,8 @@ from django.conf import settings
 from muster.common.periodic import Clock, consumes
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "muster.settings")
+# A worker would run Django's system checks when it starts, and drop what they find.
+os.environ.setdefault("CELERY_SKIP_CHECKS", "1")
 
 celery_app = Celery("muster")
 celery_app.config_from_object("django.conf:settings", namespace="CELERY")

@@ -26,7 +26,8 @@ class Keeper:
 
     def __init__(self, url: str, stopping: threading.Event) -> None:
         self._stopping = stopping
-        self._forwarder = Forwarder(url)
+        self._url = url
+        self._forwarder: Forwarder | None = None  # made with the first link: certificates alone are 10 MiB
         self._connecting = threading.Semaphore(CONNECTING_AT_ONCE)
         self._links: dict[int, Link] = {}
         self._lock = SessionLock(0, _LOCK)
@@ -47,7 +48,8 @@ class Keeper:
                 link.stop()
             for link in self._links.values():
                 link.join(timeout=5)
-            self._forwarder.close()
+            if self._forwarder is not None:
+                self._forwarder.close()
             connection.close()
 
     def turn(self) -> None:
@@ -61,6 +63,7 @@ class Keeper:
             if wanted.get(pk, (None, False))[0] != link.server.version:
                 link.stop()
         if any(is_due and pk not in self._links for pk, (_, is_due) in wanted.items()):
+            self._forwarder = self._forwarder or Forwarder(self._url)
             for server in due(Step.LINK).exclude(pk__in=self._links):
                 link = self._links[server.pk] = Link(server, self._forwarder, self._connecting)
                 link.start()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import importlib
+import itertools
 import json
 import os
 import runpy
@@ -25,7 +26,9 @@ from pathlib import Path
 _SHARED = (
     *("muster.asgi", "muster.links.keeper", "muster.links.management.commands.links", "manage"),
     *("celery.bin.celery", "celery.apps.worker", "celery.concurrency.solo", "celery.concurrency.thread"),
-    *("celery.fixups.django", "celery.worker.consumer", "kombu.transport.redis"),
+    *("celery.fixups.django", "celery.worker.consumer", "celery.worker.components", "celery.worker.autoscale"),
+    *("celery.worker.consumer.delayed_delivery", "celery.app.amqp", "celery.app.control", "celery.app.events"),
+    *("celery.app.log", "kombu.pidbox", "kombu.transport.redis"),
     *("uvicorn.main", "uvicorn.lifespan.on", "uvicorn.loops.auto", "uvicorn.protocols.http.auto"),
 )
 _PR_SET_PDEATHSIG = 1
@@ -109,9 +112,14 @@ def main() -> None:
     gc.disable()  # a collection would leave holes, which every fork would fill with pages of its own
     for name in _SHARED:
         importlib.import_module(name)
-    importlib.import_module("muster.celery").celery_app.loader.import_default_modules()
+    celery_app = importlib.import_module("muster.celery").celery_app
+    celery_app.loader.import_default_modules()
+    celery_app.finalize()  # each worker would else bind all tasks for itself, in some 15 MiB
+    first = sys.stdin.readline()  # when the database has been migrated
+    if first:
+        _rehearse()
     gc.freeze()
-    for line in sys.stdin:
+    for line in itertools.chain([first] if first else [], sys.stdin):
         asked = json.loads(line)
         pid = _fork(parent=asked["parent"])
         if pid == 0:
@@ -119,6 +127,19 @@ def main() -> None:
             _become(asked["words"], log=asked["log"], umask=asked["umask"])
             return
         print(pid, flush=True)  # noqa: T201
+
+
+def _rehearse() -> None:
+    """Does once what each fork begins with, so that the memory which that takes is shared. Nothing stays open."""
+    from django.db import DatabaseError, connection  # noqa: PLC0415 - main() has imported Django before
+
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT 1")
+    except DatabaseError:  # the forks wait for it, each for itself
+        return
+    finally:
+        connection.close()
 
 
 def _fork(*, parent: int) -> int:

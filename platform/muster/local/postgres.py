@@ -36,6 +36,8 @@ _SETTINGS: Mapping[str, str] = {
     "shared_buffers": "128MB",
     "max_wal_size": "512MB",
     "max_parallel_workers_per_gather": "0",
+    "max_logical_replication_workers": "0",
+    "io_method": "sync",
     "jit": "off",
     "unix_socket_permissions": "0700",
     "timezone": "UTC",
