@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 
 from celery import Celery
-from celery.signals import worker_ready, worker_shutting_down
+from celery.signals import task_postrun, task_prerun, worker_ready, worker_shutting_down
 from django.conf import settings
+from django.db import close_old_connections
 
 from muster.common.periodic import Clock, consumes
 
@@ -19,6 +20,17 @@ celery_app.config_from_object("django.conf:settings", namespace="CELERY")
 celery_app.autodiscover_tasks()
 
 _clocks: list[Clock] = []
+
+
+@task_prerun.connect
+@task_postrun.connect
+def _keep_usable_connections(**_: object) -> None:
+    """Close the thread's database connection if it is old or broken, as Django does before and after a request.
+
+    Celery would close every connection (`CELERY_DB_REUSE_MAX`): a new one takes Postgres longer than most cycles, and
+    what is prepared, and known by its rows' versions, would be lost with each.
+    """
+    close_old_connections()
 
 
 @worker_ready.connect
