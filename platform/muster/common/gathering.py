@@ -11,6 +11,7 @@ from typing import Generic, TypeVar
 
 from muster.common.asgi import in_thread
 from muster.common.errors import Unavailable
+from muster.common.pace import Pace
 
 log = logging.getLogger(__name__)
 
@@ -19,6 +20,8 @@ C = TypeVar("C")
 A = TypeVar("A")
 
 MAX_TOGETHER = 200
+# A job's start and end take this many rounds for its node, and should wait for none of them.
+ROUNDS_AT_ONCE = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,15 +34,16 @@ class _Asked(Generic[K, C, A]):
 class Gathered(Generic[K, C, A]):
     """Answers calls by a function of many, in a thread: a call that comes alone at once, others with the next ones.
 
-    The function runs once at a time and begins at most every `every_s` seconds, so a call waits for so long at most and
-    the cost of a busy process hardly grows with the number of its callers. It gets each key once, and answers each: of
-    two calls of one caller the second goes into the next round.
+    The function runs once at a time, and in the long run once in `every_s` seconds; after a pause, `ROUNDS_AT_ONCE`
+    rounds follow each other. So a call waits for `every_s` at most, and the cost of a busy process hardly grows with
+    the number of its callers. It gets each key once, and answers each: of two calls of one caller the second goes into
+    the next round.
 
     A round that fails is tried again call by call, so that no caller is refused for another's call.
     """
 
     def __init__(self, function: Callable[[Mapping[K, C]], Mapping[K, A]], *, every_s: float) -> None:
-        self._function, self._every_s = function, every_s
+        self._function, self._pace = function, Pace(every_s, at_once=ROUNDS_AT_ONCE)
         self._asked: list[_Asked[K, C, A]] = []
         self._rounds: asyncio.Task[None] | None = None
 
@@ -58,7 +62,7 @@ class Gathered(Generic[K, C, A]):
             began = loop.time()
             with _nobody_waits_for_ever(batch):
                 await self._answer(batch)
-            await asyncio.sleep(began + self._every_s - loop.time())
+            await asyncio.sleep(began + self._pace.wait_s(began) - loop.time())
 
     def _take(self) -> dict[K, _Asked[K, C, A]]:
         """The calls of the next round; the others stay. A caller that has disconnected is dropped."""

@@ -16,6 +16,7 @@ from muster.api.streams.callers import caller, flag, number
 from muster.api.streams.text import MAX_BYTES_BEFORE, RankText
 from muster.common.asgi import in_thread
 from muster.common.errors import Invalid, NotFound
+from muster.common.pace import Pace
 from muster.common.rows import first_of
 from muster.events.hub import hub
 from muster.events.redis import EVENTS_CHANNEL, log_channel
@@ -27,8 +28,10 @@ from scheduler.model.lifecycle import ATTEMPT_TERMINAL, JOB_TERMINAL
 
 DEFAULT_READ_BYTES, MAX_READ_BYTES = 256 << 10, 4 << 20
 PIECES_AT_ONCE = 512 << 10
-# Events of other jobs wake us too; our own job is looked at no more often than this.
+# Events of other jobs wake us too: our own is looked at this often in the long run, and a few times at once. To see its
+# start and its first line takes five looks.
 LOOK_EVERY_S = 0.05
+LOOKS_AT_ONCE = 6
 # How long a follower waits for the end of a log whose agent may be gone for good.
 LAST_BYTES_WAIT_S = 10.0
 
@@ -109,6 +112,7 @@ class _Follower:
         """The event stream: subscribe first, then read, then wait, so that nothing falls between."""
         loop = asyncio.get_running_loop()
         ended_at: float | None = None
+        pace = Pace(LOOK_EVERY_S, at_once=LOOKS_AT_ONCE)
         yield sse.KEEP_ALIVE
         while True:
             channels = [EVENTS_CHANNEL] + ([log_channel(self.attempt.pk)] if self.attempt else [])
@@ -130,7 +134,7 @@ class _Follower:
                     return
                 if self.attempt is not None and self.attempt.state in ATTEMPT_TERMINAL:
                     ended_at = ended_at or loop.time()
-                await asyncio.sleep(LOOK_EVERY_S)
+                await asyncio.sleep(pace.wait_s(loop.time()))
                 wait_s = sse.KEEP_ALIVE_AFTER_S
                 if ended_at is not None and not look.over:
                     wait_s = min(wait_s, max(ended_at + LAST_BYTES_WAIT_S - loop.time(), 0))
