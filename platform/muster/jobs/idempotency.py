@@ -7,8 +7,15 @@ import json
 
 from muster.accounts.models import User
 from muster.common.errors import Conflict, Invalid
-from muster.common.rows import first_of
+from muster.common.rows import Whole
+from muster.common.statements import Statement
 from muster.jobs.models import IdempotencyKey
+
+_KEY = Whole(IdempotencyKey, alias="known")
+_KNOWN = Statement(
+    f"SELECT {_KEY.columns} FROM jobs_idempotencykey known"  # noqa: S608 (the model's own columns)
+    " WHERE known.owner_id = %s AND known.key = %s"
+)
 
 
 def check_key(key: str | None, data: object) -> str:
@@ -21,7 +28,8 @@ def check_key(key: str | None, data: object) -> str:
 
 def known_key(user: User, key: str, digest: str) -> IdempotencyKey | None:
     """What was stored for the key; `Conflict` if it was for something else."""
-    known = first_of(IdempotencyKey.objects.filter(owner=user, key=key))
+    rows = _KNOWN.rows(user.pk, key)
+    known = _KEY.take(iter(rows[0])) if rows else None
     if known and known.body_digest != digest:
         raise Conflict("this Idempotency-Key was used with another body")
     return known
