@@ -70,7 +70,10 @@ class Ledger:
         return None
 
     def key(self, job: Job) -> Hashable:
-        """Equal for jobs of which the ledger gives equal grants for equal configurations, and allows equal nodes."""
+        """Equal for jobs that get equal grants and denials for equal configurations, and are allowed equal nodes.
+
+        Only jobs of one virtual cluster and class with equal requests are compared by it.
+        """
         return None
 
     def begin(self) -> None:

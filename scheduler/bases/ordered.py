@@ -166,6 +166,8 @@ class OrderedPolicy:
         # A note moves a job within these indexes, so they must exist before: created later, they would miss it.
         state.queue(self)
         state.preemption_order(self)
+        if type(self).review is OrderedPolicy.review:
+            return  # it keeps no state
         due = state.due
         if due is None:
             due = {*view.waiting_by_id, *view.running_by_job}

@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -98,8 +98,7 @@ class CycleContext:
         self._kept_together = kept_together or (lambda _: frozenset())
         self._undo: list[Callable[[], None]] | None = None  # the steps that undo the present attempt, in order
         self._level: int | None = None  # of the tree: this pass places only jobs within its shares; None: all jobs
-        self._kept_free = KeptFree(state.view, state.free)
-        self._failures = FailedDemands()
+        self._kept_free, self._failures = KeptFree(state.view, state.free), FailedDemands()
         self._defers = placement.fills and not admission.chooses_gpus
         self._shared_out: set[int] = set()  # ids of the GPUs that this cycle gave to sharing jobs
         # Divisible lots without placement rules get their GPUs last, after all releases: (job, demand) in their order.
@@ -110,14 +109,19 @@ class CycleContext:
 
     def demands(self, job: Job, gpus: int | None = None) -> Sequence[Demand]:
         """The demand for each choice of the job that the pool has; `gpus` overrides the size of an elastic job."""
-        within, closed = self.placement.within(job, self.now), self.closed_to(job)
         # Waiting jobs by the thousand share a few requests.
-        key = (job.request, gpus, within, closed, self.placement.relaxes, self._kept_together(job))
+        key = self.demands_key(job, gpus)
         demands = self.state.demands.get(key)
         if demands is None:
+            within, closed = self.placement.within(job, self.now), self.closed_to(job)
             choices = job.request.choices_among(self.state.capacity.types)
             demands = self.state.demands[key] = [self._demand(job, choice, gpus, within, closed) for choice in choices]
         return demands
+
+    def demands_key(self, job: Job, gpus: int | None = None) -> Hashable:
+        """Equal for jobs with equal demands."""
+        placement, closed = self.placement, self.closed_to(job)
+        return job.request, gpus, placement.within(job, self.now), closed, placement.relaxes, self._kept_together(job)
 
     def demand(self, job: Job, gpu_type: str, gpus: int | None = None) -> Demand:
         """The demand of the job for one GPU type that it accepts; `gpus` overrides the size of an elastic job.

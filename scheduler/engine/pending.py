@@ -7,7 +7,7 @@ shows after the plan.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import replace
 
 from scheduler.engine.context import CycleContext, backoff_reason
@@ -16,19 +16,21 @@ from scheduler.model.lifecycle import HoldReason
 from scheduler.model.plan import UNSCHEDULABLE, Denial, Hold
 from scheduler.model.request import words_for_choices
 from scheduler.placement import words
+from scheduler.placement.demand import Demand
 from scheduler.placement.shortage import Shortage
 
 
 def holds(context: CycleContext, waiting: Iterable[Job]) -> tuple[Hold, ...]:
     """One hold for each job in `waiting`, in this order. Call it after the last place."""
-    shortage = Shortage(context.state.free, context.state.capacity, context.now)
+    denials, queue = _Denials(context), _FreeGpuQueue()
     positions: Counter[int] = Counter()
-    queue = _FreeGpuQueue()
+    shared: dict[tuple[str, ...], tuple[str, ...]] = {}  # equal helps are one object, which is stored and sent once
     found = []
     for job in waiting:
         positions[job.vc_id] += 1
-        denial = _pending_reason(context, job, shortage)
+        denial = _pending_reason(context, job, denials)
         helps = (queue.join(job, denial), *denial.helps) if denial.once_free else denial.helps
+        helps = shared.setdefault(helps, helps)
         found.append(Hold(job.id, denial.reason, denial.detail, denial.evidence, helps, positions[job.vc_id]))
     return tuple(found)
 
@@ -37,30 +39,69 @@ class _FreeGpuQueue:
     """The jobs that wait for free GPUs, in the order of the policy: it tells which of them is next."""
 
     def __init__(self) -> None:
-        # The fewest GPUs that a job so far wants, by GPU type and, for jobs that lack only quota, virtual cluster.
-        self._wanted: dict[tuple[str, int | None], int] = {}
+        # The fewest GPUs that a job so far wants: by GPU type; of jobs that lack not only quota, by GPU type; and of
+        # jobs that lack only quota, by GPU type and virtual cluster.
+        self._of_all: dict[str, int] = {}
+        self._beyond_quota: dict[str, int] = {}
+        self._of_quota: dict[tuple[str, int], int] = {}
 
     def join(self, job: Job, denial: Denial) -> str:
         """The event that the job waits for: GPUs become free, or the jobs ahead leave the queue."""
-        gpu_type = str(denial.evidence.get("gpu_type", ""))
-        of_quota = job.vc_id if denial.reason is HoldReason.QUOTA else None
-        rivals = (
-            {(gpu_type, None), (gpu_type, job.vc_id)} if of_quota else {k for k in self._wanted if k[0] == gpu_type}
-        )
-        is_next = all(self._wanted.get(key, denial.wanted + 1) > denial.wanted for key in rivals)
-        key = gpu_type, of_quota
-        self._wanted[key] = min(denial.wanted, self._wanted.get(key, denial.wanted))
-        return denial.once_free if is_next else "the jobs ahead of it in the queue start or leave"
+        gpu_type, wanted = str(denial.evidence.get("gpu_type", "")), denial.wanted
+        more = wanted + 1
+        if denial.reason is HoldReason.QUOTA:
+            key = gpu_type, job.vc_id
+            own = self._of_quota.get(key, more)
+            fewest = min(self._beyond_quota.get(gpu_type, more), own)
+            self._of_quota[key] = min(own, wanted)
+        else:
+            fewest = self._of_all.get(gpu_type, more)
+            self._beyond_quota[gpu_type] = min(self._beyond_quota.get(gpu_type, more), wanted)
+        self._of_all[gpu_type] = min(self._of_all.get(gpu_type, more), wanted)
+        return denial.once_free if fewest > wanted else "the jobs ahead of it in the queue start or leave"
 
 
-def _pending_reason(context: CycleContext, job: Job, shortage: Shortage) -> Denial:
+class _Denials:
+    """Why jobs lack capacity, quota or free resources after the last place of a cycle.
+
+    Thousands of waiting jobs share a few hundred answers: those of one virtual cluster and class with equal demands,
+    between which the admission makes no difference.
+    """
+
+    def __init__(self, context: CycleContext) -> None:
+        self._context = context
+        self._shortage = Shortage(context.state.free, context.state.capacity, context.now)
+        self._admitted: dict[Hashable, tuple[Sequence[Demand], Denial | None]] = {}
+        self._short: dict[Hashable, Denial] = {}
+
+    def key(self, job: Job) -> Hashable:
+        """Equal for jobs with the same answers."""
+        context = self._context
+        return context.demands_key(job), job.vc_id, job.job_class, job.preemptible, context.ledger.key(job)
+
+    def admission(self, job: Job, key: Hashable) -> Denial | None:
+        """Why capacity or quota does not admit the job; None if they do."""
+        found = self._admitted.get(key)
+        if found is None:
+            admitted, denial = self._context.admissible(job)
+            found = self._admitted[key] = admitted, denial and _naming_choices(job, denial)
+        return found[1]
+
+    def shortage(self, job: Job, key: Hashable) -> Denial:
+        """Why a job that is admitted does not fit the free resources."""
+        found = self._short.get(key)
+        if found is None:
+            found = self._short[key] = _naming_choices(job, self._shortage.of(self._admitted[key][0][0]))
+        return found
+
+
+def _pending_reason(context: CycleContext, job: Job, denials: _Denials) -> Denial:
     if job.id in context.reserved:
         return _reserved(context, job)
-    admitted, denial = context.admissible(job)
-    if denial is not None:
-        denial = _naming_choices(job, denial)
-        if denial.reason in UNSCHEDULABLE:
-            return denial
+    key = denials.key(job)
+    denial = denials.admission(job, key)
+    if denial is not None and denial.reason in UNSCHEDULABLE:
+        return denial
     too_early = backoff_reason(job, context.now)
     if too_early is not None:
         return too_early
@@ -72,7 +113,7 @@ def _pending_reason(context: CycleContext, job: Job, shortage: Shortage) -> Deni
         return context.pending_reasons[job.id]
     if job.id in context.deferred:
         return _cycle_limit(context.max_places)
-    return _naming_choices(job, shortage.of(admitted[0]))
+    return denials.shortage(job, key)
 
 
 def _naming_choices(job: Job, denial: Denial) -> Denial:

@@ -80,7 +80,7 @@ class Queue:
     def add(self, job: Job) -> None:
         """Insert a job, or move it if its key has changed."""
         self.remove(job.id)
-        kind = (equivalence_class(job), self._eligibility.kind(job), self._admission_key(job))
+        kind = (*equivalence_class(job), self._eligibility.kind(job), self._admission_key(job))
         instead = self._exchanges.get(job.id, job)
         key = self._ordering.waiting_key(instead)
         self._jobs[instead.id] = (job, kind, key)
@@ -251,6 +251,6 @@ class PreemptionOrder:
         return self._runs[entry[1]][0]
 
 
-def equivalence_class(job: Job) -> Hashable:
+def equivalence_class(job: Job) -> tuple[Hashable, ...]:
     """The values that decide where a job can start; equal for jobs that can start in the same places."""
     return job.vc_id, job.job_class, job.request

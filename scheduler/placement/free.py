@@ -104,12 +104,13 @@ class Free:
         self._stock(view)
 
     def _stock(self, view: View) -> None:
-        most = Counter[str | None]()  # one shelf for each possible number of free GPUs
+        most: dict[str | None, int] = {}  # one shelf for each possible number of free GPUs
         for node in view.nodes:
-            here = Counter[str | None](gpu.type for gpu in node.gpus) + Counter({None: len(node.gpus)})
-            most |= here
+            here: dict[str | None, int] = {None: len(node.gpus), **Counter(gpu.type for gpu in node.gpus)}
+            for gpu_type, gpus in here.items():
+                most[gpu_type] = max(gpus, most.get(gpu_type, 0))
         for gpu_type in (None, *sorted({gpu.type for gpu in view.gpu_by_id.values()})):
-            shelves: Shelves = [[] for _ in range(most[gpu_type] + 1)]
+            shelves: Shelves = [[] for _ in range(most.get(gpu_type, 0) + 1)]
             for free in self._nodes.values():
                 shelves[free.count(gpu_type)].append(free.place)
                 self._total[gpu_type] += free.count(gpu_type)

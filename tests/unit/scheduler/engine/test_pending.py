@@ -302,3 +302,22 @@ def test_the_next_job_of_a_full_pool_is_told_that_free_gpus_help_whatever_its_vi
     vcs = [make_vc(), make_vc(2, "speech")]
     told = helps_of(vcs, [using(1, 8), using(2, 8)], make_job(1), make_job(2, vc_id=2))
     assert told == {1: "one more A100 becomes free", 2: AHEAD}
+
+
+def test_equal_jobs_of_two_virtual_clusters_are_told_of_their_own_quotas() -> None:
+    vcs = [make_vc(1, "vision", {"A100": 1}), make_vc(2, "speech", {"A100": 2})]
+    jobs = [make_job(number, gpus=4, vc_id=1 + number % 2) for number in range(1, 5)]
+    plan = decide(make_snapshot(nodes=[make_node(1)], vcs=vcs, waiting=jobs), CycleConfig())
+    told = {hold.job_id: hold.detail for hold in plan.holds}
+    vision, speech = (
+        "the quota of vision is 1 A100; this job needs 4",
+        "the quota of speech is 2 A100; this job needs 4",
+    )
+    assert told == {1: speech, 2: vision, 3: speech, 4: vision}
+
+
+def test_equal_jobs_are_told_of_their_own_back_off() -> None:
+    jobs = [make_job(1, gpus=4), make_job(2, gpus=4, eligible_at=NOW + 60), make_job(3, gpus=4, still_stopping=True)]
+    plan = decide(make_snapshot(nodes=[make_node(1)], running=[using(1, 8)], waiting=jobs), CycleConfig())
+    reasons = {hold.job_id: hold.reason for hold in plan.holds}
+    assert reasons == {1: HoldReason.NO_FREE_GPUS, 2: HoldReason.BACK_OFF, 3: HoldReason.STILL_STOPPING}
