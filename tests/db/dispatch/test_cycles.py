@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import gc
 import threading
-import zlib
 from collections.abc import Iterator
 from dataclasses import replace
 from io import StringIO
 from typing import Any
 
-import orjson
 import pytest
 from celery import Celery
 from django.core.management import CommandError, call_command
@@ -27,9 +25,7 @@ from muster.events.services import forget_hint, wake_pool
 from muster.fleet.models import Pool
 from muster.jobs.models import IdempotencyKey, Job
 from muster.jobs.services import cancel_job, submit_job
-from scheduler.model import snapshot_to_dict
 from scheduler.model.lifecycle import HoldReason
-from scheduler.model.plan import plan_to_dict
 from tests.db.stories import (
     WAIT_S,
     Other,
@@ -221,15 +217,11 @@ class TestReplay:
         call_command("replay", str(result.cycle_id), stdout=out)
         assert "the same plan" in out.getvalue()
 
-    def test_what_is_stored_is_the_documented_form(self, world: World) -> None:
+    def test_what_is_stored_is_the_pool_as_it_was(self, world: World) -> None:
         start(world, gpus=2)
         submit(world, gpus=9)
         before = pool_snapshot(world.pool, seed=0)
-        row = Cycle.objects.get(pk=cycle(world).cycle_id)
-        snapshot, plan = (orjson.loads(zlib.decompress(bytes(packed or b""))) for packed in (row.snapshot, row.plan))
-        stored = cycles.stored_snapshot(row)
-        assert snapshot == snapshot_to_dict(stored)
-        assert plan == plan_to_dict(cycles.replay(row)[0])
+        stored = cycles.stored_snapshot(Cycle.objects.get(pk=cycle(world).cycle_id))
         assert replace(stored, now=before.now, seed=0) == before
 
     def test_another_plan_is_noticed(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
