@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import lru_cache, partial
 from itertools import groupby
 from operator import itemgetter
 from types import MappingProxyType
@@ -13,27 +14,24 @@ from typing import Any
 
 import orjson
 from django.db import connection, transaction
-from django.db.models import Case, F, QuerySet, When
 
 from muster.cells.selectors import chain_versions, with_bindings
+from muster.common.statements import Statement, statement_of
 from muster.dispatch.caps import with_caps
 from muster.dispatch.groups import groups_of, members_whose_turn_it_is
 from muster.dispatch.hooks import reservations_of_other_apps
 from muster.dispatch.kept import WaitingRows
 from muster.dispatch.models import Planner
+from muster.dispatch.nodes import NO_STRIKES, StoredNode, kept_nodes, nodes_of, stored_nodes, views_of
 from muster.dispatch.parts import Parts, parts_of
 from muster.dispatch.past_use import with_past_use
 from muster.dispatch.planners import scope_of
 from muster.dispatch.policy_state import pool_state_of
 from muster.dispatch.reservations import reservations_of
-from muster.dispatch.restore_pause import placement_pause
 from muster.dispatch.screening import while_screened, with_screening
 from muster.dispatch.sizes import sized, with_sizes
 from muster.dispatch.tree import tree_of, virtual_clusters_in
-from muster.fleet.health import WARNING_STRIKES
-from muster.fleet.maintenance import ClosingTime, closing_of
-from muster.fleet.models import Gpu, Node, Pool
-from muster.fleet.runtimes import forms_of
+from muster.fleet.models import Node, Pool
 from muster.fleet.strikes import strikes_of
 from muster.jobs.fields import request_of_text
 from muster.jobs.models import Job
@@ -43,7 +41,6 @@ from muster.samples.rates import KnownRate, live_rates, rates_of
 from muster.samples.speeds import Stretch, stretch_of
 from muster.tenants.models import VirtualCluster
 from scheduler import model
-from scheduler.diagnosis.health import HealthLevel
 from scheduler.model.lifecycle import (
     ATTEMPT_LIVE,
     AllocationState,
@@ -51,7 +48,6 @@ from scheduler.model.lifecycle import (
     Desired,
     JobClass,
     JobState,
-    NodeAdmin,
     NodeHealth,
     Stage,
 )
@@ -87,7 +83,11 @@ _JOB_FIELDS = (
     "bumped",
     "own_rank",
 )
-# Every placement runs this query; building it with Django took several times as long as running it.
+# The places of the fields by which a job depends on the time, if they are set.
+_TIMED = tuple(map(_JOB_FIELDS.index, ("expected_s", "relax_after_s", "failed_resize", "screening")))
+# More than the jobs that run at once in most pools. The applier reads those again that the snapshot has read.
+_MAX_PARSED = 1 << 14
+# Every placement runs this query.
 # A job with a live attempt is active. Naming the state lets Postgres skip all waiting jobs.
 _RUNNING = """
 SELECT attempt.id, allocation.node_id, allocation.rank,
@@ -114,6 +114,7 @@ _WAITING = """
 SELECT {job_fields} FROM jobs_job job WHERE job.pool_id = %s AND job.state = %s AND job.desired = %s AND NOT job.held
 AND (job.group_id IS NULL OR job.id = ANY(%s)) ORDER BY job.id
 """
+_NODE_VERSIONS = Statement("SELECT id, version FROM fleet_node WHERE id = ANY(%s)")
 _SELECTED = ", ".join(f"job.{name}" for name in _JOB_FIELDS)
 _IN_POOL = "job.pool_id = %s"
 # Screening runs use no quota of a virtual cluster; they count only where other screening runs are placed.
@@ -125,8 +126,6 @@ _SCREENING_COUNTS = f"{_WHO_COUNTS} OR (job.pool_id = %s AND job.stage = '{Stage
 
 
 NOTHING_SEEN: Mapping[int, model.Node] = MappingProxyType({})
-# Validation ignores strikes: they make a placement prefer other nodes, but they do not refuse one.
-NO_STRIKES: Mapping[int, float] = MappingProxyType({})
 
 
 @contextmanager
@@ -154,7 +153,7 @@ def planner_snapshot(
 ) -> model.Snapshot:
     """The pool as one of its planners sees it now: see `scheduler.model.planners`.
 
-    With `rows`, only those waiting jobs are read anew that have changed since this process read them.
+    With `rows`, only those waiting jobs and nodes are read anew that have changed since this process read them.
     """
     with one_moment():
         parts = parts_of(pool.pk)
@@ -183,7 +182,9 @@ def _pool_snapshot(
     planner: Planner | None,
     rows: WaitingRows | None = None,
 ) -> model.Snapshot:
-    snapshot = _whole(pool, parts, seed=seed, planner=planner, waiting=lambda now: _waiting(pool, parts, rows, now=now))
+    nodes = stored_nodes(nodes_of(pool)) if rows is None else kept_nodes(pool)
+    waiting = partial(_waiting, pool, parts, rows)
+    snapshot = _whole(pool, parts, nodes, seed=seed, planner=planner, waiting=waiting)
     snapshot = with_sizes(_with_rates(snapshot, live_rates(pool.pk) if parts.rates else {}))
     if parts.caps:
         snapshot = with_caps(snapshot, now=parts.now)
@@ -196,7 +197,12 @@ def snapshot_without_others(job: Job) -> model.Snapshot:
     with one_moment():
         parts = parts_of(pool.pk)
         snapshot = _whole(
-            pool, parts, seed=0, planner=None, waiting=lambda now: (job_view(job, job_id=job.pk, now=now),)
+            pool,
+            parts,
+            stored_nodes(nodes_of(pool)),
+            seed=0,
+            planner=None,
+            waiting=lambda now: (job_view(job, job_id=job.pk, now=now),),
         )
         reservations = tuple(replace(one, foreign=one.job_id != job.pk) for one in snapshot.reservations)
         rates = {job.pk: rates_of(job)}
@@ -204,12 +210,17 @@ def snapshot_without_others(job: Job) -> model.Snapshot:
 
 
 def _whole(
-    pool: Pool, parts: Parts, *, seed: int, planner: Planner | None, waiting: Callable[[float], tuple[model.Job, ...]]
+    pool: Pool,
+    parts: Parts,
+    nodes: Sequence[StoredNode],
+    *,
+    seed: int,
+    planner: Planner | None,
+    waiting: Callable[[float], tuple[model.Job, ...]],
 ) -> model.Snapshot:
-    """The pool as it is now, with these waiting jobs and without rates."""
+    """The pool as it is now, with these nodes and waiting jobs, and without rates."""
     now = parts.now.timestamp()
-    nodes = list(_nodes_of(pool))
-    strikes = strikes_of([node.pk for node in nodes], now=parts.now) if parts.strikes else NO_STRIKES
+    strikes = strikes_of([node.row.pk for node in nodes], now=parts.now) if parts.strikes else NO_STRIKES
     queue, running = waiting(now), _running(_IN_POOL, [pool.pk], now=now)
     tree = tree_of(pool, virtual_clusters_in(pool), parts)
     tree["vcs"] = with_past_use(tree["vcs"], pool, planner)
@@ -217,7 +228,7 @@ def _whole(
         now=now,
         seed=seed,
         pool_id=pool.pk,
-        nodes=_nodes(nodes, parts, strikes),
+        nodes=views_of(nodes, parts, strikes),
         waiting=queue,
         running=running,
         reservations=_reservations(pool, parts),
@@ -236,7 +247,7 @@ def hardware_snapshot(pool: Pool) -> model.Snapshot:
             now=parts.now.timestamp(),
             seed=0,
             pool_id=pool.pk,
-            nodes=_nodes(_nodes_of(pool).exclude(health=NodeHealth.PENDING), parts),
+            nodes=views_of(stored_nodes(nodes_of(pool).exclude(health=NodeHealth.PENDING)), parts),
             waiting=(),
             running=(),
             reservations=(),
@@ -253,16 +264,11 @@ def held_snapshot(pool: Pool) -> model.Snapshot:
             now=now,
             seed=0,
             pool_id=pool.pk,
-            nodes=_nodes(_nodes_of(pool), parts),
+            nodes=views_of(stored_nodes(nodes_of(pool)), parts),
             waiting=(),
             running=_running(_IN_POOL, [pool.pk], now=now),
             **tree_of(pool, virtual_clusters_in(pool), parts),
         )
-
-
-def _nodes_of(pool: Pool) -> QuerySet[Node]:
-    rows = Node.objects.filter(pool=pool).exclude(admin=NodeAdmin.RETIRED).defer("inventory")
-    return rows.annotate(runtimes=F("inventory__runtimes"), mount_roots=F("inventory__mount_roots"))
 
 
 def locked_snapshot(
@@ -296,7 +302,7 @@ def locked_snapshot(
         now=moment,
         seed=0,
         pool_id=pool.pk,
-        nodes=tuple(sorted([*_nodes(nodes, parts), *elsewhere], key=lambda node: node.id)),
+        nodes=tuple(sorted([*views_of(stored_nodes(nodes), parts), *elsewhere], key=lambda node: node.id)),
         waiting=tuple(job_view(job, job_id=job.pk, now=moment) for job in jobs if job.state == JobState.QUEUED),
         running=running,
         reservations=_reservations(pool, parts),
@@ -324,7 +330,7 @@ def _with_bindings(snapshot: model.Snapshot) -> model.Snapshot:
 def _still_as_seen(node_ids: Collection[int], seen: Mapping[int, model.Node]) -> set[int]:
     """The nodes whose stored version is the seen one."""
     known = [node_id for node_id in node_ids if node_id in seen]
-    stored = Node.objects.filter(pk__in=known).values_list("pk", "version") if known else ()
+    stored = _NODE_VERSIONS.rows(known) if known else ()
     return {node_id for node_id, version in stored if seen[node_id].version == version}
 
 
@@ -334,7 +340,7 @@ def job_view(job: Job, *, job_id: int, now: float) -> model.Job:
     return sized(_job(values | {"id": job_id}, now))
 
 
-def _waiting(pool: Pool, parts: Parts, rows: WaitingRows | None, *, now: float) -> tuple[model.Job, ...]:
+def _waiting(pool: Pool, parts: Parts, rows: WaitingRows | None, now: float) -> tuple[model.Job, ...]:
     turns = members_whose_turn_it_is(pool.pk) if parts.groups else []
     if rows is not None:
         return rows.read(_JOB_FIELDS, turns, _job, now=now)
@@ -342,83 +348,6 @@ def _waiting(pool: Pool, parts: Parts, rows: WaitingRows | None, *, now: float) 
         params: list[Any] = [pool.pk, JobState.QUEUED.value, Desired.RUN.value, turns]
         cursor.execute(_WAITING.format(job_fields=_SELECTED), params)
         return tuple(_job(dict(zip(_JOB_FIELDS, row, strict=True)), now) for row in cursor.fetchall())
-
-
-def _nodes(nodes: Iterable[Node], parts: Parts, strikes: Mapping[int, float] = NO_STRIKES) -> tuple[model.Node, ...]:
-    rows = sorted(nodes, key=lambda node: node.pk)
-    closing = closing_of(rows) if parts.maintenance else {}
-    only_tenants, pause = _only_tenants(rows), placement_pause() if parts.paused else ""
-    gpus: defaultdict[int, list[model.Gpu]] = defaultdict(list)
-    fields = ("id", "node_id", "index", "uuid", "type", "memory_mib", "healthy")
-    query = Gpu.objects.filter(node__in=[node.pk for node in rows], present=True).order_by("pk")
-    warned = Case(When(health=HealthLevel.WARNING.value, then=True), default=False)
-    for values in query.values_list(*fields, warned):
-        gpu = model.Gpu(*values)
-        gpus[gpu.node_id].append(gpu)
-    return tuple(
-        model.Node(
-            id=node.pk,
-            name=node.name,
-            rack=node.rack,
-            cpus=node.cpus,
-            memory_mib=node.memory_mib,
-            version=node.version,
-            schedulable=not (why_not := pause or _why_not(node)),
-            unschedulable_reason=why_not,
-            gpus=tuple(gpus[node.pk]),
-            links=tuple(map(tuple, node.links)),
-            strikes=strikes.get(node.pk, 0.0) + WARNING_STRIKES * any(gpu.warned for gpu in gpus[node.pk]),
-            **_closing(node, closing.get(node.pk)),
-            single_user=_is_of_one_tenant(node),
-            tenant_id=(node.single_user_tenant_id or only_tenants.get(node.pool_id))
-            if _is_of_one_tenant(node)
-            else None,
-            runtimes=forms_of(
-                _said(node, "runtimes"), str(node.labels.get("default-image", "")), _said(node, "mount_roots")
-            ),
-        )
-        for node in rows
-    )
-
-
-def _closing(node: Node, closing: ClosingTime | None) -> dict[str, Any]:
-    if closing is None:
-        return {}
-    found: dict[str, Any] = {"drains": closing.moves_jobs_off, "maintenance_reason": closing.reason}
-    if closing.at is not None:
-        found["maintenance_starts_at"] = closing.at.timestamp()
-    # A node that is switched off for maintenance comes back when that ends. For a node that is out of service for
-    # another reason, or whose agent is barred, the time is unknown.
-    if closing.until is not None and not node.barred and (closing.at is None or not _why_not(node)):
-        found["maintenance_ends_at"] = closing.until.timestamp()
-    return found
-
-
-def _is_of_one_tenant(node: Node) -> bool:
-    return node.single_user and not node.single_user_shared
-
-
-def _only_tenants(nodes: Iterable[Node]) -> dict[int, int]:
-    """For pools with a single-user node that has no tenant: the pool's tenant, if there is exactly one."""
-    pools = {node.pool_id for node in nodes if _is_of_one_tenant(node) and node.single_user_tenant_id is None}
-    tenants: defaultdict[int, set[int]] = defaultdict(set)
-    if pools:
-        for pool_id, tenant_id in VirtualCluster.objects.filter(pool__in=pools).values_list("pool_id", "tenant_id"):
-            tenants[pool_id].add(tenant_id)
-    return {pool_id: min(found) for pool_id, found in tenants.items() if len(found) == 1}
-
-
-def _said(node: Node, what: str) -> Collection[str]:
-    """One key of the agent's inventory; read by itself where the whole inventory is deferred."""
-    return (getattr(node, what) if hasattr(node, what) else node.inventory.get(what)) or ()
-
-
-def _why_not(node: Node) -> str:
-    if node.admin != NodeAdmin.ACTIVE:
-        return f"{node.admin}: {node.reason}"
-    if node.must_report:
-        return "its agent has not reported since the restore"
-    return node.barred if node.health == NodeHealth.READY else str(node.health)
 
 
 def _job(row: dict[str, Any], now: float, held_s: float = 0.0) -> model.Job:
@@ -447,6 +376,12 @@ def _job(row: dict[str, Any], now: float, held_s: float = 0.0) -> model.Job:
     return job
 
 
+@lru_cache(maxsize=_MAX_PARSED)
+def _timeless_job(fields: tuple[Any, ...]) -> model.Job:
+    """The job with these values of `_JOB_FIELDS`, of which none of `_TIMED` is set: the time makes no difference."""
+    return _job(dict(zip(_JOB_FIELDS, fields, strict=True)), 0.0)
+
+
 def _expected_and_remaining_s(row: Mapping[str, Any], held_s: float) -> tuple[float | None, float | None]:
     """The predicted run time in seconds, doubled when exceeded, and the rest of it at the start of the live attempt.
 
@@ -470,12 +405,8 @@ def _plain(value: Any) -> Any:
 def _running(which: str, params: list[Any], *, now: float) -> tuple[model.Running, ...]:
     """The live attempts that match the condition, with everything they hold, in one query."""
     live = [state.value for state in sorted(ATTEMPT_LIVE)]
-    with connection.cursor() as cursor:
-        cursor.execute(
-            _RUNNING.format(which=which, job_fields=_SELECTED),
-            [JobState.ACTIVE.value, live, AllocationState.RELEASED.value, *params],
-        )
-        rows = cursor.fetchall()
+    read = statement_of(_RUNNING.format(which=which, job_fields=_SELECTED))
+    rows = read.rows(JobState.ACTIVE.value, live, AllocationState.RELEASED.value, *params)
     running: list[model.Running] = []
     speeds: dict[int, tuple[Stretch, float | None]] = {}
     for attempt_id, group in groupby(rows, key=itemgetter(0)):
@@ -485,7 +416,10 @@ def _running(which: str, params: list[Any], *, now: float) -> tuple[model.Runnin
         stretch = stretch_of(*measured)
         if stretch is not None and state == AttemptState.RUNNING:
             speeds[attempt_id] = (stretch, alone_per_s)
-        job = _job(dict(zip(_JOB_FIELDS, fields, strict=True)), now, max(0.0, now - placed_at.timestamp()))
+        if all(fields[place] is None for place in _TIMED):
+            job = _timeless_job(fields)
+        else:
+            job = _job(dict(zip(_JOB_FIELDS, fields, strict=True)), now, max(0.0, now - placed_at.timestamp()))
         if len(job.request.choices) > 1:
             # What runs has the size of one choice, which comes first; a policy may move the job to another one.
             gpu_type = (request_of_text(given) if isinstance(given, str) else given).first.gpu_type

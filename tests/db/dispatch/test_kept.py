@@ -1,4 +1,4 @@
-"""The waiting jobs that a process keeps between cycles are those that the database has."""
+"""The waiting jobs and nodes that a process keeps between cycles are those that the database has."""
 
 from __future__ import annotations
 
@@ -11,9 +11,13 @@ from django.test.utils import CaptureQueriesContext
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from muster.common.clock import database_now
+from muster.common.statements import statement_of
 from muster.dispatch import kept, snapshot
 from muster.dispatch.kept import WaitingRows
 from muster.dispatch.snapshot import planner_snapshot
+from muster.fleet.maintenance import call_off, plan_maintenance
+from muster.fleet.models import Gpu, Node, Strike
 from muster.jobs.models import Job
 from scheduler import model
 from tests.db.stories import World, cycle, make_world, now_of, submit
@@ -77,7 +81,8 @@ def rows_read(world: World) -> list[int]:
     """The ids of the jobs whose rows a cycle reads."""
     with CaptureQueriesContext(connection) as queries:
         as_kept(world)
-    read = [query["sql"] for query in queries if "job.hold::text" in query["sql"]]
+    name = statement_of(kept._ROWS.format(columns=", ".join(f"job.{name}" for name in snapshot._JOB_FIELDS))).name
+    read = [query["sql"] for query in queries if name in query["sql"]]
     return [int(one) for sql in read for one in sql.rpartition("ARRAY[")[2].partition("]")[0].split(",")]
 
 
@@ -150,11 +155,109 @@ def test_all_is_read_anew_from_another_server_by_another_connection_and_after_an
     assert (rows_read(world), rows_read(world)) == ([job.pk], [])
     kept.connection_created.send(type(connection), connection=connection)
     assert (rows_read(world), rows_read(world)) == ([job.pk], [])
-    (made, started_at), rows = kept._of_pool[world.pool.pk].source, kept._of_pool[world.pool.pk]
-    kept._of_pool[world.pool.pk] = kept.replace(rows, source=(made, started_at - timedelta(seconds=1)))
+    rows = kept._waiting._of_pool[world.pool.pk]
+    made, started_at = rows.source
+    kept._waiting._of_pool[world.pool.pk] = kept.replace(rows, source=(made, started_at - timedelta(seconds=1)))
     assert (rows_read(world), rows_read(world)) == ([job.pk], [])
     monkeypatch.setattr(kept, "KEPT_FOR_S", -1.0)
     assert (rows_read(world), rows_read(world)) == ([job.pk], [job.pk])
+
+
+def nodes_of(world: World, *, as_kept: bool) -> tuple[model.Node, ...]:
+    rows = WaitingRows(world.pool.pk) if as_kept else None
+    return planner_snapshot(world.pool, None, seed=1, rows=rows).nodes
+
+
+def nodes_read(world: World) -> int:
+    """How many rows of nodes a cycle reads."""
+    with CaptureQueriesContext(connection) as queries:
+        nodes_of(world, as_kept=True)
+    read = [query["sql"] for query in queries if 'FROM "fleet_node"' in query["sql"]]
+    return sum(len(sql.rpartition(" IN (")[2].split(",")) for sql in read)
+
+
+# Another value of each column that the node of a snapshot is made from, and of its GPUs.
+OTHER_OF_NODE = {
+    "fleet_node": {
+        "name": "'another'",
+        "rack": "'r9'",
+        "cpus": "7",
+        "memory_mib": "4711",
+        "version": "version + 1",
+        "admin": "'cordoned'",
+        "reason": "'why', admin = 'draining'",
+        "health": "'down'",
+        "barred": "'its disk is full'",
+        "must_report": "true",
+        "links": "'[[0, 4], [4, 0]]'",
+        "labels": """'{"default-image": "debian"}', inventory = '{"runtimes": ["docker"]}'""",
+        "inventory": """'{"runtimes": ["process"]}'""",
+        "single_user": "true",
+        "single_user_tenant_id": "(SELECT min(id) FROM tenants_tenant), single_user = true",
+        "single_user_shared": "true, single_user = true",
+        "pool_id": None,
+    },
+    "fleet_gpu": {
+        "index": "9",
+        "uuid": "'GPU-other'",
+        "type": "'H100'",
+        "memory_mib": "4711",
+        "health": "'failure'",
+        "present": "false",
+        "node_id": None,
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("table", "column"),
+    [(table, name) for table, columns in OTHER_OF_NODE.items() for name, value in columns.items() if value],
+)
+def test_a_change_of_a_node_or_gpu_by_any_means_is_seen(world: World, table: str, column: str) -> None:
+    before = nodes_of(world, as_kept=True)
+    row = world.nodes[0].pk if table == "fleet_node" else min(gpu.id for node in before for gpu in node.gpus)
+    write(f'UPDATE {table} SET "{column}" = {OTHER_OF_NODE[table][column]} WHERE id = %s', row)
+    after = nodes_of(world, as_kept=True)
+    assert after == nodes_of(world, as_kept=False)
+    assert after != before or column == "single_user_shared"  # which is as if it were no single-user node
+
+
+def test_a_node_is_read_once() -> None:
+    world = make_world(nodes=3)
+    assert (nodes_read(world), nodes_read(world)) == (3, 0)
+    Gpu.objects.filter(node=world.nodes[1]).update(health="warning")
+    assert (nodes_read(world), nodes_read(world)) == (1, 0)
+
+
+def test_nodes_that_join_and_leave_and_gpus_that_move_are_seen() -> None:
+    world, other = make_world(nodes=2), make_world()
+    nodes_of(world, as_kept=True)
+    nodes_of(other, as_kept=True)
+    Node.objects.filter(pk=world.nodes[0].pk).update(pool=other.pool)
+    assert [len(nodes_of(one, as_kept=True)) for one in (world, other)] == [1, 2]
+    Gpu.objects.filter(node=other.nodes[0]).delete()
+    Gpu.objects.filter(node=world.nodes[0]).update(node=other.nodes[0])
+    assert nodes_of(other, as_kept=True) == nodes_of(other, as_kept=False)
+    Node.objects.filter(pk=world.nodes[1].pk).update(admin="retired")
+    assert nodes_of(world, as_kept=True) == ()
+
+
+def test_what_concerns_a_node_at_the_moment_is_no_part_of_what_is_kept() -> None:
+    world = make_world(nodes=2)
+    at_first, soon = nodes_of(world, as_kept=True), database_now() + timedelta(hours=1)
+    window = plan_maintenance(
+        node=world.nodes[0].name, begins_at=soon, ends_at=soon + timedelta(hours=1), reason="fans", actor="op"
+    )
+    Strike.objects.create(node=world.nodes[1], job_id=1, attempt_id=1, reason="node_lost", incident="x")
+    Node.objects.filter(pk=world.nodes[0].pk).update(single_user=True)
+    assert nodes_read(world) == 1
+    concerned = nodes_of(world, as_kept=True)
+    assert [node.maintenance_reason for node in concerned] == ["fans", ""]
+    assert (concerned[0].tenant_id, concerned[1].strikes > 0.9) == (world.tenant.pk, True)
+    call_off(maintenance=window, actor="op")
+    Strike.objects.update(forgiven_at=database_now())
+    Node.objects.filter(pk=world.nodes[0].pk).update(single_user=False)
+    assert nodes_of(world, as_kept=True) == at_first
 
 
 def test_a_pending_reason_is_written_and_told_where_another_one_is_stored(world: World) -> None:
