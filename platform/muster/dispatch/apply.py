@@ -254,7 +254,7 @@ def _locked_vcs(pool: Pool, job_ids: list[int], scope: LockScope, *, whole: bool
     """
     if scope is LockScope.POOL:
         list(Pool.objects.select_for_update(no_key=True).filter(pk=pool.pk).values_list("pk"))
-    lock_capped(Job.objects.filter(pk__in=job_ids).values_list("tenant_id", flat=True))
+    lock_capped(job_ids)
     rows = VirtualCluster.objects.select_for_update(no_key=True, of=("self",)).select_related("tenant")
     locked = list(rows.filter(pk__in=Job.objects.filter(pk__in=job_ids).values("vc_id")).order_by("pk"))
     if scope is not LockScope.POOL and not whole:

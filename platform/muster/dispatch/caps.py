@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
 from django.db import connection
 
 from muster.accounts.models import User
+from muster.common.statements import Statement
 from muster.tenants.caps import effective
-from muster.tenants.models import Cap, Membership, Tenant
+from muster.tenants.models import Cap, Membership
 from scheduler import model
 from scheduler.model.caps import Owner, owner_of
 from scheduler.model.lifecycle import ATTEMPT_LIVE, AllocationState
@@ -34,16 +35,17 @@ JOIN jobs_gpuclaim claim ON claim.allocation_id = allocation.id
 WHERE job.tenant_id = ANY(%s) AND job.owner_id = ANY(%s) AND (claim.released_at IS NULL OR claim.released_at > %s)
 GROUP BY 1, 2
 """
+_LOCK_CAPPED = Statement("""
+SELECT tenant.id FROM tenants_tenant tenant
+WHERE tenant.id IN (SELECT cap.tenant_id FROM tenants_cap cap)
+AND tenant.id IN (SELECT job.tenant_id FROM jobs_job job WHERE job.id = ANY(%s))
+ORDER BY tenant.id FOR NO KEY UPDATE OF tenant
+""")
 
 
-def lock_capped(tenant_ids: Iterable[int]) -> None:
-    """Lock the tenants with caps, so that cycles of two pools do not both give the last of a cap."""
-    list(
-        Tenant.objects.select_for_update(no_key=True, of=("self",))
-        .filter(pk__in=Cap.objects.filter(tenant__in=list(tenant_ids)).values("tenant"))
-        .order_by("pk")
-        .values_list("pk")
-    )
+def lock_capped(job_ids: Sequence[int]) -> None:
+    """Lock the tenants of the jobs that have caps, so that cycles of two pools do not both give the last of a cap."""
+    _LOCK_CAPPED.rows(job_ids)
 
 
 def with_caps(snapshot: model.Snapshot, *, now: datetime) -> model.Snapshot:

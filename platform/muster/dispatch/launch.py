@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from django.db.models import F
 from psycopg2.extras import NumericRange
 
+from muster.common.statements import Statement
 from muster.dispatch.chains import write_bindings
 from muster.events.services import record, wake_node
 from muster.fleet.models import Node, Pool
@@ -22,6 +23,9 @@ from scheduler.model.request import Choice, Request
 
 # Below the range of ephemeral ports.
 FIRST_PORT, LAST_PORT = 20_000, 29_999
+_TAKEN_PORTS = Statement("""
+SELECT master_addr, master_port FROM jobs_attempt WHERE master_addr = ANY(%s) AND state = ANY(%s)
+""")
 
 
 class NoPort(Exception):
@@ -150,8 +154,7 @@ class _Ports:
 
     def __init__(self, addresses: Iterable[str]) -> None:
         self._taken: defaultdict[str, set[int]] = defaultdict(set)
-        rows = Attempt.objects.filter(master_addr__in=set(addresses), state__in=ATTEMPT_LIVE)
-        for address, port in rows.values_list("master_addr", "master_port"):
+        for address, port in _TAKEN_PORTS.rows(sorted(set(addresses)), [state.value for state in sorted(ATTEMPT_LIVE)]):
             self._taken[address].add(port)
 
     def take(self, address: str, job_id: int) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -71,7 +71,7 @@ def pending_while_paused(pool_id: int, why: str) -> Iterator[Hold]:
 
 def write_pending_reasons(holds: Iterable[Hold], refused: Mapping[int, str], old: Mapping[int, StoredHold]) -> int:
     """Store the pending reasons that are not the `old` ones, and return their number."""
-    new: dict[int, dict[str, Any]] = {hold.job_id: pending_reason_data(hold) for hold in holds}
+    new = _data_of(list(holds))
     for job_id, why in refused.items():
         new[job_id] = {
             "reason": str(HoldReason.REFUSED),
@@ -79,7 +79,16 @@ def write_pending_reasons(holds: Iterable[Hold], refused: Mapping[int, str], old
             "evidence": {},
             "helps": ["the next cycle tries again"],
         }
-    changed = {pk: data for pk, data in new.items() if pk in old and old[pk].hold != data}
+    same: dict[tuple[int, int], bool] = {}  # thousands of jobs share a few hundred reasons, stored and new
+    changed = {}
+    for pk, data in new.items():
+        if pk in old:
+            hold = old[pk].hold
+            key = id(hold), id(data)
+            if key not in same:
+                same[key] = hold == data
+            if not same[key]:
+                changed[pk] = data
     ids = sorted(changed)
     for start in range(0, len(ids), MAX_JOBS_PER_BATCH):
         some = ids[start : start + MAX_JOBS_PER_BATCH]
@@ -87,6 +96,19 @@ def write_pending_reasons(holds: Iterable[Hold], refused: Mapping[int, str], old
             for pk in _store({pk: changed[pk] for pk in some}):
                 _tell_if_new(pk, old[pk], changed[pk])
     return len(changed)
+
+
+def _data_of(holds: Sequence[Hold]) -> dict[int, dict[str, Any]]:
+    """The stored forms by job; holds with the same reason, words and evidence share one."""
+    forms: dict[tuple[int, ...], dict[str, Any]] = {}
+    found: dict[int, dict[str, Any]] = {}
+    for hold in holds:
+        key = id(hold.reason), id(hold.detail), id(hold.evidence), id(hold.helps)
+        form = forms.get(key)
+        if form is None:
+            form = forms[key] = pending_reason_data(hold)
+        found[hold.job_id] = form
+    return found
 
 
 def stored_holds(pool_id: int) -> dict[int, StoredHold]:

@@ -4,13 +4,27 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from muster.cells.selectors import with_cells
+from muster.common.statements import Statement
 from muster.dispatch.parts import Parts
 from muster.fleet.models import Pool
-from muster.tenants.models import CommonQuota, Limits, Organisation, Quota, VirtualCluster
+from muster.tenants.models import CommonQuota, Limits, Organisation, VirtualCluster
 from scheduler import model
+
+_QUOTAS = Statement("""
+SELECT vc_id, gpu_type, gpus, borrowing, lending FROM tenants_quota WHERE vc_id = ANY(%s) ORDER BY vc_id, gpu_type
+""")
+
+
+class _Limits(NamedTuple):
+    """The limits of one GPU type, as `muster.tenants.models.Limits`."""
+
+    gpu_type: str
+    gpus: int
+    borrowing: int | None
+    lending: int | None
 
 
 def virtual_clusters_in(pool: Pool) -> list[VirtualCluster]:
@@ -23,9 +37,9 @@ def tree_of(pool: Pool, rows: Sequence[VirtualCluster], parts: Parts) -> dict[st
     """The virtual clusters with all that is above them, as the fields of a snapshot."""
     tenants = {row.tenant_id: row.tenant for row in rows}
     organisations = _above({tenant.organisation_id for tenant in tenants.values()})
-    of_vc, of_tenant, of_organisation = (defaultdict[int | None, list[Limits]](list) for _ in range(3))
-    for quota in Quota.objects.filter(vc__in=[row.pk for row in rows]).order_by("vc_id", "gpu_type"):
-        of_vc[quota.vc_id].append(quota)
+    of_vc, of_tenant, of_organisation = (defaultdict[int | None, list[_Limits | Limits]](list) for _ in range(3))
+    for vc_id, *limits in _QUOTAS.rows([row.pk for row in rows]):
+        of_vc[vc_id].append(_Limits(*limits))
     for common in CommonQuota.objects.filter(pool=pool).order_by("gpu_type") if parts.common_quotas else ():
         of_tenant[common.tenant_id].append(common)
         of_organisation[common.organisation_id].append(common)
@@ -48,7 +62,7 @@ def tree_of(pool: Pool, rows: Sequence[VirtualCluster], parts: Parts) -> dict[st
     }
 
 
-def _limits(rows: Iterable[Limits]) -> dict[str, Any]:
+def _limits(rows: Iterable[_Limits | Limits]) -> dict[str, Any]:
     rows = list(rows)
     return {
         "quotas": {one.gpu_type: one.gpus for one in rows},
