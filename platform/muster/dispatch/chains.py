@@ -8,7 +8,6 @@ from django.db.models import F
 
 from muster.cells.models import Binding, Chain
 from muster.fleet.models import Gpu, Pool
-from muster.jobs.models import Allocation
 from scheduler.model import AllocationView, Job, View
 from scheduler.model.invariants import PlanValidator, Violation
 from scheduler.model.plan import Place, Plan
@@ -68,15 +67,15 @@ class Chains:
         self._raised.clear()
 
 
-def write_bindings(allocations: Sequence[Allocation], shares: Sequence[AllocationView]) -> None:
+def write_bindings(allocation_ids: Sequence[int], shares: Sequence[AllocationView]) -> None:
     """Write which GPUs of new allocations count for which virtual cells; both in one order."""
     rows: list[Binding] = []
-    for allocation, share in zip(allocations, shares, strict=True):
+    for allocation_id, share in zip(allocation_ids, shares, strict=True):
         if not share.cells:
             continue
         by_cell: dict[str, list[int]] = {}
         for gpu_id, cell in zip(share.gpu_ids, share.cells, strict=True):
             by_cell.setdefault(cell, []).append(gpu_id)
-        rows += [Binding(allocation=allocation, cell=cell, gpu_ids=gpu_ids) for cell, gpu_ids in by_cell.items()]
+        rows += [Binding(allocation_id=allocation_id, cell=cell, gpu_ids=gpu_ids) for cell, gpu_ids in by_cell.items()]
     if rows:
         Binding.objects.bulk_create(rows)

@@ -1,4 +1,4 @@
-"""Starts jobs in the database: their attempts, allocations and GPU claims, each kind in one statement."""
+"""Starts jobs in the database: their attempts, allocations and GPU claims, all in one statement."""
 
 from __future__ import annotations
 
@@ -6,23 +6,57 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+import orjson
 from django.db.models import F
-from psycopg2.extras import NumericRange
 
 from muster.common.statements import Statement
 from muster.dispatch.chains import write_bindings
 from muster.events.services import record, wake_node
 from muster.fleet.models import Node, Pool
-from muster.jobs.models import Allocation, Attempt, GpuClaim, Job
+from muster.jobs.models import GpuClaim, Job
 from muster.jobs.runs import next_run, request_given
 from muster.jobs.transitions import move_jobs
 from scheduler.model import SLOTS, AllocationView, Gpu
-from scheduler.model.lifecycle import ATTEMPT_LIVE, JobState, Stage
+from scheduler.model.lifecycle import ATTEMPT_LIVE, AllocationState, AttemptState, JobState, Observed, Stage
 from scheduler.model.plan import Place
-from scheduler.model.request import Choice, Request
+from scheduler.model.request import Choice, Request, request_to_dict
 
 # Below the range of ephemeral ports.
 FIRST_PORT, LAST_PORT = 20_000, 29_999
+# For Django to put together as many rows took longer than for Postgres to store them.
+_WRITE = Statement("""
+WITH attempt AS (
+    INSERT INTO jobs_attempt (
+        state, stop_after_s, outcome, reason, reason_detail,
+        job_id, number, stage, request, time_limit_s, grace_s, master_addr, master_port
+    )
+    SELECT %s, %s, '', '', '', job_id, number, stage, request::jsonb, time_limit_s, grace_s, master_addr, master_port
+    FROM unnest(
+        %s::bigint[], %s::integer[], %s::text[], %s::text[], %s::float8[], %s::float8[], %s::text[], %s::integer[]
+    ) AS new(job_id, number, stage, request, time_limit_s, grace_s, master_addr, master_port)
+    RETURNING id, job_id
+), allocation AS (
+    INSERT INTO jobs_allocation (
+        state, observed, boot_id, end_reason, end_detail, attempt_id, node_id, rank, cpus, memory_mib
+    )
+    SELECT %s, %s, '', '', '', attempt.id, node_id, rank, cpus, memory_mib
+    FROM unnest(%s::bigint[], %s::bigint[], %s::integer[], %s::integer[], %s::bigint[])
+        AS new(job_id, node_id, rank, cpus, memory_mib)
+    JOIN attempt ON attempt.job_id = new.job_id
+    ORDER BY attempt.id, rank
+    RETURNING id, attempt_id, rank
+), claim AS (
+    INSERT INTO jobs_gpuclaim (allocation_id, gpu_id, span)
+    SELECT allocation.id, gpu_id, int8range(first, last)
+    FROM unnest(%s::bigint[], %s::integer[], %s::bigint[], %s::bigint[], %s::bigint[])
+        AS new(job_id, rank, gpu_id, first, last)
+    JOIN attempt ON attempt.job_id = new.job_id
+    JOIN allocation ON allocation.attempt_id = attempt.id AND allocation.rank = new.rank
+    ORDER BY allocation.id, first
+)
+SELECT attempt.job_id, allocation.rank, allocation.id
+FROM allocation JOIN attempt ON attempt.id = allocation.attempt_id
+""")
 _TAKEN_PORTS = Statement("""
 SELECT master_addr, master_port FROM jobs_attempt WHERE master_addr = ANY(%s) AND state = ANY(%s)
 """)
@@ -69,47 +103,47 @@ def launch(pool: Pool, places: Iterable[tuple[Job, Place, Request]], nodes: Mapp
     starts = [_start(job, place, request, nodes) for job, place, request in places]
     if not starts:
         return
-    ports, parts = _Ports(start.address for start in starts), _Parts(start.shares for start in starts)
-    attempts = Attempt.objects.bulk_create(
-        [
-            Attempt(
-                job=start.job,
-                number=start.job.attempt_count + 1,
-                stage=start.job.stage,
-                request=start.request,
-                time_limit_s=run.time_limit_s,
-                grace_s=run.grace_s,
-                master_addr=start.address,
-                master_port=ports.take(start.address, start.job.pk),
-                stop_after_s=pool.stop_after_s,
-            )
-            for start, run in ((start, next_run(start.job)) for start in starts)
-        ]
-    )
-    shares = [share for start in starts for share in start.shares]
-    allocations = Allocation.objects.bulk_create(
-        [
-            Allocation(
-                attempt=attempt, node_id=share.node_id, rank=share.rank, cpus=share.cpus, memory_mib=share.memory_mib
-            )
-            for attempt, start in zip(attempts, starts, strict=True)
-            for share in start.shares
-        ]
-    )
-    write_bindings(allocations, shares)
-    GpuClaim.objects.bulk_create(
-        [
-            GpuClaim(allocation=allocation, gpu_id=gpu_id, span=parts.take(gpu_id, share.slots))
-            for allocation, share in zip(allocations, shares, strict=True)
-            for gpu_id in share.gpu_ids
-        ]
-    )
+    _write(pool, starts)
     _tell(starts)
 
 
 def _start(job: Job, place: Place, request: Request, nodes: Mapping[int, Node]) -> _Start:
     shares = sorted(place.allocations, key=lambda share: share.rank)
     return _Start(job, request, shares, [nodes[share.node_id] for share in shares])
+
+
+def _write(pool: Pool, starts: Sequence[_Start]) -> None:
+    """Store the attempts with their allocations, claims and cells; a claim has a GPU and its first and last slot."""
+    ports, parts = _Ports(start.address for start in starts), _Parts(start.shares for start in starts)
+    runs = [next_run(start.job) for start in starts]
+    shares = [(start.job.pk, share) for start in starts for share in start.shares]
+    claims = [
+        (job_id, share.rank, gpu_id, *parts.take(gpu_id, share.slots))
+        for job_id, share in shares
+        for gpu_id in share.gpu_ids
+    ]
+    written = _WRITE.rows(
+        AttemptState.PLACED.value,
+        pool.stop_after_s,
+        [start.job.pk for start in starts],
+        [start.job.attempt_count + 1 for start in starts],
+        [str(start.job.stage) for start in starts],
+        [orjson.dumps(request_to_dict(start.request)).decode() for start in starts],
+        [run.time_limit_s for run in runs],
+        [run.grace_s for run in runs],
+        [start.address for start in starts],
+        [ports.take(start.address, start.job.pk) for start in starts],
+        AllocationState.RESERVED.value,
+        Observed.NONE.value,
+        [job_id for job_id, _ in shares],
+        [share.node_id for _, share in shares],
+        [share.rank for _, share in shares],
+        [share.cpus for _, share in shares],
+        [share.memory_mib for _, share in shares],
+        *map(list, zip(*claims, strict=True) if claims else [[]] * 5),
+    )
+    ids = {(job_id, rank): pk for job_id, rank, pk in written}
+    write_bindings([ids[job_id, share.rank] for job_id, share in shares], [share for _, share in shares])
 
 
 def _tell(starts: Sequence[_Start]) -> None:
@@ -140,13 +174,13 @@ class _Parts:
             for gpu_id, *part in claims.values_list("gpu_id", "span__startswith", "span__endswith"):
                 self._taken[gpu_id].append((part[0], part[1]))
 
-    def take(self, gpu_id: int, slots: int) -> NumericRange:
+    def take(self, gpu_id: int, slots: int) -> tuple[int, int]:
         """The first free slots of the GPU; if there are none, slots that the index refuses."""
         parts = [(first, first + slots) for first in range(gpu_id * SLOTS, (gpu_id + 1) * SLOTS, slots)]
         taken = self._taken[gpu_id]
         part = next((one for one in parts if all(one[1] <= low or high <= one[0] for low, high in taken)), parts[0])
         taken.append(part)
-        return NumericRange(*part, "[)")
+        return part
 
 
 class _Ports:

@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("
 # Of each part: statements, transactions.
 COSTS = {
     "submission": (7, 5),
-    "cycle": (31, 8),
+    "cycle": (27, 8),
     "sync": (2, 2),
     "claim": (6, 4),
     "running": (4, 3),
