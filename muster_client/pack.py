@@ -227,7 +227,7 @@ def _read_ignores(root: Path) -> pathspec.GitIgnoreSpec:
     try:
         return pathspec.GitIgnoreSpec.from_lines([*DEFAULT_IGNORES, *lines])
     except ValueError as error:
-        raise PackError(f"{IGNORE_FILE} has a line that is no pattern: {error}") from error
+        raise PackError(f"{IGNORE_FILE} has a line that is not a pattern: {error}") from error
 
 
 def _too_large(folder: Path, entries: list[Entry], max_bytes: int) -> str:

@@ -91,7 +91,7 @@ def _bytes(answer: JsonObject) -> bytes:
     try:
         return base64.b64decode(str(answer["data"]), validate=True)
     except (binascii.Error, ValueError, KeyError) as error:
-        raise MusterError("The server sent output that is no base64.") from error
+        raise MusterError("The server sent output that is not base64.") from error
 
 
 def _end_of(answer: JsonObject) -> ShellEnd | None:

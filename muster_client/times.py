@@ -70,7 +70,7 @@ def utc_now() -> datetime:
 
 
 def parse_moment(at: str | None) -> datetime | None:
-    """Return the moment, in UTC where it names no zone; None for a text that is no moment."""
+    """Return the moment, in UTC where it names no zone; None for a text that is not a time."""
     if not at:
         return None
     try:

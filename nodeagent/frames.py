@@ -77,5 +77,5 @@ def _read_head(data: bytes) -> Dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise FrameError("the head of a frame is not JSON") from error
     if not isinstance(head, dict):
-        raise FrameError("the head of a frame is no object")
+        raise FrameError("the head of a frame is not an object")
     return head

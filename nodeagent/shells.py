@@ -189,7 +189,7 @@ class Talk(threading.Thread):
             try:
                 data = base64.b64decode(answer.data, validate=True)
             except (binascii.Error, ValueError) as error:
-                raise Unreachable("what was typed is no base64") from error
+                raise Unreachable("what was typed is not base64") from error
             if not hands.write(data, self._over):
                 raise Over
             taken += len(data)

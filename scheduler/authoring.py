@@ -250,7 +250,7 @@ class Cycle:
         """Decide again at the moment, even if nothing happens until then; the earliest wish of a cycle counts.
 
         Raises:
-            ValueError: the moment is no number, or not within a year after now.
+            ValueError: the moment is not a number, or not within a year after now.
         """
         self.context.wake_at(moment)
 

@@ -44,7 +44,7 @@ def download_command(
     rank: Annotated[int | None, typer.Option("--rank", min=0, help="Only of this rank.", show_default=False)] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace files that are other ones.")] = False,
     timeout_s: Annotated[
-        float, typer.Option("--timeout", metavar="SECONDS", min=0, help="Wait so long for files on their way.")
+        float, typer.Option("--timeout", metavar="SECONDS", min=0, help="How long to wait for files on their way.")
     ] = 60.0,
     as_json: JsonFlag = False,
 ) -> None:

@@ -103,7 +103,9 @@ def _moment(option: str, text: str, now: datetime) -> datetime:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise UsageError(f"{option}: {clean(text)} is no moment such as 2026-12-01T08:00Z, nor a span.") from None
+        raise UsageError(
+            f"{option}: {clean(text)} is neither a time such as 2026-12-01T08:00Z nor a duration."
+        ) from None
     if moment.tzinfo is None:
         raise UsageError(f"{option}: say in which zone {clean(text)} is meant, by Z or +01:00 at its end.")
     return moment
@@ -112,5 +114,5 @@ def _moment(option: str, text: str, now: datetime) -> datetime:
 def _span(option: str, text: str) -> timedelta:
     match = _SPAN.fullmatch(text)
     if match is None or not int(match[1]):
-        raise UsageError(f"{option}: {clean(text)} is no span such as 90s, 30m, 4h or 2d.")
+        raise UsageError(f"{option}: {clean(text)} is not a duration such as 90s, 30m, 4h or 2d.")
     return timedelta(seconds=int(match[1]) * _UNIT_S[match[2]])

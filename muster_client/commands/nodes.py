@@ -71,7 +71,7 @@ def nodes_command(
         _show(session, name, health)
         return
     if name not in actions:
-        raise UsageError(f"{clean(name or '')} is no action on a node; the actions are {', '.join(actions)}.")
+        raise UsageError(f"{clean(name or '')} is not an action on a node; the actions are {', '.join(actions)}.")
     if name in _REASONED and reason is None:
         raise UsageError(f"Write a reason: muster nodes {name} {clean(acted_on)} --reason TEXT.")
     with session.client() as client:

@@ -131,7 +131,7 @@ def _elastic(text: str | None) -> dict[str, Any]:
         return {}
     least, _, most = text.partition("-")
     if not (least.isdecimal() and most.isdecimal()):
-        raise typer.BadParameter(f"{text!r} is no range of sizes: write 1-8", param_hint="--elastic")
+        raise typer.BadParameter(f"{text!r} is not a range of sizes: write 1-8", param_hint="--elastic")
     return {"elastic": {"min": int(least), "max": int(most)}, "checkpoint": {}}
 
 

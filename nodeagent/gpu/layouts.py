@@ -28,7 +28,7 @@ def matrix(layout: str, models: Sequence[str]) -> Matrix:
         return _from_file(layout, len(models))
     if layout not in _LAYOUTS:
         known = ", ".join(sorted(_LAYOUTS))
-        raise GpuUnavailable("{!r} is no layout: it is one of {}, or the path of a file".format(layout, known))
+        raise GpuUnavailable("{!r} is not a layout: it is one of {}, or the path of a file".format(layout, known))
     return tuple(
         tuple("X" if one == other else _link(layout, models, one, other) for other in range(len(models)))
         for one in range(len(models))

@@ -145,7 +145,7 @@ def _type_of(name: str) -> str:
 def _batch_size(where: str, text: str) -> int:
     number = _number(where, "batch_size", text, 1e6)
     if number != int(number):
-        raise GpuUnavailable("{}: batch_size {} is no whole number".format(where, text))
+        raise GpuUnavailable("{}: batch_size {} is not a whole number".format(where, text))
     return int(number)
 
 
@@ -153,7 +153,7 @@ def _number(where: str, column: str, text: str, limit: float) -> float:
     try:
         number = float(text)
     except ValueError as error:
-        raise GpuUnavailable("{}: {} {!r} is no number".format(where, column, text)) from error
+        raise GpuUnavailable("{}: {} {!r} is not a number".format(where, column, text)) from error
     if not 0 < number <= limit or math.isinf(number):
-        raise _OutOfRange("{}: {} {!r} is no number above 0 and up to {:g}".format(where, column, text, limit))
+        raise _OutOfRange("{}: {} {!r} is not a number above 0 and up to {:g}".format(where, column, text, limit))
     return number

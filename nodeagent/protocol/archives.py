@@ -243,7 +243,7 @@ def _member(unpacked: _Unpacked, block: bytes, header: tarfile.TarInfo, long_nam
         raise UnsafeArchive("{!r} is neither a file nor a folder".format(name[:200]))
     parts = safe_parts(name)
     if not is_folder and (not parts or name.endswith("/")):
-        raise UnsafeArchive("{!r} is no name of a file".format(name[:200]))
+        raise UnsafeArchive("{!r} is not a file name".format(name[:200]))
     if size < 0:
         raise UnsafeArchive("{!r} has a size of {}".format(name[:200], size))
     return Member(
@@ -255,7 +255,7 @@ def _header(block: bytes) -> tarfile.TarInfo:
     try:
         return tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
     except (tarfile.TarError, ValueError) as error:
-        raise UnsafeArchive("it is no tar file, or damaged: {}".format(error)) from error
+        raise UnsafeArchive("it is not a tar file, or damaged: {}".format(error)) from error
 
 
 def _pax_fields(text: bytes, headers: _Headers) -> Dict[bytes, bytes]:
@@ -281,7 +281,7 @@ def _pax_fields(text: bytes, headers: _Headers) -> Dict[bytes, bytes]:
 
 def _number(text: bytes) -> int:
     if not text.isdigit() or len(text) > 20:
-        raise UnsafeArchive("{!r} is no size".format(text[:20]))
+        raise UnsafeArchive("{!r} is not a size".format(text[:20]))
     return int(text)
 
 

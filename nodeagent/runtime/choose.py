@@ -78,7 +78,7 @@ def _runtime_of(
             spool_bytes=spool_bytes,
         )
     if options.name != "docker":
-        raise RuntimeUnavailable("{!r} is no runtime; there are {}".format(options.name, ", ".join(RUNTIMES)))
+        raise RuntimeUnavailable("{!r} is not a runtime; there are {}".format(options.name, ", ".join(RUNTIMES)))
     try:
         # Only here: the package `docker` is not part of the agent, and takes long to load.
         module = importlib.import_module("nodeagent.runtime.docker.runtime")

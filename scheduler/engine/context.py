@@ -417,10 +417,10 @@ class CycleContext:
         """Ask for another decision at the moment, even without an event; the earliest moment of a cycle counts.
 
         Raises:
-            ValueError: the moment is no number, less than a millisecond after now, or more than a year.
+            ValueError: the moment is not a number, less than a millisecond after now, or more than a year.
         """
         if not self.now + MIN_WAKE_S <= moment <= self.now + MAX_WAKE_S:
-            raise ValueError(f"wake_at: {moment} is no moment within a year after now, {self.now}")
+            raise ValueError(f"wake_at: {moment} is not a time within a year after now, {self.now}")
         self.wakes_at = moment if self.wakes_at is None else min(self.wakes_at, moment)
 
     def stays(self, run: Running) -> bool:

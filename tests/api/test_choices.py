@@ -47,7 +47,7 @@ BAD: list[tuple[str, dict[str, Any], str, str]] = [
     ("memory and types", {"gpus": {"vram": "40GiB", "any_of": ["A100:4"]}}, "gpus.vram", "unknown"),
     ("a claim for another type", {"gpus": "A100:4", "throughput": {"T4": 10}}, "throughput.T4", "does not accept T4"),
     ("a claim of 0", {"gpus": "A100:4", "throughput": {"A100": 0}}, "throughput.A100", "more than 0"),
-    ("a claim that is no number", {"gpus": "A100:4", "throughput": {"A100": "fast"}}, "throughput.A100", "number"),
+    ("a claim that is not a number", {"gpus": "A100:4", "throughput": {"A100": "fast"}}, "throughput.A100", "number"),
     ("a claim without GPUs", {"gpus": 0, "throughput": {"A100": 1}}, "throughput", "no rate"),
     ("a node that there is not", {"nodes_in": ["gpu01", "gpu99"]}, "nodes_in.1", "there is no node gpu99"),
     ("a retired node", {"nodes_in": ["old01"]}, "nodes_in.0", "there is no node old01"),

@@ -26,7 +26,7 @@ BAD: list[tuple[str, dict[str, Any], str, str]] = [
     ("min above max", {"elastic": {"min": 4, "max": 1}}, "elastic.min", "4 is above max, 1"),
     ("no max", {"elastic": {"min": 1}}, "elastic.max", "it is required"),
     ("a size below one", {"elastic": {"min": 0, "max": 4}}, "elastic.min", "write 1 or more"),
-    ("a size that is no number", {"elastic": {"min": 1, "max": "4"}}, "elastic.max", "write a whole number"),
+    ("a size that is not a number", {"elastic": {"min": 1, "max": "4"}}, "elastic.max", "write a whole number"),
     ("an infinite size", {"elastic": {"min": 1, "max": 1e30}}, "elastic.max", "write a whole number"),
     ("an unknown key", {"elastic": {"min": 1, "max": 4, "step": 2}}, "elastic.step", "unknown key"),
     ("a range that is no mapping", {"elastic": 4}, "elastic", "write a mapping"),

@@ -19,7 +19,7 @@ BAD: list[tuple[str, Any, dict[str, Any], str, str]] = [
     ("zero", {"A100": 0}, {}, "throughput.A100", "write more than 0"),
     ("a negative rate", {"A100": -3}, {}, "throughput.A100", "write more than 0"),
     ("an absurd rate", {"A100": 1e300}, {}, "throughput.A100", "write 1e+12 or less"),
-    ("a rate that is no number", {"A100": "fast"}, {}, "throughput.A100", "write a number"),
+    ("a rate that is not a number", {"A100": "fast"}, {}, "throughput.A100", "write a number"),
     ("no mapping", 410, {}, "throughput", "write a mapping, such as {A100: 410, V100: 190}"),
     ("a type that the pool does not have", {"A1000": 3}, {}, "throughput.A1000", "it has A100"),
     ("a type that the job does not accept", {"V100": 3}, {"gpus": "A100:1"}, "throughput.V100", "does not accept V100"),

@@ -20,7 +20,7 @@ from tests.factories import PASSWORD, make_user
 Api = Callable[[User | None], Client]
 WITH_BODY = [(method, path, body, statuses) for method, path, body, statuses in TABLE if isinstance(body, dict)]
 WITH_BODY.append(("POST", "/jobs/{job}/shells", {}, (401, 422, 422, 422, 422, 404)))
-# The bytes of shells and uploads: `tests/db/web/test_shells.py` has the former, and the latter is no object.
+# The bytes of shells and uploads: `tests/db/web/test_shells.py` has the former, and the latter is not an object.
 ELSEWHERE = {"/shells/{}/input", "/uploads", "/login"}
 
 

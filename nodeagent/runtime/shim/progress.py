@@ -1,7 +1,7 @@
 """How far a job says that it is: a number in a file of its own, which only grows.
 
 The job writes the file, so anything may lie there: what is no plain file of the allocation's own is not opened or not
-read, of a long one only the end, and what is no number is none.
+read, of a long one only the end, and what is not a number is none.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     {"step": 120, "loss": 0.31, "total": 1000}
 
 The job writes the file, so anything may lie there: see progress.py, whose rules hold here too. Of what is new since the
-last look the newest part is read; a line that is too long, or is no object of numbers, says nothing.
+last look the newest part is read; a line that is too long, or is not an object of numbers, says nothing.
 """
 
 from __future__ import annotations

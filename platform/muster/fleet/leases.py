@@ -219,7 +219,7 @@ def require_secret(secret: str) -> None:
     hashed = digest(secret)
     if not Node.objects.filter(Q(credential_digest=hashed) | Q(join_digest=hashed)).exists():
         raise Unauthorized(
-            "the secret is no node's credential or join token; an operator can make a new join token"
+            "the secret is not a node's credential or join token; an operator can make a new join token"
             f"{_hint_after_restore()}"
         )
 

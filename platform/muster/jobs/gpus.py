@@ -33,7 +33,7 @@ def _text(value: object) -> str:
         raise ValueError("write 4, or A100:4")
     match = _GPUS.fullmatch(str(value))
     if not match:
-        raise ValueError(f"{str(value)[:40]!r} is no number of GPUs per node: write 4, or A100:4")
+        raise ValueError(f"{str(value)[:40]!r} is not a number of GPUs per node: write 4, or A100:4")
     if int(match[2]) > MAX_GPUS:
         raise ValueError(f"{match[2]} GPUs on one node: at most {MAX_GPUS}")
     return f"{match[1]}:{int(match[2])}" if match[1] else str(int(match[2]))

@@ -217,7 +217,7 @@ class Idle(_Strict):
 
     below: float = Field(default=5, gt=0, le=100, description="Per cent of utilisation, of its busiest GPU.")
     for_: Annotated[Duration, AfterValidator(_idle_time)] = Field(
-        default="30m", alias="for", description="For so long, from 2m to 7d."
+        default="30m", alias="for", description="How long, from 2m to 7d."
     )
     action: Literal["warn", "stop"] = Field(default="warn", description="warn: tell the owner; stop: end the job.")
 
@@ -233,7 +233,7 @@ class LocalitySpec(_Strict):
     within: Annotated[Locality, Field(strict=False)] = Field(
         description="All ranks on one node, in one rack, or anywhere."
     )
-    relax_after: Duration | None = Field(default=None, description="After so long, anywhere will do.")
+    relax_after: Duration | None = Field(default=None, description="After this time, any place will do.")
     slowdown: float | None = Field(
         default=None,
         ge=1,
@@ -360,7 +360,7 @@ class JobSpec(_Strict):
     )
     keep_failed: Duration | None = Field(
         default=None,
-        description="If it fails, what it ran in stays for so long, with its GPUs, for `muster shell`.",
+        description="How long a failed job keeps its GPUs and files, for `muster shell`.",
     )
     slurm_env: bool = Field(default=False, description="Also set SLURM_* variables.")
     screening: Annotated[Mode, Field(strict=False)] = Field(

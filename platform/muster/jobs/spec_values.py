@@ -76,7 +76,7 @@ def require_param_name(name: str) -> None:
     """Return if a parameter may have this name.
 
     Raises:
-        ValueError: it is no name of a variable, or one that the platform sets.
+        ValueError: it is not a variable name, or the platform sets it.
     """
     if not _ENV_NAME.fullmatch(name) or len(name) > MAX_PARAM_CHARACTERS:
         raise ValueError(f"{name[:60]!r} cannot be the name of a variable")

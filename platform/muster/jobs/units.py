@@ -38,7 +38,7 @@ def parse_duration_s(text: str) -> float:
 def parse_moment(text: str) -> datetime:
     """The moment of `2026-12-01T08:00Z` or `2026-12-01T09:00+01:00`; `ValueError` says how one is written."""
     if not _MOMENT.fullmatch(text):
-        raise ValueError(f"{text[:40]!r} is no moment with its time zone: write 2026-12-01T08:00Z or …T09:00+01:00")
+        raise ValueError(f"{text[:40]!r} is not a time with a time zone: write 2026-12-01T08:00Z or …T09:00+01:00")
     return datetime.fromisoformat(text)
 
 

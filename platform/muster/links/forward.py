@@ -86,7 +86,7 @@ def _call(head: Mapping[str, Any]) -> tuple[str, str, dict[str, str]]:
     """The call that a head spells; `ValueError` for anything that an agent does not ask."""
     method, path, given = head.get("method"), head.get("path"), head.get("headers", {})
     if not (isinstance(method, str) and isinstance(path, str) and _CALLS.fullmatch(f"{method} {path}")):
-        raise ValueError("this is no call of an agent")
+        raise ValueError("this is not a call of an agent")
     if not isinstance(given, dict):
         raise ValueError("the headers are no object")
     headers = {}
@@ -107,7 +107,7 @@ def _with_credential(body: bytes, credential: str) -> bytes:
     except (ValueError, RecursionError) as error:
         raise ValueError("the body is not JSON") from error
     if not isinstance(message, dict):
-        raise ValueError("the body is no object")
+        raise ValueError("the body is not an object")
     return json.dumps({**message, "credential": credential}).encode()
 
 

@@ -50,7 +50,7 @@ def read_private_key(text: str) -> str:
     except (ValueError, UnsupportedAlgorithm) as error:
         if "password" in str(error).lower() or "ENCRYPTED" in text:
             raise _wrong("it is protected by a passphrase: use a key without one") from error
-        raise _wrong(f"it is no private key that can be read; {_KINDS}") from error
+        raise _wrong(f"it is not a readable private key; {_KINDS}") from error
     if not isinstance(key, (ed25519.Ed25519PrivateKey, ec.EllipticCurvePrivateKey, rsa.RSAPrivateKey)):
         raise _wrong(f"it is of a kind that cannot be used; {_KINDS}")
     if isinstance(key, rsa.RSAPrivateKey) and key.key_size < MIN_RSA_BITS:
@@ -115,7 +115,9 @@ def read_host_key(text: str) -> str:
     try:
         serialization.load_ssh_public_key(f"{kind} {encoded}".encode())
     except (ValueError, UnsupportedAlgorithm) as error:
-        raise Invalid.field("host_key", f"this is no key of the kind {kind}: part of it is missing or wrong") from error
+        raise Invalid.field(
+            "host_key", f"this is not a key of the kind {kind}: part of it is missing or wrong"
+        ) from error
     return f"{kind} {encoded}"
 
 

@@ -71,7 +71,7 @@ class AgentOptions:
 
 def web(site: Site) -> Child:
     """The web process: pages, REST, streams and the agents' endpoint."""
-    # An agent is silent for up to its reports' period: whoever ends its connection before makes it open another.
+    # An agent is silent for up to its reports' period: a shorter keep-alive would make it reconnect each time.
     kept = ("--timeout-graceful-shutdown", "2", "--timeout-keep-alive", "75")
     # muster.asgi reads proxies' headers itself, by MUSTER_TRUSTED_PROXIES, and has no WebSockets.
     words = ("--host", HOST, "--port", str(site.port), "--no-access-log", "--no-proxy-headers", "--ws", "none", *kept)

@@ -103,7 +103,7 @@ def service_password(places: Places) -> str:
         draft.write_text(secrets.token_urlsafe(32) + "\n")
         if places.account is not None:
             os.chown(draft, places.account.uid, places.account.gid)
-        # Another process may make one at the same time: the first is everybody's.
+        # Another process may create the file at the same time: the first one counts for all.
         with contextlib.suppress(FileExistsError):
             path.hardlink_to(draft)
         draft.unlink()
@@ -126,7 +126,7 @@ def agents_folder(home: Path, *, state: Path = Path("/var/lib/muster")) -> Path:
 
 
 def service_account() -> Account | None:
-    """The account that root hands the servers to; None for everybody else, who run them as themselves."""
+    """The account that runs the servers for root; None for other users, who run them themselves."""
     if os.geteuid() != 0:
         return None
     for name in _SERVICE_ACCOUNTS:
@@ -152,7 +152,7 @@ def can_reach(account: Account, path: Path) -> bool:
 def make_folder(
     path: Path, *, mode: int = _PRIVATE, account: Account | None = None, keep_existing: bool = False
 ) -> None:
-    """Leaves a folder with this mode and owner; refuses what somebody else put in its place.
+    """Make a folder with this mode and owner; refuses a path that another user made.
 
     `keep_existing` leaves the mode of a folder that was there as it was: it may be the user's own.
     """
@@ -162,14 +162,14 @@ def make_folder(
         _refuse_strangers(path, account, follow=keep_existing)
         if keep_existing:
             return
-    # mkdir's mode is subject to the umask. The order matters: between the two calls nobody gains anything.
+    # mkdir's mode is subject to the umask. Mode before owner, so that no user gets access between the two calls.
     path.chmod(mode)
     if account is not None:
         os.chown(path, account.uid, account.gid)
 
 
 def _refuse_strangers(path: Path, account: Account | None, *, follow: bool) -> None:
-    # In a folder that everybody writes to, a link could point root at any folder of the machine.
+    # In a world-writable folder, a link could point root at any folder of the machine.
     found = path.stat() if follow else path.lstat()
     if not stat.S_ISDIR(found.st_mode):
         raise LocalError(f"{path} is in the way: it must be a folder")

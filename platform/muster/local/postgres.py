@@ -53,7 +53,7 @@ NOT_DURABLE: Mapping[str, str] = {"fsync": "off", "synchronous_commit": "off", "
 
 @dataclass(slots=True)
 class Postgres:
-    """One data folder and the server on it, whoever started that server."""
+    """One data folder and the server on it, whichever process started it."""
 
     places: Places
     programs: Programs

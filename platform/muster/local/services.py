@@ -53,7 +53,7 @@ class Services:
         return [pid for server in self._servers if (pid := server.pid()) is not None]
 
     def join(self) -> None:
-        """Says that the servers are used, without starting them; until `stop` nobody else stops them."""
+        """Mark the servers as used, without starting them: no other process stops them until `stop`."""
         if self.places is not None:
             self._use = (self.places.root / "users.lock").open("wb")
             fcntl.flock(self._use, fcntl.LOCK_SH)
@@ -66,13 +66,13 @@ class Services:
             return [type(server).__name__ for server in self._servers if server.ensure()]
 
     def stop(self) -> bool:
-        """Gives the servers up, and stops them if nobody else uses them; True when it did."""
+        """Release the servers, and stop them if no other process uses them; returns whether it stopped them."""
         if self.places is None or self._use is None:
             return False
         with _starting(self.places):
             try:
                 fcntl.flock(self._use, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:  # somebody else still uses them, and stops them when leaving
+            except BlockingIOError:  # another process uses them, and stops them when it leaves
                 return False
             else:
                 for server in reversed(self._servers):
@@ -96,8 +96,8 @@ def start_services(
 ) -> Services:
     """Both servers, ready to use; an address in the environment stands for a server of the user's own.
 
-    Everybody who uses the embedded servers of a home holds a shared lock on one file of it; the kernel gives it back
-    when its holder dies in whatever way. Who leaves and can have the lock alone is the last one and stops them.
+    Each process that uses the embedded servers of a home holds a shared lock on a file there; the kernel releases it
+    when the process dies. A process that leaves and gets the lock exclusively was the last, and stops the servers.
     """
     database_url, redis_url = environ.get("DATABASE_URL", ""), environ.get("REDIS_URL", "")
     if database_url and redis_url:
@@ -127,7 +127,7 @@ def services_of_this_process() -> Services:
 
 
 def stop_services(home: Path) -> bool:
-    """Stops the servers that somebody left running in this home; False when somebody uses them, or there are none."""
+    """Stop servers left running in this home; False if a process uses them, or there are none."""
     if not home.is_dir():
         return False
     places = find_places(home)

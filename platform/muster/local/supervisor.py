@@ -231,7 +231,7 @@ class Supervisor:
                 self._say(f"[red]{error}[/]")
         known = {run.process.pid for run in self._runs.values()} | set(self._watch.owned() if self._watch else ())
         ended = set(processes.zombie_children(os.getpid())) - known
-        # A program that somebody in this process runs and waits for is a zombie for a moment too: leave it that moment.
+        # A program that this process runs and waits for is a zombie for a moment too, so reap only on the second look.
         processes.reap(ended & self._zombies)
         self._zombies = ended
         for name in tuple(self._runs):

@@ -23,7 +23,7 @@ _POLL_S = 0.01
 
 @dataclass(slots=True)
 class Valkey:
-    """The server of one folder, whoever started it."""
+    """The server of one folder, whichever process started it."""
 
     places: Places
     programs: Programs

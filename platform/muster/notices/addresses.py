@@ -85,7 +85,7 @@ def read_url(text: str) -> Target:
         parts = urlsplit(text)
         port = parts.port
     except ValueError as error:
-        raise BadUrl(f"it is no URL: {error}") from error
+        raise BadUrl(f"it is not a URL: {error}") from error
     if parts.scheme not in PORTS:
         raise BadUrl("it must start with https:// or http://")
     if "@" in parts.netloc:
@@ -123,7 +123,7 @@ def _host(parts: SplitResult) -> str:
         try:
             return str(IPv6Address(host))
         except ValueError as error:
-            raise BadUrl(f"{host[:60]!r} is no IPv6 address") from error
+            raise BadUrl(f"{host[:60]!r} is not an IPv6 address") from error
     labels = host.removesuffix(".").split(".")
     if _NUMBER.fullmatch(labels[-1]):
         # 2130706433, 0x7f.1, 0177.0.0.1 and 127.1 are ways to write 127.0.0.1 that not every program knows.
@@ -132,7 +132,7 @@ def _host(parts: SplitResult) -> str:
         except ValueError as error:
             raise BadUrl("write an IPv4 address as four decimal numbers") from error
     if len(host) > 253 or not all(_LABEL.fullmatch(label) for label in labels):
-        raise BadUrl(f"{host[:60]!r} is no name of a host")
+        raise BadUrl(f"{host[:60]!r} is not a host name")
     return host
 
 

@@ -130,7 +130,7 @@ def problem_of(bid: Bid, supply: Mapping[str, int], auction: int) -> str | None:
         if not 0 < row.gpus <= supply.get(row.gpu_type, 0):
             return f"{row.gpus} {row.gpu_type} were not offered"
         if not _MIN_VALUE <= row.value <= _MAX_VALUE:
-            return f"the value {row.value:g} of {row.gpus} {row.gpu_type} is no number from 1e-40 to 1e40"
+            return f"the value {row.value:g} of {row.gpus} {row.gpu_type} is not a number from 1e-40 to 1e40"
     return None
 
 

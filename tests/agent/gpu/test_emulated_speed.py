@@ -260,9 +260,9 @@ def test_profiles_may_be_compressed(profiles: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("table", "old", "new", "named"),
     [
-        ("compute_time", "32,0.004", "32,fast", "compute_time.csv, line 2: seconds 'fast' is no number"),
-        ("model_transfer_time", "0.03", "nan", "seconds 'nan' is no number above 0 and up to 60"),
-        ("compute_time", "32,0.004", "1.5,1", "batch_size 1.5 is no whole number"),
+        ("compute_time", "32,0.004", "32,fast", "compute_time.csv, line 2: seconds 'fast' is not a number"),
+        ("model_transfer_time", "0.03", "nan", "seconds 'nan' is not a number above 0 and up to 60"),
+        ("compute_time", "32,0.004", "1.5,1", "batch_size 1.5 is not a whole number"),
         ("compute_time", "32,0.004", "64,1", "line 3: a second row of the same value"),
         ("compute_time", "50,forward,32", "50,sideways,32", "'sideways' is neither forward nor backward"),
         ("compute_time", "32,0.004", "32", "line 2: it has not 5 values"),

@@ -23,7 +23,7 @@ SAID: dict[str, tuple[bytes, float | None]] = {
     "empty lines": (b"\n\n\n", None),
     "a word": (b"step\n", None),
     "a number in a sentence": (b"step 12 of 40\n", None),
-    "a last line that is no number": (b"10\noops\n", None),
+    "a last line that is not a number": (b"10\noops\n", None),
     "below zero": (b"-1\n", None),
     "no number": (b"nan\n", None),
     "without end": (b"inf\n", None),

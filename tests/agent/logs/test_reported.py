@@ -22,7 +22,7 @@ LINES: dict[str, tuple[bytes, list[MetricPoint]]] = {
     "more than a message takes": (b'{"loss": 1e308}\n', [MetricPoint("loss", None, None, "inf")]),
     "more than a double has": (b'{"loss": 1' + b"0" * 400 + b"}\n", [MetricPoint("loss", None, None, "inf")]),
     "a step that none can be": (b'{"step": -1, "loss": 2}\n', [MetricPoint("loss", 2.0)]),
-    "a step that is no number": (b'{"step": NaN, "loss": 2}\n', [MetricPoint("loss", 2.0)]),
+    "a step that is not a number": (b'{"step": NaN, "loss": 2}\n', [MetricPoint("loss", 2.0)]),
     "half a line": (b'{"loss": 1}\n{"lo', [MetricPoint("loss", 1.0)]),
     "a text, a list and a truth": (b'{"loss": "1", "a": [1], "b": true}\n', []),
     "a name that is none": (b'{"a b": 1, "": 1, "\\u0000": 1, "\\u202e": 1}\n', []),

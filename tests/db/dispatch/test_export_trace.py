@@ -106,7 +106,11 @@ def test_a_pool_and_a_time_can_be_chosen(world: World, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("options", "reason"),
-    [({"pool": "none-such"}, "no pool none-such"), ({"since": "yesterday"}, "is no moment"), ({}, "cannot be written")],
+    [
+        ({"pool": "none-such"}, "no pool none-such"),
+        ({"since": "yesterday"}, "is not a time"),
+        ({}, "cannot be written"),
+    ],
 )
 def test_what_cannot_be_done_is_said(options: dict[str, str], reason: str, db: None, tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"

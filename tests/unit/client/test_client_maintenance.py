@@ -63,9 +63,9 @@ def test_spans_count_from_now_and_a_beginning_need_not_be_named(server: FakeServ
         (("--node", "a", "--pool", "b", "--for", "4h"), "--node NAME, or --pool NAME"),
         (("--node", "a"), "--ends WHEN or --for SPAN"),
         (("--node", "a", "--for", "4h", "--ends", "8h"), "--ends WHEN or --for SPAN"),
-        (("--node", "a", "--for", "long"), "--for: long is no span"),
-        (("--node", "a", "--for", "0h"), "--for: 0h is no span"),
-        (("--node", "a", "--ends", "tomorrow"), "--ends: tomorrow is no moment"),
+        (("--node", "a", "--for", "long"), "--for: long is not a duration"),
+        (("--node", "a", "--for", "0h"), "--for: 0h is not a duration"),
+        (("--node", "a", "--ends", "tomorrow"), "--ends: tomorrow is neither a time"),
         (("--node", "a", "--for", "4h", "--begins", "2026-12-01T08:00"), "--begins: say in which zone"),
     ],
 )

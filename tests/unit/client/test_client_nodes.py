@@ -103,7 +103,7 @@ def test_an_action_on_a_node_needs_its_node_and_a_reason(
 def test_two_names_are_one_too_many(run: Run) -> None:
     result = run("nodes", "gpu01", "gpu02")
     assert result.exit_code == 2
-    assert "gpu01 is no action on a node; the actions are cordon, drain," in result.stderr
+    assert "gpu01 is not an action on a node; the actions are cordon, drain," in result.stderr
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ _NODE = "write a name such as gpu01"
     [
         ("tags", [1], "tags", "write a mapping, such as {project: seg}"),
         ("code", {"upload": "zz"}, "code.upload", "write the SHA-256 of an upload, 64 hex digits"),
-        ("gpus", "many", "gpus", "'many' is no number of GPUs per node: write 4, or A100:4"),
+        ("gpus", "many", "gpus", "'many' is not a number of GPUs per node: write 4, or A100:4"),
         ("gpus", [4], "gpus", "write 4, or A100:4"),
         ("gpus", {"any_of": []}, "gpus.any_of", "write 1 or more entries"),
         ("gpus", {"any_of": "A100:4"}, "gpus.any_of", "write a list, such as [a, b]"),

@@ -258,9 +258,9 @@ REFUSED: Mapping[str, tuple[Callable[[Cycle], object], str]] = {
     "10 MB of state": (lambda cycle: cycle.remember({"x": "y" * 10_000_000}), "10000009 bytes, more than 1048576"),
     "a state that is no JSON": (lambda cycle: cycle.remember({"x": object()}), "no JSON"),
     "a state that is not a number": (lambda cycle: cycle.remember({"x": math.nan}), "no JSON"),
-    "to be woken in the past": (lambda cycle: cycle.wake_at(cycle.now), "no moment within a year after now"),
-    "to be woken never": (lambda cycle: cycle.wake_at(math.nan), "no moment within a year after now"),
-    "to be woken in a million years": (lambda cycle: cycle.wake_at(1e13), "no moment within a year after now"),
+    "to be woken in the past": (lambda cycle: cycle.wake_at(cycle.now), "not a time within a year after now"),
+    "to be woken never": (lambda cycle: cycle.wake_at(math.nan), "not a time within a year after now"),
+    "to be woken in a million years": (lambda cycle: cycle.wake_at(1e13), "not a time within a year after now"),
 }
 JOB, NEAR = make_job(1, gpus=2), make_job(2, gpus=2, locality=Locality.NODE)
 

@@ -123,7 +123,7 @@ VALUES: dict[str, tuple[dict[str, object], str | None]] = {
     "above the maximum": ({"knob": 10}, "knob must be at most 9, not 10"),
     "a float for an integer": ({"knob": 1.5}, "knob must be integer, not 1.5"),
     "rows of objects": ({"rows": [{"name": "a", "part": 0.5}, {"name": "b"}]}, None),
-    "a row that is no object": ({"rows": ["a"]}, "rows[0] must be object, not 'a'"),
+    "a row that is not an object": ({"rows": ["a"]}, "rows[0] must be object, not 'a'"),
     "an unknown field": ({"rows": [{"name": "a", "x": 1}]}, "rows[0] has no 'x'; known: name, part"),
     "a field of the wrong type": ({"rows": [{"name": 1}]}, "rows[0].name must be string, not 1"),
     "a field out of bounds": ({"rows": [{"name": "a"}, {"name": "b", "part": 2}]}, "rows[1].part must be at most 1"),

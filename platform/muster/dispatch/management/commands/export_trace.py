@@ -47,5 +47,5 @@ def _moment(text: str | None) -> datetime | None:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise CommandError(f"{text!r} is no moment: write 2026-12-01 or 2026-12-01T08:00+00:00") from None
+        raise CommandError(f"{text!r} is not a time: write 2026-12-01 or 2026-12-01T08:00+00:00") from None
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
