@@ -9,7 +9,7 @@ from celery.signals import task_postrun, task_prerun, worker_ready, worker_shutt
 from django.conf import settings
 from django.db import close_old_connections
 
-from muster.common.periodic import Clock, consumes
+from muster.common.periodic import Clock, conditions_of, consumes
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "muster.settings")
 # A worker would run Django's system checks when it starts, and drop what they find.
@@ -39,7 +39,7 @@ def _start_clocks(sender: object = None, **_: object) -> None:
     if not consumes(sender, settings.CELERY_TASK_DEFAULT_QUEUE):
         return
     for number, periods in enumerate(settings.PERIODIC_TASKS):
-        clock = Clock(number, periods, lambda name: celery_app.tasks[name]())
+        clock = Clock(number, periods, lambda name: celery_app.tasks[name](), conditions_of(periods))
         _clocks.append(clock)
         clock.start()
 

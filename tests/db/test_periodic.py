@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 
 import pytest
@@ -11,7 +11,15 @@ from django.conf import settings
 from django.db import connection
 
 from muster.celery import celery_app
-from muster.common.periodic import Clock
+from muster.common.periodic import Clock, conditions_of
+from muster.events.models import Outbox
+from muster.events.services import record
+from muster.links.models import Server
+from muster.notices.tasks import read_events
+from muster.sweeps.services import submit_sweep
+from muster.usage.tasks import grade
+from tests.db.stories import make_world
+from tests.factories import make_node
 from tests.waiting import eventually
 
 NUMBER = 99
@@ -31,9 +39,11 @@ def clock(done: list[str]) -> Iterator[Clock]:
     connection.close()  # and with it the lock
 
 
-def started(periods: dict[str, timedelta], do: Callable[[str], object]) -> Clock:
+def started(
+    periods: dict[str, timedelta], do: Callable[[str], object], conditions: Mapping[str, str] | None = None
+) -> Clock:
     """A clock whose thread is this one: it is asked for turns, and ends with the first wait."""
-    clock = Clock(NUMBER, periods, do)
+    clock = Clock(NUMBER, periods, do, conditions)
     clock.stop()
     clock.run()
     return clock
@@ -54,6 +64,72 @@ def test_a_task_is_done_when_it_is_due_and_then_a_period_later(done: list[str]) 
     assert set(done) == {"often"}
     only = started({"soon": timedelta(seconds=30), "seldom": timedelta(hours=1)}, done.append)
     assert 25 < only.turn() <= 30
+
+
+def test_a_task_with_a_condition_is_done_only_while_that_holds(done: list[str]) -> None:
+    mail = "EXISTS (SELECT FROM events_outbox)"
+    periods = {"always": AT_ONCE, "mail": AT_ONCE, "never": AT_ONCE}
+    clock = started(periods, done.append, {"mail": mail, "never": "false"})
+    assert done == ["always"]
+    Outbox.objects.create(topic="mail", payload={})
+    clock.turn()
+    assert done == ["always", "always", "mail"]
+
+
+def mail_waits() -> None:
+    Outbox.objects.create(topic="mail", payload={})
+
+
+def webhook_waits() -> None:
+    Outbox.objects.create(topic="webhook", payload={})
+
+
+def event_comes() -> None:
+    record("node.ready", actor="olga")
+
+
+def server_wants_its_agent() -> None:
+    Server.objects.create(node=make_node(), host="gpu7.example.org", user="muster", sealed_key="", public_key="")
+
+
+def sweep_begins() -> None:
+    world = make_world()
+    search = {"method": "random", "metric": "loss", "params": {"lr": {"log": [1e-5, 0.1]}}, "members": 1}
+    submit_sweep(
+        user=world.user, data={"command": "true", "gpus": 1, "vc": world.vc.name, "sweep": {**search, "parallel": 1}}
+    )
+    read_events()
+    grade()
+
+
+@pytest.mark.parametrize(
+    ("happens", "tasks"),
+    [
+        (mail_waits, {"events.deliver"}),
+        (webhook_waits, {"notices.deliver_webhooks"}),
+        (event_comes, {"notices.read_events", "usage.grade"}),
+        (server_wants_its_agent, {"links.sweep"}),
+        (sweep_begins, {"sweeps.look"}),
+    ],
+)
+def test_the_condition_of_a_task_holds_when_there_is_something_to_do(
+    happens: Callable[[], None], tasks: set[str]
+) -> None:
+    celery_app.loader.import_default_modules()
+    conditions = conditions_of(name for periods in settings.PERIODIC_TASKS for name in periods)
+
+    def with_work() -> set[str]:
+        with connection.cursor() as cursor:
+            cursor.execute(f"SELECT {', '.join(conditions.values())}")
+            return {name for name, holds in zip(conditions, cursor.fetchone(), strict=True) if holds}
+
+    event_comes()
+    eventually(lambda: "notices.read_events" in with_work())  # other tests' transactions may still run
+    read_events()
+    grade()
+    assert with_work() == set()
+    happens()
+    eventually(lambda: with_work() == tasks)
 
 
 def test_one_that_fails_stops_no_other(caplog: pytest.LogCaptureFixture) -> None:

@@ -5,33 +5,61 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 
 from django.db import DatabaseError, InterfaceError, connection
 
 from muster.common.session_lock import SessionLock
+from muster.common.statements import Statement
 
 log = logging.getLogger(__name__)
 
 _LOCK = 0x636C6F63  # "cloc"; the second half of the key is the clock's number
 _PAUSE_S = 5.0
 """After an error of the database, and between two looks whether the worker that does the tasks has ended."""
+_TOGETHER_S = 0.1
+"""What is due so soon is done now, so that one statement asks for all conditions."""
 _FIRST_WITHIN_S = 60.0
 """So soon after a start comes each task for the first time, or a worker that is restarted often would never do some."""
+
+_conditions: dict[str, str] = {}
+
+
+def only_if(task: str, condition: str) -> None:
+    """Let a clock do the task only when this SQL condition holds: where there is mostly nothing to do.
+
+    It must hold whenever the task would find anything.
+    """
+    _conditions[task] = condition
+
+
+def conditions_of(tasks: Iterable[str]) -> dict[str, str]:
+    """The conditions of those of the tasks that have one."""
+    return {task: _conditions[task] for task in tasks if task in _conditions}
 
 
 class Clock(threading.Thread):
     """A thread that does some tasks one after the other, each once in its period, while its session holds a lock.
 
-    Tasks that may wait long for each other belong to different clocks; `number` tells their locks apart.
+    Tasks that may wait long for each other belong to different clocks; `number` tells their locks apart. `conditions`
+    has an SQL condition for tasks that mostly have nothing to do: one statement asks all of them, and a task whose
+    condition does not hold is not done in that period.
     """
 
-    def __init__(self, number: int, periods: Mapping[str, timedelta], do: Callable[[str], object]) -> None:
+    def __init__(
+        self,
+        number: int,
+        periods: Mapping[str, timedelta],
+        do: Callable[[str], object],
+        conditions: Mapping[str, str] | None = None,
+    ) -> None:
         super().__init__(name=f"clock-{number}", daemon=True)
         self._number, self._do = number, do
         self._period_s = {name: period.total_seconds() for name, period in periods.items()}
         self._due_at: dict[str, float] = {}
+        self._conditional = list(conditions or ())
+        self._ask = Statement(f"SELECT {', '.join((conditions or {}).values())}")
         self._lock = SessionLock(_LOCK, number)
         self._stopped = threading.Event()
 
@@ -48,10 +76,14 @@ class Clock(threading.Thread):
         try:
             if not (self._lock.held or self._lock.take()):
                 return _PAUSE_S
-            for name in [name for name, due_at in self._due_at.items() if due_at <= time.monotonic()]:
+            now = time.monotonic()
+            due = [name for name, due_at in self._due_at.items() if due_at <= now + _TOGETHER_S]
+            idle = self._idle() if any(name in self._conditional for name in due) else set()
+            for name in due:
                 # Before the task: one that fails has its next turn a period later as well.
-                self._due_at[name] = time.monotonic() + self._period_s[name]
-                self._do_one(name)
+                self._due_at[name] = now + self._period_s[name]
+                if name not in idle:
+                    self._do_one(name)
         except (DatabaseError, InterfaceError) as error:
             log.warning("clock_failed number=%s error=%s", self._number, error)
             connection.close()
@@ -61,6 +93,11 @@ class Clock(threading.Thread):
     def stop(self) -> None:
         """Stop after the current turn."""
         self._stopped.set()
+
+    def _idle(self) -> set[str]:
+        """The tasks that have nothing to do by their conditions."""
+        (holds,) = self._ask.rows()
+        return {name for name, has_work in zip(self._conditional, holds, strict=True) if not has_work}
 
     def _do_one(self, name: str) -> None:
         try:

@@ -10,6 +10,7 @@ from django.db import DatabaseError, InterfaceError, close_old_connections, conn
 from django.db.models import Max
 
 from muster.common.clock import database_now
+from muster.common.statements import Statement
 from muster.dispatch import targets
 from muster.dispatch.models import Lane, Target
 from muster.dispatch.settings import config_of, fall_back, simpler_config
@@ -33,6 +34,7 @@ SELECT md5(concat(
     (SELECT string_agg(concat_ws(':', id, version, health, admin), ',' ORDER BY id)
      FROM fleet_node WHERE pool_id = %s)))
 """
+_WANTED = Statement("SELECT pool_id FROM dispatch_lane WHERE mode <> 'off'")
 
 
 class PoolLane:
@@ -136,4 +138,4 @@ class PoolLane:
 
 def pools_with_lanes() -> set[int]:
     """The ids of the pools that want a lane."""
-    return set(Lane.objects.exclude(mode=Lane.Mode.OFF).values_list("pool_id", flat=True))
+    return {pool_id for (pool_id,) in _WANTED.rows()}

@@ -6,14 +6,21 @@ import logging
 from datetime import UTC, datetime
 from typing import Any
 
-from django.db import connection
-
+from muster.common.statements import Statement
 from muster.dispatch.models import Planner, PlannerState, PolicyState
 from muster.fleet.models import Pool
 from scheduler import model
 from scheduler.model.plan import Plan
 
 log = logging.getLogger(__name__)
+
+_TIMERS = Statement("""
+SELECT pool_id, planner_id, extract(epoch FROM wake_at - clock_timestamp())::float8 FROM (
+    SELECT pool_id, NULL::bigint AS planner_id, wake_at FROM dispatch_policystate UNION ALL
+    SELECT planner.pool_id, planner.id, state.wake_at FROM dispatch_plannerstate state
+    JOIN dispatch_planner planner ON planner.id = state.planner_id
+) AS timer WHERE wake_at IS NOT NULL ORDER BY wake_at, pool_id, planner_id
+""")
 
 
 def pool_state_of(pool: Pool, planner: Planner | None = None) -> model.PoolState | None:
@@ -53,15 +60,7 @@ def set_timer(pool: Pool, planner: Planner | None, wake_at: float | None) -> Non
 
 def timers_s() -> dict[tuple[int, int | None], float]:
     """The seconds until each timer is due, by the ids of its pool and planner; negative ones are overdue."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT pool_id, planner_id, extract(epoch FROM wake_at - clock_timestamp())::float8 FROM ("
-            " SELECT pool_id, NULL::bigint AS planner_id, wake_at FROM dispatch_policystate UNION ALL"
-            " SELECT planner.pool_id, planner.id, state.wake_at FROM dispatch_plannerstate state"
-            " JOIN dispatch_planner planner ON planner.id = state.planner_id"
-            ") AS timer WHERE wake_at IS NOT NULL ORDER BY wake_at, pool_id, planner_id"
-        )
-        return {(pool_id, planner_id): left_s for pool_id, planner_id, left_s in cursor.fetchall()}
+    return {(pool_id, planner_id): left_s for pool_id, planner_id, left_s in _TIMERS.rows()}
 
 
 def _stored(pool: Pool, planner: Planner | None) -> tuple[Any, dict[str, Any]]:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import logging
 from datetime import datetime, timedelta
-from typing import Any
 
-from django.db import connection
 from django.db.models import Q
 
 from muster.common.clock import database_now
+from muster.common.statements import Statement
 from muster.dispatch.eviction import Lowered, eviction_deadline
 from muster.dispatch.resizes import stop_stuck_resizes
 from muster.dispatch.restore_pause import resume_placement
@@ -47,65 +46,75 @@ SELECT pool.id FROM fleet_pool pool WHERE EXISTS (SELECT FROM events_restore WHE
 OR pool.silent_since IS NOT NULL
 OR EXISTS (
     SELECT FROM fleet_node node LEFT JOIN fleet_nodelease lease ON lease.node_id = node.id WHERE node.pool_id = pool.id
-    AND (node.admin = 'draining' AND node.moves_jobs_off OR node.health = ANY(%(heard_of)s) AND lease.seen_at
+    AND (node.admin = 'draining' AND node.moves_jobs_off OR node.health = ANY({heard_of}) AND lease.seen_at
          < clock_timestamp() - make_interval(secs => least(pool.suspect_after_s, pool.unreachable_after_s)))
 )
 OR EXISTS (
     SELECT FROM jobs_allocation held JOIN fleet_node node ON node.id = held.node_id
-    WHERE node.pool_id = pool.id AND held.state <> %(released)s AND (
+    WHERE node.pool_id = pool.id AND held.state <> {released} AND (
         node.health = 'down' OR node.gone_at IS NOT NULL
         OR held.state_id <> '' AND node.state_id <> '' AND held.state_id <> node.state_id)
 )
 OR EXISTS (
     SELECT FROM jobs_job job JOIN jobs_attempt attempt ON attempt.job_id = job.id
-    WHERE job.pool_id = pool.id AND job.state = %(active)s AND attempt.state = ANY(%(live)s) AND (
+    WHERE job.pool_id = pool.id AND job.state = {active} AND attempt.state = ANY({live}) AND (
         attempt.unreachable_since IS NOT NULL
-        OR attempt.state = ANY(%(unclaimed)s)
+        OR attempt.state = ANY({unclaimed})
            AND attempt.placed_at < clock_timestamp() - make_interval(secs => pool.claim_timeout_s)
-        OR attempt.state = %(running)s AND attempt.stage = %(full)s AND (
-            attempt.running_at < clock_timestamp() - make_interval(secs => job.time_limit_s + job.grace_s + %(slack_s)s)
+        OR attempt.state = {running} AND attempt.stage = {full} AND (
+            attempt.running_at < clock_timestamp() - make_interval(secs => job.time_limit_s + job.grace_s + {slack_s})
             OR attempt.number > 1 AND job.request->'elastic' <> 'null'
-               AND attempt.running_at < clock_timestamp() - make_interval(secs => %(trial_s)s)
+               AND attempt.running_at < clock_timestamp() - make_interval(secs => {trial_s})
                AND NOT EXISTS (SELECT FROM samples_speed WHERE attempt_id = attempt.id AND since IS NOT NULL)))
 )
 OR EXISTS (
-    SELECT FROM jobs_job WHERE pool_id = pool.id AND stage = %(screening)s AND state IN ('queued', 'active')
+    SELECT FROM jobs_job WHERE pool_id = pool.id AND stage = {screening} AND state IN ('queued', 'active')
 )
 OR EXISTS (SELECT FROM fleet_maintenance WHERE pool_id = pool.id AND over_at IS NULL AND begins_at <= clock_timestamp())
 OR EXISTS (
     SELECT FROM fleet_gpu gpu JOIN fleet_node node ON node.id = gpu.node_id
-    WHERE node.pool_id = pool.id AND gpu.health = %(warning)s
+    WHERE node.pool_id = pool.id AND gpu.health = {warning}
 )
 OR EXISTS (
     SELECT FROM fleet_gpucheck asked JOIN fleet_gpu gpu ON gpu.id = asked.gpu_id
     JOIN fleet_node node ON node.id = gpu.node_id WHERE node.pool_id = pool.id AND (
-        asked.asked_at < clock_timestamp() - make_interval(secs => %(unanswered_s)s)
+        asked.asked_at < clock_timestamp() - make_interval(secs => {unanswered_s})
         OR asked.asked_at IS NULL AND asked.due_at <= clock_timestamp() AND pool.check_every_s > 0
            AND gpu.present AND node.health = 'ready' AND node.admin <> 'retired')
 )
 ORDER BY pool.id
 """
-_TO_REAP_PARAMS: dict[str, Any] = {
-    "heard_of": [NodeHealth.READY.value, NodeHealth.SUSPECT.value],
-    "released": AllocationState.RELEASED.value,
-    "active": JobState.ACTIVE.value,
-    "live": sorted(state.value for state in ATTEMPT_LIVE),
-    "unclaimed": [AttemptState.PLACED.value, AttemptState.STARTING.value],
-    "running": AttemptState.RUNNING.value,
-    "full": Stage.FULL.value,
-    "screening": Stage.SCREENING.value,
-    "slack_s": TIME_LIMIT_SLACK_S,
-    "trial_s": TRIAL_S,
-    "warning": HealthLevel.WARNING.value,
-    "unanswered_s": UNANSWERED_AFTER_S,
-}
+
+
+def _text(name: str) -> str:
+    return f"'{name}'"
+
+
+def _texts(*names: str) -> str:
+    return f"'{{{','.join(names)}}}'::text[]"
+
+
+_POOLS_TO_REAP = Statement(
+    _TO_REAP.format(
+        heard_of=_texts(NodeHealth.READY, NodeHealth.SUSPECT),
+        released=_text(AllocationState.RELEASED),
+        active=_text(JobState.ACTIVE),
+        live=_texts(*sorted(ATTEMPT_LIVE)),
+        unclaimed=_texts(AttemptState.PLACED, AttemptState.STARTING),
+        running=_text(AttemptState.RUNNING),
+        full=_text(Stage.FULL),
+        screening=_text(Stage.SCREENING),
+        slack_s=TIME_LIMIT_SLACK_S,
+        trial_s=TRIAL_S,
+        warning=_text(HealthLevel.WARNING),
+        unanswered_s=UNANSWERED_AFTER_S,
+    )
+)
 
 
 def pools_to_reap() -> list[int]:
     """The ids of the pools in which `reap` may find something to do."""
-    with connection.cursor() as cursor:
-        cursor.execute(_TO_REAP, _TO_REAP_PARAMS)
-        return [pool_id for (pool_id,) in cursor.fetchall()]
+    return [pool_id for (pool_id,) in _POOLS_TO_REAP.rows()]
 
 
 def reap(pool: Pool) -> None:

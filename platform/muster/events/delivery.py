@@ -45,6 +45,11 @@ def waiting() -> QuerySet[Outbox]:
     return Outbox.objects.filter(delivered_at__isnull=True, dropped_at__isnull=True)
 
 
+def any_waiting_sql(topics: str) -> str:
+    """An SQL condition: rows wait whose topic meets `topics`, such as `<> 'webhook'`, due or not."""
+    return f"EXISTS (SELECT FROM events_outbox WHERE delivered_at IS NULL AND dropped_at IS NULL AND topic {topics})"
+
+
 def take_due(rows: QuerySet[Outbox], *, limit: int) -> list[Outbox]:
     """The oldest due rows, leased to this worker: no other worker gets them until the lease ends."""
     now = timezone.now()

@@ -18,6 +18,13 @@ class EventCursor:
     id: int
 
 
+_NEWS = """
+NOT EXISTS (SELECT FROM {table} WHERE (tx, event_id) = (
+    SELECT tx, id FROM events_event WHERE tx < pg_snapshot_xmin(pg_current_snapshot())::text::bigint
+    ORDER BY tx DESC, id DESC LIMIT 1
+))"""
+
+
 def settled() -> QuerySet[Event]:
     """Events that no running transaction can still slip in front of."""
     horizon = RawSQL("pg_snapshot_xmin(pg_current_snapshot())::text::bigint", ())
@@ -27,6 +34,11 @@ def settled() -> QuerySet[Event]:
 def after(cursor: EventCursor) -> QuerySet[Event]:
     """Settled events behind the reader's place."""
     return settled().filter(Q(tx__gt=cursor.tx) | Q(tx=cursor.tx, id__gt=cursor.id))
+
+
+def has_news_sql(table: str) -> str:
+    """An SQL condition: the place that this table stores is not the newest settled event, or it stores none yet."""
+    return _NEWS.format(table=table)
 
 
 def of_job(job_id: int, cursor: EventCursor) -> QuerySet[Event]:

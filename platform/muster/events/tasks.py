@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from celery import shared_task
 
-from muster.events.delivery import deliver_due, forget_old
+from muster.common.periodic import only_if
+from muster.events.delivery import WEBHOOK, any_waiting_sql, deliver_due, forget_old
+
+only_if("events.deliver", any_waiting_sql(f"<> '{WEBHOOK}'"))
 
 
 @shared_task(name="events.deliver")

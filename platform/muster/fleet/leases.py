@@ -14,6 +14,7 @@ from muster.common.errors import Conflict, MusterError
 from muster.common.models import DatabaseNow
 from muster.common.rows import first_of
 from muster.common.secrets import digest, new_secret
+from muster.common.statements import Statement
 from muster.events.models import Restore
 from muster.events.services import mail_operators, record, wake_pool
 from muster.fleet.checks import begin_checks
@@ -69,12 +70,12 @@ FROM told JOIN free USING (node_id) WHERE lease.node_id = told.node_id AND lease
 RETURNING lease.node_id
 """
 # A time that is to come is one of a clock that was set back since; no node would be judged until it has come.
-_TICK = """
+_TICK = Statement("""
 INSERT INTO fleet_tick AS tick (name, at, answering_since) VALUES (%s, clock_timestamp(), clock_timestamp())
 ON CONFLICT (name) DO UPDATE SET at = excluded.at, answering_since = CASE
     WHEN abs(extract(epoch FROM excluded.at - tick.at)) > %s THEN excluded.at ELSE tick.answering_since END
 RETURNING answering_since
-"""
+""")
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,9 +270,8 @@ def set_health(node: Node, target: NodeHealth) -> bool:
 
 def tick(name: str) -> datetime:
     """Note that this part of the platform works, and return since when it has done so without a gap."""
-    with connection.cursor() as cursor:
-        cursor.execute(_TICK, [name, MAX_SILENCE_S])
-        since: datetime = cursor.fetchone()[0]
+    since: datetime
+    ((since,),) = _TICK.rows(name, MAX_SILENCE_S)
     return since
 
 

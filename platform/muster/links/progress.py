@@ -6,10 +6,11 @@ import random
 from datetime import timedelta
 
 from django.db import transaction
-from django.db.models import BooleanField, ExpressionWrapper, F, Q, QuerySet
+from django.db.models import F, QuerySet
 
 from muster.common.models import DatabaseNow
 from muster.common.secrets import new_secret
+from muster.common.statements import Statement
 from muster.fleet.models import Node
 from muster.fleet.selectors import holding
 from muster.links.models import LinkState, Server, Step
@@ -23,6 +24,10 @@ TRIES_IN_STOP_AFTER, MIN_LONG_PAUSE_S = 10, 5.0
 # Longer than an installation can take: its connection, its upload and the agent's start have limits of their own.
 INSTALL_LEASE_S = 600
 _MAX_REASON_CHARS = 2000
+_IN_USE = Statement("""
+SELECT server.node_id, server.version, server.due_at <= clock_timestamp() FROM links_server server
+JOIN fleet_node node ON node.id = server.node_id WHERE node.admin <> 'retired' AND server.step = %s
+""")
 
 
 class Failed(Exception):
@@ -54,9 +59,7 @@ def due(step: Step) -> QuerySet[Server]:
 
 def in_use(step: Step) -> list[tuple[int, int, bool]]:
     """The servers for which this is what comes next: id, version, and whether their time has come."""
-    rows = Server.objects.exclude(node__admin=NodeAdmin.RETIRED).filter(step=step)
-    is_due = ExpressionWrapper(Q(due_at__lte=DatabaseNow()), BooleanField())
-    return list(rows.values_list("pk", "version", is_due))
+    return [(pk, version, is_due) for pk, version, is_due in _IN_USE.rows(step.value)]
 
 
 def take_install(server_id: int) -> Server | None:

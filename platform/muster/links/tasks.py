@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from celery import shared_task
 
+from muster.common.periodic import only_if
 from muster.links.models import Step
 from muster.links.progress import due
 from muster.links.services import ask_for_install
 
 MAX_INSTALLS_AT_ONCE = 32
+
+only_if("links.sweep", f"EXISTS (SELECT FROM links_server WHERE step = '{Step.INSTALL}')")
 
 
 @shared_task(name="links.install")

@@ -29,6 +29,7 @@ _SUPERUSER = "postgres"
 _START_TIMEOUT_S = 60.0
 _STOP_TIMEOUT_S = 20.0
 _POLL_S = 0.02
+_STATUS_LINE = 7  # of the pid file, counted from 0; see LOCK_FILE_LINE_PM_STATUS in Postgres's pidfile.h
 # For a small machine that does other things too. Durability is Postgres's own default and stays on.
 _SETTINGS: Mapping[str, str] = {
     "listen_addresses": "",
@@ -80,11 +81,12 @@ class Postgres:
     def ensure(self) -> bool:
         """Leaves a server that answers and has our database; True when it had to be started.
 
-        1. One that answers is used as it is.
+        1. One that is ready is used as it is. Its pid file tells, as the supervisor asks every two seconds, and a
+           connection is a process each time.
         2. One that is coming up or going down is waited for; a pid file without a server is removed.
         3. The data folder is made at the first start.
         """
-        if self.answers() or self._settle():
+        if self._is_ready() or self.answers() or self._settle():
             return False
         if not (self.places.postgres_data / "PG_VERSION").is_file():
             self._create()
@@ -139,6 +141,13 @@ class Postgres:
     @property
     def _pid_file(self) -> Path:
         return self.places.postgres_data / "postmaster.pid"
+
+    def _is_ready(self) -> bool:
+        """Whether a server of ours runs whose pid file says that it accepts connections."""
+        if self.pid() is None:
+            return False
+        lines = self._pid_file.read_text().split("\n") if self._pid_file.exists() else []
+        return len(lines) > _STATUS_LINE and lines[_STATUS_LINE].strip() == "ready"
 
     def _is_ours(self, pid: int) -> bool:
         words = processes.command_line(pid)

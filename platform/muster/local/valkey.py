@@ -59,6 +59,7 @@ class Valkey:
             "maxmemory": "256mb",
             "maxmemory-policy": "noeviction",
             "daemonize": "no",
+            "hz": "1",  # its own clock: keys expire when they are read, and everything else comes by a command
         }
         words = [word for name, value in options.items() for word in (f"--{name}", value)]
         path = self._write_password()

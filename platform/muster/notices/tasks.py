@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from celery import shared_task
 
+from muster.common.periodic import only_if
 from muster.common.turns import in_batches
+from muster.events.delivery import WEBHOOK, any_waiting_sql
+from muster.events.selectors import has_news_sql
 from muster.notices import digest, mails, posting, reading
+
+only_if("notices.read_events", has_news_sql("notices_reader"))
+only_if("notices.deliver_webhooks", any_waiting_sql(f"= '{WEBHOOK}'"))
 
 
 @shared_task(name="notices.read_events")

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from django.conf import settings
 from django.db.models import QuerySet
 
+from muster.common.statements import Statement
 from muster.jobs.models import Job
 from muster.jobs.selectors import visible_jobs
 from muster.shells.models import Shell, ShellReason
@@ -18,6 +19,7 @@ from scheduler.model.lifecycle import SHELL_LIVE, AllocationState, AttemptState,
 NOT_OPENED_AFTER = timedelta(seconds=30)
 CLIENT_LOST_AFTER_S = 30.0
 AGENT_LOST_AFTER_S = 60.0
+_ANY_LIVE = Statement("SELECT EXISTS (SELECT FROM shells_shell WHERE state = ANY(%s::text[]))")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,12 @@ def live_shells() -> QuerySet[Shell]:
     return Shell.objects.filter(state__in=SHELL_LIVE).select_related(
         "job__pool", "user", "api_token", "allocation__attempt"
     )
+
+
+def any_live() -> bool:
+    """Whether any shell is not closed."""
+    ((is_any,),) = _ANY_LIVE.rows(sorted(SHELL_LIVE))
+    return bool(is_any)
 
 
 def why_over(shell: Shell, now: datetime, silence: Silence) -> tuple[ShellReason, str] | None:

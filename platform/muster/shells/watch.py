@@ -16,7 +16,7 @@ from muster.events.hub import hub
 from muster.events.redis import ACCESS_CHANNEL
 from muster.shells.models import Shell
 from muster.shells.relay import Closed, relays
-from muster.shells.selectors import Silence, live_shells, silences_of, why_over
+from muster.shells.selectors import Silence, any_live, live_shells, silences_of, why_over
 from muster.shells.transitions import move_shell
 from scheduler.model.lifecycle import ShellState
 
@@ -49,6 +49,8 @@ class Swept:
 
 def sweep(silences: Mapping[int, Silence]) -> Swept:
     """Close what must end."""
+    if not (silences or any_live()):
+        return Swept({}, [])
     found = list(live_shells())
     now = database_now() if found else None
     live = []

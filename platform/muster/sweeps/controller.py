@@ -39,6 +39,8 @@ MAX_POINTS = 500
 """Of the best value so far; beyond that the oldest half is thinned out."""
 MAX_ACTS = 200
 """Members that are stopped or paused in one look, which takes some seconds; the next look goes on."""
+ANY_ACTIVE = f"EXISTS (SELECT FROM jobs_jobgroup WHERE kind = '{GroupKind.SWEEP}' AND state = '{GroupState.ACTIVE}')"
+"""An SQL condition: a sweep goes on."""
 REREAD = timedelta(seconds=10)
 """Series that changed so shortly before the last look are read again, as they may have been committed after it."""
 

@@ -6,10 +6,13 @@ import time
 
 from celery import shared_task
 
-from muster.sweeps.controller import look_at_sweep, look_at_sweeps
+from muster.common.periodic import only_if
+from muster.sweeps.controller import ANY_ACTIVE, look_at_sweep, look_at_sweeps
 
 MAX_TURN_S = 10.0
 """So long a worker may go on before it looks at other tasks."""
+
+only_if("sweeps.look", ANY_ACTIVE)
 
 
 @shared_task(name="sweeps.look")

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from celery import shared_task
 
+from muster.common.periodic import only_if
 from muster.common.turns import in_batches
+from muster.events.selectors import has_news_sql
 from muster.usage import totals
 from muster.usage.finish_times import GROUPS, store_group_finish_times
 from muster.usage.grading import BATCH, read_ends
+
+only_if("usage.grade", has_news_sql("usage_reader"))
 
 
 @shared_task(name="usage.grade")
