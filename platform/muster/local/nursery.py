@@ -32,6 +32,7 @@ _SHARED = (
     *("uvicorn.main", "uvicorn.lifespan.on", "uvicorn.loops.auto", "uvicorn.protocols.http.auto"),
 )
 _PR_SET_PDEATHSIG = 1
+_M_ARENA_MAX = -8  # of glibc's malloc.h
 # The room for the command lines of the processes, which stand where that of the nursery stood.
 _ROOM = "-" * 400
 
@@ -109,6 +110,8 @@ class Nursery:
 
 def main() -> None:
     """Imports, forks a process for each line until the supervisor closes the pipe, and in a fork becomes that one."""
+    # One heap of glibc for all threads: each of several would grow to its own peak, and only one thread runs Python.
+    ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)
     gc.disable()  # a collection would leave holes, which every fork would fill with pages of its own
     for name in _SHARED:
         importlib.import_module(name)
