@@ -37,7 +37,7 @@ _decided_at: dict[tuple[int, int | None], float] = {}
 
 SWEEP_EVERY_S = 2.0
 TIMER_EVERY_S = 0.25
-GATHER_S = 0.02
+GATHER_S = 0.04
 SNAPSHOTS_KEPT_FOR = timedelta(hours=24)
 SNAPSHOTS_KEPT_BYTES = 1 << 30
 CYCLES_KEPT_FOR = timedelta(days=30)
