@@ -18,7 +18,7 @@ from muster.links.models import Server
 from muster.notices.tasks import read_events
 from muster.sweeps.services import submit_sweep
 from muster.usage.tasks import grade
-from tests.db.stories import make_world
+from tests.db.stories import make_world, until_settled
 from tests.factories import make_node
 from tests.waiting import eventually
 
@@ -98,6 +98,7 @@ def sweep_begins() -> None:
     submit_sweep(
         user=world.user, data={"command": "true", "gpus": 1, "vc": world.vc.name, "sweep": {**search, "parallel": 1}}
     )
+    until_settled()
     read_events()
     grade()
 
@@ -124,12 +125,13 @@ def test_the_condition_of_a_task_holds_when_there_is_something_to_do(
             return {name for name, holds in zip(conditions, cursor.fetchone(), strict=True) if holds}
 
     event_comes()
-    eventually(lambda: "notices.read_events" in with_work())  # other tests' transactions may still run
+    until_settled()
     read_events()
     grade()
     assert with_work() == set()
     happens()
-    eventually(lambda: with_work() == tasks)
+    until_settled()
+    assert with_work() == tasks
 
 
 def test_one_that_fails_stops_no_other(caplog: pytest.LogCaptureFixture) -> None:
