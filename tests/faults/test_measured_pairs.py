@@ -38,7 +38,7 @@ trap 'rm $SCRATCH/there-$MUSTER_RANK; exit 1' TERM
 touch $SCRATCH/there-$MUSTER_RANK
 while true; do n=$((n + 5)); echo $n >> $MUSTER_PROGRESS; sleep 1; done
 """
-WHY = "the two jobs on its GPUs get less done than if they took turns"
+WHY = "the two jobs on its GPUs are slower than with time slices"
 
 
 @pytest.fixture
