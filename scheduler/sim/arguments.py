@@ -9,7 +9,7 @@ import difflib
 import importlib
 import json
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -113,6 +113,7 @@ def prepare(arguments: Arguments) -> Study:
         trace = replace(trace, jobs=tuple(job for job in trace.jobs if job.id not in left_out))
         notes.append(f"{len(infeasible)} jobs left out that the cluster can never run; {_place(trace, job)}: {reason}")
     quotas = _as_option_error("--cluster", cluster.quotas_for, trace)
+    _check_cells(runs[0][1], quotas, trace)  # all runs have one admission
     notes += [note for label, run in runs if (note := _single_group(label, run, trace))]
     return Study(trace, cluster, tuple((label, replace(run, quotas=quotas)) for label, run in runs), tuple(notes))
 
@@ -218,6 +219,16 @@ def _runs(arguments: Arguments, peer: Peer | None) -> list[tuple[str, Options]]:
         twins = sum(label.partition(" (")[0] == text for label in runs)
         runs[f"{text} ({twins + 1})" if twins else text] = options
     return list(runs.items())
+
+
+def _check_cells(options: Options, quotas: Mapping[str, Mapping[str, int]], trace: Trace) -> None:
+    """Refuse an admission by cells if several virtual clusters have no quotas to make cells of."""
+    by_cells = ADMISSIONS.make(options.admission, options.admission_params).chooses_gpus
+    if by_cells and not quotas and len({job.vc for job in trace.jobs}) > 1:
+        raise UsageError(
+            f"--admission: {options.admission} makes cells of the quotas of virtual clusters, and neither the trace "
+            "nor --cluster has quotas; give `vcs` in a YAML file of --cluster, such as `vcs: by-gpu-time`"
+        )
 
 
 def _screening(text: str) -> Screening:

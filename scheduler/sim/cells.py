@@ -32,5 +32,5 @@ def cells_of(nodes: Iterable[Node], quotas: Mapping[str, Mapping[str, int]]) -> 
                         left -= cells * chain.sizes[level]
                         free[name] -= cells * chain.sizes[level]
             if left:
-                raise ClusterError(f"cluster: there are no cells for {left} {kind} of {vc}: its quota is too large")
+                raise ClusterError(f"there are no cells for {left} {kind} of {vc}: its quota is too large")
     return found

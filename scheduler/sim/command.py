@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from scheduler.registry import ConfigError
 from scheduler.sim.arguments import Study, UsageError, assumed
+from scheduler.sim.cluster import ClusterError
 from scheduler.sim.engine import simulate
 from scheduler.sim.metrics import summarize
 from scheduler.sim.report import Row, jobs_to_csv, to_csv, to_json
@@ -82,6 +83,8 @@ def run_study(study: Study, outputs: Outputs, report_progress: ProgressCallback 
             raise UsageError(f"--trace: {study.trace.name}: {error}") from None
         except ConfigError as error:
             raise UsageError(f"--policy: {label}: {error}") from None
+        except ClusterError as error:
+            raise UsageError(f"--cluster: {error}") from None
         if report_progress is not None:
             report_progress(label, len(result.records), len(result.records), result.makespan_s)
         rows.append(Row(label, summarize(result), assumed(study, options)))

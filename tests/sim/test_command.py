@@ -194,6 +194,10 @@ BAD: dict[str, tuple[list[str], str]] = {
         ["--admission", "quotas"],
         "--admission: unknown admission 'quotas'; did you mean 'quota'?",
     ),
+    "cells of no quotas": (
+        ["--admission", "hived"],
+        "--admission: hived makes cells of the quotas of virtual clusters, and neither the trace nor --cluster",
+    ),
     "an unknown format": (["--format", "philli"], "--format: unknown format 'philli'; did you mean 'philly'?"),
     "an unknown oracle": (["--oracle", "delphi"], "--oracle: unknown oracle 'delphi'"),
     "no number": (["--round", "often"], "--round: invalid float value: 'often'"),
