@@ -20,6 +20,7 @@ _OF_THE_PAGES = {f"tests/e2e/test_{name}.py" for name in ("admin_pages", "page_a
 _LONG = {
     *_OF_THE_PAGES,
     *("tests/e2e/test_demo.py", "tests/e2e/test_torch.py", "tests/e2e/test_two_speeds.py"),
+    "tests/gpu/test_rehearsal.py",
     *("tests/api/test_openapi.py", "tests/db/links/test_links_ssh.py"),
     *("tests/sim/test_published.py", "tests/unit/test_examples.py"),
 }

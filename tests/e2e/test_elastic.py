@@ -16,6 +16,7 @@ from muster_client.shapes import Attempt, Job
 from muster_client.spec import read_spec
 from tests.faults.cluster import FIRST_USER, POOL_TABLE, ROOT, Cluster, overlapping_claims, until
 from tests.faults.layout import QUOTAS
+from tests.oldtorch import OLD_TORCH
 from tests.pytorch import python_with_torch
 
 pytestmark = pytest.mark.timeout(300)
@@ -23,8 +24,6 @@ pytestmark = pytest.mark.timeout(300)
 EXAMPLE = ROOT / "examples" / "torch-ddp"
 STEPS = 60
 LOSS = re.compile(rf"^step (\d+)/{STEPS}  loss (\S+)$", re.MULTILINE)
-# For PyTorch before 2.0: see docs/distributed.md.
-OLD_TORCH = {"PET_REDIRECTS": "9:1", "PET_TEE": "9:1", "PET_MONITOR_INTERVAL": "0.2", "OMP_NUM_THREADS": "1"}
 HOLDING = "until [ -e $SCRATCH/$WORD ]; do sleep 0.2; done"
 
 

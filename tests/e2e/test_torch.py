@@ -21,6 +21,7 @@ from muster_client.spec import read_spec
 from tests.faults.cluster import FIRST_USER, POOL_TABLE, ROOT, Cluster, overlapping_claims, until
 from tests.faults.proxy import proxy, through
 from tests.namespaces import Network, network
+from tests.oldtorch import OLD_TORCH
 from tests.pytorch import python_with_torch
 
 pytestmark = pytest.mark.timeout(300)
@@ -30,9 +31,6 @@ NODES = ("n1", "n2", "n3", "n4")
 # A gang of two has two whole nodes.
 GANG: dict[str, Any] = {"nodes": 2, "gpus": 1, "cpus": 16, "memory": "1GiB"}
 STEPS = 40
-# PyTorch before 2.0 cannot say under Python 3.11 that nothing is redirected: iterating over its flags leaves 0 out. So
-# it is told to redirect the output of a rank that there is not. And it looks at its workers every 5 s only.
-OLD_TORCH = {"PET_REDIRECTS": "9:1", "PET_TEE": "9:1", "PET_MONITOR_INTERVAL": "0.2", "OMP_NUM_THREADS": "1"}
 # The cluster runs no worker `default`: this is what its clock does.
 LOOK = "from muster.sweeps.tasks import look; look()"
 # Ends once it is told to.
