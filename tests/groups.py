@@ -22,7 +22,7 @@ _LONG = {
     *("tests/e2e/test_demo.py", "tests/e2e/test_torch.py", "tests/e2e/test_two_speeds.py"),
     "tests/gpu/test_rehearsal.py",
     *("tests/api/test_openapi.py", "tests/db/links/test_links_ssh.py"),
-    *("tests/sim/test_published.py", "tests/unit/test_examples.py"),
+    *("tests/sim/test_published.py", "tests/unit/deploy/test_compose_starts.py", "tests/unit/test_examples.py"),
 }
 _PURE = ("tests/unit/", "tests/contract/")
 # Of the folders above, the files whose tests start processes or services.
@@ -30,6 +30,7 @@ _STARTS_PROCESSES = {
     f"tests/unit/{name}.py"
     for name in (
         *("bench/test_processor", "client/test_client_wheel", "common/test_crowds", "deploy/test_compose"),
+        "deploy/test_compose_starts",
         *("local/test_services", "local/test_supervisor", "test_mutants_runner", "test_reruns"),
     )
 }

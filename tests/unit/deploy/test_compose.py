@@ -17,11 +17,9 @@ from django.core.management import get_commands
 from muster.local import children
 from muster.local.children import Site
 from muster.local.healthy import MAX_SILENCE_S
+from tests.composed import COMPOSE, ROOT, VARIABLE, Missing, filled_in, read_compose
 from tests.needed import needs
 
-ROOT = Path(__file__).resolve().parents[3]
-COMPOSE = ROOT / "docker-compose.yml"
-VARIABLE = re.compile(r"\$(?:(?P<escaped>\$)|\{(?P<name>[A-Z_]+)(?::(?P<kind>[?-])(?P<word>[^}]*))?\})")
 SECRETS = {
     "POSTGRES_PASSWORD": "x1",
     "POSTGRES_OWNER_PASSWORD": "x5",
@@ -31,33 +29,7 @@ SECRETS = {
 }
 
 
-class Missing(Exception):
-    """A variable that has no default is not set."""
-
-
-def filled_in(value: Any, environment: dict[str, str]) -> Any:
-    """The value with its variables, as `docker compose config` fills them in."""
-    if isinstance(value, dict):
-        return {key: filled_in(item, environment) for key, item in value.items()}
-    if isinstance(value, list):
-        return [filled_in(item, environment) for item in value]
-    if not isinstance(value, str):
-        return value
-
-    def replaced(found: re.Match[str]) -> str:
-        if found["escaped"]:
-            return "$"
-        given = environment.get(found["name"], "")
-        if not given and found["kind"] == "?":
-            raise Missing(found["name"])
-        return given or (found["word"] if found["kind"] == "-" else "")
-
-    text = VARIABLE.sub(replaced, value)
-    assert "${" not in text, f"a way to name a variable that this test does not know: {text}"
-    return text
-
-
-RAW: dict[str, Any] = yaml.safe_load(COMPOSE.read_text())
+RAW = read_compose()
 CONFIG: dict[str, Any] = filled_in(RAW, SECRETS)
 SERVICES: dict[str, dict[str, Any]] = CONFIG["services"]
 LASTING = sorted(name for name, service in SERVICES.items() if service["restart"] != "no")

@@ -13,10 +13,14 @@ from muster.events.rights import as_owner, grant_rows
 class Command(migrate.Command):
     """Django's command, as the role of MUSTER_MIGRATE_DATABASE_URL; grants the role of DATABASE_URL its rights."""
 
-    def handle(self, *args: Any, **options: Any) -> None:
-        """Bring the database up to date."""
+    def execute(self, *args: Any, **options: Any) -> str | None:
+        """Bring the database up to date.
+
+        System checks run before `handle` and connect too, when the role of DATABASE_URL may not exist yet.
+        """
         app = connection.settings_dict
         with as_owner():
-            super().handle(*args, **options)
+            output = super().execute(*args, **options)
             if connection.settings_dict["USER"] != app["USER"]:
                 grant_rows(role=app["USER"], password=app["PASSWORD"])
+        return output
