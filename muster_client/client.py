@@ -15,7 +15,7 @@ from muster_client.backoff import BackOff
 from muster_client.batch import BatchAnswer
 from muster_client.config import normalise_url
 from muster_client.errors import MusterError
-from muster_client.logs import LogEvent, follow
+from muster_client.logs import LogEvent, LogPage, follow, page_of
 from muster_client.machines import Gpu, Node
 from muster_client.pack import Archive
 from muster_client.queue import QueueCalls
@@ -60,17 +60,6 @@ from muster_client.transport import Transport, new_idempotency_key
 FILE_PART_BYTES = 4 << 20
 LOG_PAGE_BYTES = 1024 * 1024
 MAX_PAGE = 200
-
-
-@dataclass(frozen=True, slots=True)
-class LogPage:
-    """A piece of stored output, and where the next one begins; `size` is how much is there now."""
-
-    attempt: int | None
-    offset: int
-    next_offset: int
-    size: int
-    data: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -376,19 +365,10 @@ class Client(SweepCalls, QueueCalls):
         attempt: int | None = None,
         rank: int | None = None,
     ) -> LogPage:
-        """Return stored output from a byte on."""
+        """Return stored output from a byte on: of all ranks in the order of arrival, or of one."""
         params = {**_log_params(attempt, rank), "offset": offset, "limit": limit}
         response = self._http.request("GET", f"/jobs/{job_id}/logs", params=params, headers={"Accept": "text/plain"})
-        # Behind the byte that was asked for if bytes were given up there.
-        start = _number(response, "X-Muster-Offset", offset) or offset
-        end = start + len(response.content)
-        return LogPage(
-            attempt=_number(response, "X-Muster-Attempt", None),
-            offset=start,
-            next_offset=_number(response, "X-Muster-Next-Offset", end) or end,
-            size=_number(response, "X-Muster-Size", end) or end,
-            data=response.content,
-        )
+        return page_of(response, offset)
 
     def read_logs(self, job_id: int, *, attempt: int | None = None, rank: int | None = None) -> Iterator[LogPage]:
         """Yield the output stored so far, page by page, of one attempt."""
@@ -555,8 +535,3 @@ class Client(SweepCalls, QueueCalls):
 
 def _log_params(attempt: int | None, rank: int | None) -> dict[str, str | int]:
     return {key: value for key, value in (("attempt", attempt), ("rank", rank)) if value is not None}
-
-
-def _number(response: httpx.Response, header: str, default: int | None) -> int | None:
-    value = response.headers.get(header, "")
-    return int(value) if value.isascii() and value.isdigit() else default

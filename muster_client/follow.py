@@ -13,10 +13,17 @@ from muster_client.terminal import LogWriter
 
 
 def show_logs(
-    client: Client, output: Output, job_id: int, *, attempt: int | None = None, rank: int | None = None, after: str = ""
+    client: Client,
+    output: Output,
+    job_id: int,
+    *,
+    attempt: int | None = None,
+    rank: int | None = None,
+    labelled: bool = False,
+    after: str = "",
 ) -> str:
     """Print what a job writes until its stream ends; return the id of the last event."""
-    writer = output.log_writer()
+    writer = output.log_writer(labelled=labelled)
     try:
         for event in client.follow_logs(job_id, attempt=attempt, rank=rank, after=after):
             after = event.id
@@ -26,11 +33,16 @@ def show_logs(
     return after
 
 
-def follow_to_the_end(client: Client, output: Output, job_id: int) -> Job:
+def labels_ranks(output: Output, job: Job) -> bool:
+    """Return whether the lines of a job are printed with their ranks: those of several ranks on a terminal."""
+    return output.on_terminal and not output.as_json and job["nodes"] > 1
+
+
+def follow_to_the_end(client: Client, output: Output, job: Job) -> Job:
     """Print what a job writes, over all its attempts, and return it when it has finished."""
-    after = ""
+    job_id, labelled, after = job["id"], labels_ranks(output, job), ""
     while True:
-        after = show_logs(client, output, job_id, after=after)
+        after = show_logs(client, output, job_id, labelled=labelled, after=after)
         job = client.job(job_id)
         if job["state"] in FINISHED:
             tell_end(output, job)
@@ -75,7 +87,7 @@ def _show(event: LogEvent, output: Output, writer: LogWriter) -> None:
         output.line({"event": kind, **asdict(event)})
     elif isinstance(event, LogText):
         # A surrogate stands for a byte that is not UTF-8; it becomes that byte again.
-        writer.write(_bytes_of(event.text))
+        writer.write(_bytes_of(event.text), rank=event.rank)
     elif isinstance(event, LogState) and output.errors.is_terminal:
         attempt = f"attempt {event.attempt} " if event.attempt is not None else ""
         output.note(f"-- {attempt}{event.state}")

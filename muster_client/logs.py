@@ -1,4 +1,4 @@
-"""Follows the output of a job, across broken connections."""
+"""Reads the output of a job as it is stored, or follows it, across broken connections."""
 
 from __future__ import annotations
 
@@ -15,6 +15,30 @@ from muster_client.transport import GATEWAY_STATUSES, Transport
 
 # Between two connections that brought nothing; the server ends idle ones from time to time.
 MAX_IDLE_FAILURES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class LogTurn:
+    """Bytes that one rank wrote without a byte of another between them; `offset` counts the rank's own bytes."""
+
+    rank: int
+    offset: int
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class LogPage:
+    """A piece of stored output, and where the next one begins; `size` is how much is there now.
+
+    Offsets count the bytes of all ranks in the order of arrival, or of the one rank that was asked for.
+    """
+
+    attempt: int | None
+    offset: int
+    next_offset: int
+    size: int
+    data: bytes
+    turns: tuple[LogTurn, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +116,35 @@ def follow(
         else:
             # A server ends a stream now and then, and when it restarts: nothing to tell of.
             transport.backoff.sleep(transport.backoff.wait_s(min(idle, MAX_IDLE_FAILURES)))
+
+
+def page_of(response: httpx.Response, offset: int) -> LogPage:
+    """Return the page that answers a request for stored output from `offset` on."""
+    # Behind the byte that was asked for if bytes were given up there.
+    start = _number(response, "X-Muster-Offset", offset)
+    end = start + len(response.content)
+    return LogPage(
+        attempt=_number(response, "X-Muster-Attempt", 0) or None,
+        offset=start,
+        next_offset=_number(response, "X-Muster-Next-Offset", end),
+        size=_number(response, "X-Muster-Size", end),
+        data=response.content,
+        turns=tuple(_turns(response)),
+    )
+
+
+def _number(response: httpx.Response, header: str, default: int) -> int:
+    value = response.headers.get(header, "")
+    return int(value) if value.isascii() and value.isdigit() else default
+
+
+def _turns(response: httpx.Response) -> Iterator[LogTurn]:
+    """Yield which rank wrote which bytes of the answer."""
+    start = 0
+    for turn in filter(None, response.headers.get("X-Muster-Ranks", "").split(",")):
+        rank, offset, size = (int(number) for number in turn.split(":"))
+        yield LogTurn(rank, offset, response.content[start : start + size])
+        start += size
 
 
 def _count(failures: int, transport: Transport, error: Exception) -> int:

@@ -67,10 +67,16 @@ class Output:
         for line in problem_lines(problem):
             self.errors.print(line)
 
-    def log_writer(self) -> LogWriter:
-        """Return the writer of a job's output."""
-        terminal = sys.stdout.isatty()
-        return LogWriter(sys.stdout.buffer, terminal=terminal, colour=terminal and not self.console.no_color)
+    def log_writer(self, *, labelled: bool = False) -> LogWriter:
+        """Return the writer of a job's output; `labelled` puts the rank in front of each line."""
+        terminal = self.on_terminal
+        colour = terminal and not self.console.no_color
+        return LogWriter(sys.stdout.buffer, terminal=terminal, colour=colour, labelled=labelled)
+
+    @property
+    def on_terminal(self) -> bool:
+        """Return whether a person reads the answer."""
+        return sys.stdout.isatty()
 
     @contextmanager
     def progress(self, title: str, total: int) -> Iterator[Progress]:

@@ -50,7 +50,7 @@ def submit(client: Client, output: Output, spec: JobSpec, base: Path, *, key: st
         output.line({"event": "submitted", "job": job})
     output.note(f"Submitted job {job['id']} ({job['name']}), {job['state']} in {job['vc']}.")
     try:
-        job = follow_to_the_end(client, output, job["id"])
+        job = follow_to_the_end(client, output, job)
     except KeyboardInterrupt:
         tell_that_it_goes_on(output, job["id"])
         raise

@@ -13,6 +13,7 @@ from typing import BinaryIO
 
 # Longer than any sequence with a meaning for us; an unfinished one past it is taken apart as plain text.
 MAX_PENDING_CHARS = 4096
+MAX_LINE_BYTES = 64 << 10
 
 _STRING = r"(?:\x1b[\]PX^_]|[\x90\x98\x9d\x9e\x9f])[^\n\x07\x1b\x9c]*"
 _SEQUENCE = re.compile(
@@ -71,25 +72,53 @@ def _escaped(match: re.Match[str]) -> str:
     return f"\\u{ord(direction):04x}" if direction else ""
 
 
-class LogWriter:
-    """Writes a job's output: byte for byte into a file or pipe, filtered on a terminal."""
+class RankLines:
+    """Joins the lines of ranks whose bytes come in turns, and puts the rank in front of each line."""
 
-    def __init__(self, stream: BinaryIO, *, terminal: bool, colour: bool) -> None:
+    def __init__(self) -> None:
+        self._open: dict[int, bytes] = {}
+
+    def feed(self, rank: int, data: bytes) -> bytes:
+        """Return the lines that the bytes complete; an unfinished one waits for its end, or until it is very long."""
+        *whole, rest = (self._open.pop(rank, b"") + data).split(b"\n")
+        if len(rest) >= MAX_LINE_BYTES:
+            whole, rest = [*whole, rest], b""
+        if rest:
+            self._open[rank] = rest
+        return b"".join(self._labelled(rank, line) for line in whole)
+
+    def finish(self) -> bytes:
+        """Return the lines that have no end, in the order of the ranks."""
+        rest = b"".join(self._labelled(rank, line) for rank, line in sorted(self._open.items()))
+        self._open.clear()
+        return rest
+
+    def _labelled(self, rank: int, line: bytes) -> bytes:
+        return b"[rank %d] %b\n" % (rank, line)
+
+
+class LogWriter:
+    """Writes a job's output: byte for byte into a file or pipe, filtered on a terminal, or by labelled lines."""
+
+    def __init__(self, stream: BinaryIO, *, terminal: bool, colour: bool, labelled: bool = False) -> None:
         self._stream = stream
         self._filter = EscapeFilter(colour=colour) if terminal else None
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+        self._lines = RankLines() if labelled else None
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes, *, rank: int = 0) -> None:
         """Write and flush, so that a follower sees each piece when it comes."""
-        if self._filter is not None:
-            data = self._filter.feed(self._decoder.decode(data)).encode()
-        self._stream.write(data)
-        self._stream.flush()
+        if self._lines is not None:
+            data = self._lines.feed(rank, data)
+        self._write(data, final=False)
 
     def close(self) -> None:
         """Write what was held back; the stream stays open."""
-        if self._filter is None:
-            return
-        rest = self._filter.feed(self._decoder.decode(b"", final=True)) + self._filter.finish()
-        self._stream.write(rest.encode())
+        self._write(self._lines.finish() if self._lines is not None else b"", final=True)
+
+    def _write(self, data: bytes, *, final: bool) -> None:
+        if self._filter is not None:
+            text = self._filter.feed(self._decoder.decode(data, final))
+            data = (text + (self._filter.finish() if final else "")).encode()
+        self._stream.write(data)
         self._stream.flush()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
 from typing import Annotated, Any, TypeVar
 
 import typer
@@ -22,7 +23,8 @@ from muster_client.commands.options import (
     tags_for_api,
 )
 from muster_client.errors import EXIT_ERROR, EXIT_NOT_FOUND, ApiError, UsageError
-from muster_client.follow import exit_status_of, show_logs, tell_end, tell_that_it_goes_on
+from muster_client.follow import exit_status_of, labels_ranks, show_logs, tell_end, tell_that_it_goes_on
+from muster_client.logs import LogPage, LogTurn
 from muster_client.output import Output
 from muster_client.render import attempts_table, job_sheet, jobs_table, why_sheet
 from muster_client.session import begin
@@ -111,16 +113,23 @@ def logs_command(
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as the job writes.")] = False,
     rank: Rank = None,
     attempt: Attempt = None,
+    label: Annotated[
+        bool | None,
+        typer.Option("--label/--no-label", help="Print the rank in front of each line.", show_default="on a terminal"),
+    ] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Print what a job wrote; --json prints one JSON line for each piece."""
     session = begin(ctx, as_json=as_json)
     with session.client() as client:
+        labelled = bool(label)
+        if label is None and rank is None and session.output.on_terminal:
+            labelled = labels_ranks(session.output, client.job(job_id))
         if not follow:
-            _print_stored(client, session.output, job_id, attempt=attempt, rank=rank)
+            _print_stored(client, session.output, job_id, attempt=attempt, rank=rank, labelled=labelled)
             return
         try:
-            show_logs(client, session.output, job_id, attempt=attempt, rank=rank)
+            show_logs(client, session.output, job_id, attempt=attempt, rank=rank, labelled=labelled)
         except KeyboardInterrupt:
             tell_that_it_goes_on(session.output, job_id)
             raise
@@ -273,25 +282,48 @@ def _change(ctx: typer.Context, action: Callable[[Client], Job], sentence: str, 
     session.output.answer(job, sentence.format(id=job["id"], name=clean(job["name"])))
 
 
-def _print_stored(client: Client, output: Output, job_id: int, *, attempt: int | None, rank: int | None) -> None:
-    writer = output.log_writer()
-    # A page may end within a character; its first bytes then go with the next line.
-    decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+def _print_stored(
+    client: Client, output: Output, job_id: int, *, attempt: int | None, rank: int | None, labelled: bool
+) -> None:
+    writer = output.log_writer(labelled=labelled)
+    texts: defaultdict[int, _RankText] = defaultdict(_RankText)
+    page: LogPage | None = None
+
+    def tell(rank: int, found: Iterable[tuple[int, str]]) -> None:
+        for offset, text in found:
+            attempt = page.attempt if page else None
+            output.line({"event": "log", "attempt": attempt, "offset": offset, "rank": rank, "text": text})
+
     try:
         for page in client.read_logs(job_id, attempt=attempt, rank=rank):
-            if not output.as_json:
-                writer.write(page.data)
-                continue
-            held = len(decoder.getstate()[0])
-            text = decoder.decode(page.data, final=page.next_offset >= page.size)
-            output.line(
-                {
-                    "event": "log",
-                    "attempt": page.attempt,
-                    "offset": page.offset - held,
-                    "rank": rank or 0,
-                    "text": text,
-                }
-            )
+            for turn in page.turns:
+                if output.as_json:
+                    tell(turn.rank, texts[turn.rank].read(turn))
+                else:
+                    writer.write(turn.data, rank=turn.rank)
+        for of, text in texts.items():
+            tell(of, text.finish())
     finally:
         writer.close()
+
+
+class _RankText:
+    """One rank's output as text. A turn may end within a character; its first bytes then go with the next one."""
+
+    def __init__(self) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+        self._end = 0
+
+    def read(self, turn: LogTurn) -> Iterator[tuple[int, str]]:
+        """Yield the text that the turn completes, with the place of its first byte."""
+        if turn.offset != self._end:
+            yield from self.finish()
+        held = len(self._decoder.getstate()[0])
+        self._end = turn.offset + len(turn.data)
+        yield turn.offset - held, self._decoder.decode(turn.data)
+
+    def finish(self) -> Iterator[tuple[int, str]]:
+        """Yield the character whose last bytes did not come."""
+        held = len(self._decoder.getstate()[0])
+        if held:
+            yield self._end - held, self._decoder.decode(b"", final=True)

@@ -103,16 +103,32 @@ def _read_logs() -> Json:
     return _operation(
         "read_logs",
         "jobs",
-        "What the job printed: bytes from `offset` on, or an event stream that goes on until the job ends.",
+        (
+            "What the job printed: bytes from `offset` on, or an event stream that goes on until the job ends. "
+            "Without `rank` these are the bytes of all ranks in the order of arrival, exactly as they were printed: no "
+            "mark of the rank is put between them. `X-Muster-Ranks` and the events say which rank printed what. "
+            "`offset`, `X-Muster-Size` and the ids of events count the bytes of that order, with those that were given "
+            "up; with `rank` they count the rank's own bytes. An answer ends at a hole: go on at "
+            "`X-Muster-Next-Offset` until that is `X-Muster-Size`. A download leaves holes out."
+        ),
         answers={
             "200": {
                 "description": (
                     "Bytes; with `follow=1` server-sent events: `log` {attempt, offset, rank, text}, "
-                    "`state` {attempt, state}, `end` {state, exit_code}. Ids are attempt:position."
+                    "`state` {attempt, state}, `end` {state, exit_code}. Ids are attempt:position; the `offset` of an "
+                    "event counts the bytes of its rank."
                 ),
                 "headers": {
                     "X-Muster-Attempt": _header("Which attempt this is of."),
-                    "X-Muster-Size": _header("Bytes stored so far."),
+                    "X-Muster-Size": _header("Bytes printed so far, with those that were given up."),
+                    "X-Muster-Offset": _header("Where the answer begins: behind `offset` if that lies in a hole."),
+                    "X-Muster-Ranks": {
+                        "schema": {"type": "string"},
+                        "description": (
+                            "Which rank printed which bytes of the answer: RANK:OFFSET:SIZE for each turn, separated "
+                            "by commas. OFFSET counts the rank's own bytes. An answer has 100 turns at most."
+                        ),
+                    },
                     "X-Muster-Next-Offset": _header("Where the next piece begins."),
                 },
                 "content": {
@@ -127,9 +143,9 @@ def _read_logs() -> Json:
             _query("attempt", "integer", "The attempt's number; the latest by default."),
             _query("rank", "integer", "Only this rank; by default all ranks in the order of arrival."),
             _query("offset", "integer", "The first byte."),
-            _query("limit", "integer", "The maximum number of bytes."),
+            _query("limit", "integer", "The maximum number of bytes: 256 KiB by default, 4 MiB at most."),
             _query("follow", "integer", "1: an event stream."),
-            _query("download", "integer", "1: as a file."),
+            _query("download", "integer", "1: all bytes from `offset` on, as a file."),
             {
                 "name": "Last-Event-ID",
                 "in": "header",

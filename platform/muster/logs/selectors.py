@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -10,11 +11,13 @@ from django.db import connection
 from muster.common.errors import NotFound
 from muster.common.rows import part_of
 from muster.jobs.models import Allocation, Attempt, Job
-from muster.logs.models import LogFile
-from muster.logs.store import read
+from muster.logs.models import LogFile, LogHead
+from muster.logs.store import read, read_to_hole
 from scheduler.model.lifecycle import ATTEMPT_TERMINAL
 
 MAX_PIECES = 200
+# Their list is a header of an answer, and proxies accept few KiB of headers.
+MAX_TURNS = 100
 
 # Every follower reads this whenever the log has grown.
 _CHUNKS = """
@@ -38,6 +41,37 @@ class Piece:
     offset: int
     body: bytes
     cursor: int
+
+    @property
+    def start(self) -> int:
+        """The place of the first byte in that order."""
+        return self.cursor - len(self.body)
+
+
+class Turn(NamedTuple):
+    """Bytes that one rank wrote without a byte of another between them; `offset` counts the rank's own bytes."""
+
+    rank: int
+    offset: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Extract:
+    """Stored bytes that follow each other in an order; `size` is the order's length so far, holes included.
+
+    `start` is the place of the first byte: behind the place that was asked for if that lies in a hole.
+    """
+
+    start: int
+    body: bytes
+    turns: list[Turn]
+    size: int
+
+    @property
+    def end(self) -> int:
+        """The place behind the last byte."""
+        return self.start + len(self.body)
 
 
 def attempt_of(job: Job, number: int | None) -> Attempt | None:
@@ -70,7 +104,7 @@ def log_file(allocation: Allocation) -> LogFile:
 def pieces(attempt: Attempt, *, cursor: int, rank: int | None, largest: int, at_border: bool = False) -> list[Piece]:
     """What was stored behind the cursor, in order, up to about `largest` bytes.
 
-    The cursor counts accepted bytes of all ranks, or with a rank that rank's own bytes. A reader who goes on from the
+    The cursor counts the bytes of all ranks, or with a rank that rank's own bytes. A reader who goes on from the
     cursor of the last piece is `at_border`; any other may come back to a place in the middle of a chunk.
     """
     result: list[Piece] = []
@@ -86,6 +120,56 @@ def pieces(attempt: Attempt, *, cursor: int, rank: int | None, largest: int, at_
         result.append(_piece(attempt, row, skip=0))
         size += row.size
     return result
+
+
+def extract(
+    attempt: Attempt, *, rank: int | None, offset: int, limit: int, max_turns: int | None = MAX_TURNS
+) -> Extract:
+    """The stored bytes at or behind `offset`: up to `limit` bytes, the next hole, or so many turns of ranks.
+
+    Offsets count the bytes of all ranks in the order of arrival, or with a rank that rank's own bytes. In an attempt of
+    one rank these are the same.
+    """
+    if rank is None and int(attempt.request.nodes) > 1:
+        return _extract_of_all(attempt, offset, limit, max_turns)
+    allocation = rank_of(attempt, rank or 0)
+    log = log_file(allocation)
+    start, body = read_to_hole(allocation, log, offset=offset, limit=limit)
+    return Extract(start, body, [Turn(allocation.rank, start, len(body))] if body else [], log.size)
+
+
+def _extract_of_all(attempt: Attempt, offset: int, limit: int, max_turns: int | None) -> Extract:
+    # The length is read before the chunks: what is missing in front of it is a hole, and not a chunk that just came.
+    size = LogHead.objects.filter(attempt=attempt).values_list("position", flat=True).first() or 0
+    turns: list[Turn] = []
+    bodies: list[bytes] = []
+    start = end = None
+    for piece in _all_pieces(attempt, offset, largest=limit):
+        if start is None or end is None:
+            start = end = piece.start
+        if piece.start != end or end - start >= limit:
+            break
+        body = piece.body[: start + limit - end]
+        last = turns[-1] if turns else None
+        if last and (last.rank, last.offset + last.size) == (piece.rank, piece.offset):
+            turns[-1] = last._replace(size=last.size + len(body))
+        elif len(turns) == max_turns:
+            break
+        else:
+            turns.append(Turn(piece.rank, piece.offset, len(body)))
+        bodies.append(body)
+        end += len(body)
+    if start is None or end is None:
+        return Extract(max(offset, size), b"", [], size)
+    return Extract(start, b"".join(bodies), turns, max(size, end))
+
+
+def _all_pieces(attempt: Attempt, cursor: int, *, largest: int) -> Iterator[Piece]:
+    """What all ranks wrote from the cursor on, read by handfuls."""
+    at_border = False
+    while found := pieces(attempt, cursor=cursor, rank=None, largest=largest, at_border=at_border):
+        yield from found
+        cursor, at_border = found[-1].cursor, True
 
 
 def bytes_before(attempt: Attempt, piece: Piece, count: int) -> bytes:

@@ -49,7 +49,8 @@ _CLOSE_EMPTY = (
 )
 _DIGEST_OF_NOTHING = hashlib.sha256().hexdigest()
 
-# `position` of the head is where the next chunk of any rank begins.
+# `position` of the head is where the next bytes of any rank begin. A hole has its places in the order, so that a reader
+# sees that bytes are missing, and the order is as long as the logs of all ranks together.
 _INDEX = """
 WITH grown AS (
     UPDATE logs_logfile SET size = %s, holes = %s WHERE allocation_id = %s),
@@ -59,6 +60,10 @@ head AS (
 INSERT INTO logs_logchunk (allocation_id, attempt_id, position, "offset", size, crc32)
 SELECT %s, %s, head.position - told.size, told."offset", told.size, told.crc32
 FROM head, (VALUES (%s::bigint, %s::bigint, %s::bigint)) AS told ("offset", size, crc32)
+"""
+_LENGTHEN = """
+INSERT INTO logs_loghead AS head (attempt_id, position) VALUES (%s, %s)
+ON CONFLICT (attempt_id) DO UPDATE SET position = head.position + excluded.position
 """
 
 
@@ -122,7 +127,7 @@ def _append(allocation: Allocation, log: LogFile, chunk: Chunk) -> int:
         return log.size
     _write(_folder(allocation), log.segment_bytes, chunk)
     holes = merged(holes)
-    _index(allocation, chunk, holes)
+    _index(allocation, chunk, holes, grown_bytes=chunk.end - log.size)
     left = _give_up_oldest(allocation, log.segment_bytes, chunk.end, holes)
     if left != holes:
         LogFile.objects.filter(pk=allocation.pk).update(holes=left)
@@ -158,6 +163,8 @@ def finish(
         all_holes = merged([*(tuple(hole) for hole in log.holes), *holes])
         if log.size < size:
             all_holes = merged([*all_holes, (log.size, size)])
+            with connection.cursor() as cursor:
+                cursor.execute(_LENGTHEN, [allocation.attempt_id, size - log.size])
         # Only a whole log can be complete. The bytes are read only if they decide it, and never because of a size or
         # holes that an agent claims. An agent that restarted inside a log larger than its spool cannot send its digest.
         whole = not all_holes and log.size == size
@@ -207,15 +214,15 @@ def _locked(allocation: Allocation) -> LogFile:
     return log
 
 
-def _index(allocation: Allocation, chunk: Chunk, holes: list[tuple[int, int]]) -> None:
-    """Let the log grow by the chunk, and give that the next place in the common order of the attempt's ranks, in one
-    statement for all three tables.
+def _index(allocation: Allocation, chunk: Chunk, holes: list[tuple[int, int]], *, grown_bytes: int) -> None:
+    """Let the log grow by the chunk and the hole in front of it, and give them the next places in the common order of
+    the attempt's ranks, in one statement for all three tables.
     """
     size = len(chunk.body)
     grown = (chunk.end, json.dumps(holes), allocation.pk)
     told = (allocation.pk, allocation.attempt_id, chunk.offset, size, chunk.crc32)
     with connection.cursor() as cursor:
-        cursor.execute(_INDEX, [*grown, allocation.attempt_id, size, *told])
+        cursor.execute(_INDEX, [*grown, allocation.attempt_id, grown_bytes, *told])
 
 
 def read(allocation: Allocation, *, start: int, end: int) -> bytes:

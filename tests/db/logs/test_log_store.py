@@ -19,7 +19,7 @@ from muster.fleet.models import Node, Pool
 from muster.jobs.models import Allocation, Attempt
 from muster.logs import store
 from muster.logs.models import LogChunk, LogFile
-from muster.logs.selectors import is_over, log_file, pieces, rank_of
+from muster.logs.selectors import MAX_TURNS, extract, is_over, log_file, pieces, rank_of
 from muster.logs.store import Chunk, Gap, append, finish, merged, read_to_hole
 from tests.db.stories import WAIT_S, Other, World, end, make_world, now_of, ranks, start
 from tests.profiles import examples
@@ -158,6 +158,54 @@ def test_all_ranks_have_one_order_and_it_can_be_taken_up_anywhere(
         assert b"".join(body for _, _, body in followed(attempt, rank=rank)) == WRITTEN[:size]
     places = list(LogChunk.objects.filter(attempt=attempt).order_by("position").values_list("position", "size"))
     assert all(here + size == there for (here, size), (there, _) in pairwise(places))
+
+
+class TestExtracts:
+    """Reading all ranks in their order of arrival."""
+
+    def test_a_hole_of_a_rank_has_its_place_in_the_order(self, world: World) -> None:
+        attempt = start(world, nodes=2, gpus=0)
+        first, second = ranks(attempt)
+        append(first, chunk(0, 10))
+        append(second, chunk(0, 5))
+        append(first, chunk(30, 40, dropped=(10, 30)))
+        finish(second, size=25, sha256="", holes=[(5, 25)])
+        found = extract(attempt, rank=None, offset=0, limit=100)
+        assert (found.start, found.end, found.body) == (0, 15, WRITTEN[:10] + WRITTEN[:5])
+        assert found.size == sum(LogFile.objects.values_list("size", flat=True)) == 65
+        found = extract(attempt, rank=None, offset=15, limit=100)
+        assert (found.start, found.end, found.turns) == (35, 45, [(0, 30, 10)])
+        found = extract(attempt, rank=None, offset=45, limit=100)
+        assert (found.start, found.end, found.body) == (65, 65, b"")
+
+    def test_what_was_given_up_is_a_hole_in_the_order(self, world: World) -> None:
+        Pool.objects.update(log_max_bytes_per_job=2 * 8 * SEGMENT)
+        attempt = start(world, nodes=2, gpus=0)
+        both = ranks(attempt)
+        told = b""
+        for begin in range(0, 40 * SEGMENT, SEGMENT // 2):
+            for allocation in both:
+                append(allocation, chunk(begin, begin + SEGMENT // 2))
+                told += WRITTEN[begin : begin + SEGMENT // 2]
+        offset, read = 0, 0
+        while (found := extract(attempt, rank=None, offset=offset, limit=50)).body:
+            assert found.body == told[found.start : found.end]
+            assert (found.size, len(found.body) <= 50) == (len(told), True)
+            offset, read = found.end, read + len(found.body)
+        assert (found.start, found.end) == (len(told), len(told))
+        holes = sum(stop - begin for allocation in both for begin, stop in LogFile.objects.get(pk=allocation.pk).holes)
+        assert read == len(told) - holes
+        assert holes > 0
+
+    def test_ranks_that_take_turns_for_every_byte_end_an_extract_early(self, world: World) -> None:
+        attempt = start(world, nodes=2, gpus=0)
+        for place in range(MAX_TURNS):
+            for allocation in ranks(attempt):
+                append(allocation, chunk(place, place + 1))
+        found = extract(attempt, rank=None, offset=0, limit=1000)
+        assert (found.end, len(found.turns)) == (MAX_TURNS, MAX_TURNS)
+        found = extract(attempt, rank=None, offset=0, limit=1000, max_turns=None)
+        assert found.end == 2 * MAX_TURNS
 
 
 @pytest.mark.parametrize("place", [0, 7, 15, 16, 39])

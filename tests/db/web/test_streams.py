@@ -150,7 +150,7 @@ class TestReading:
         claim(ranks(second)[0])
         say(ranks(second)[0], "again")
         assert http.get(log_path(first)).content == b"again"
-        assert http.get(log_path(first, attempt=1)).content == b"rank 0"
+        assert http.get(log_path(first, attempt=1, rank=0)).content == b"rank 0"
         assert http.get(log_path(first, attempt=1, rank=1)).content == b"rank 1"
         assert http.get(log_path(first, attempt=3)).status_code == 404
         assert http.get(log_path(first, rank=2)).status_code == 404
@@ -175,8 +175,34 @@ class TestReading:
         say(ranks(attempt)[0], body[:40], body[40:])
         answer = http.get(log_path(attempt, download=1))
         assert answer.content == body
-        name = f"job-{attempt.job_id}-attempt-1-rank-0.log"
+        name = f"job-{attempt.job_id}-attempt-1.log"
         assert answer.headers["content-disposition"] == f'attachment; filename="{name}"'
+        assert http.get(log_path(attempt, download=1, offset=90)).content == body[90:]
+        assert http.get(log_path(attempt, download=1, rank=1)).status_code == 404
+
+    def test_all_ranks_are_read_in_the_order_of_arrival_and_each_byte_has_its_rank(
+        self, http: httpx.Client, world: World
+    ) -> None:
+        attempt = start(world, nodes=2)
+        first, second = ranks(attempt)
+        say(first, "0123", "45")
+        say(second, "abc\xff".encode("latin-1"), "def")
+        say(first, "6789")
+        whole = b"012345abc\xffdef6789"
+        answer = http.get(log_path(attempt))
+        assert answer.content == whole
+        assert answer.headers["X-Muster-Ranks"] == "0:0:6,1:0:7,0:6:4"
+        part = http.get(log_path(attempt, offset=4, limit=5))
+        assert part.content == whole[4:9]
+        names = ("Size", "Offset", "Next-Offset", "Ranks")
+        assert [part.headers[f"X-Muster-{name}"] for name in names] == ["17", "4", "9", "0:4:2,1:0:3"]
+        assert http.get(log_path(attempt, offset=17)).content == b""
+        download = http.get(log_path(attempt, download=1))
+        assert download.content == whole
+        assert f'"job-{attempt.job_id}-attempt-1.log"' in download.headers["content-disposition"]
+        alone = http.get(log_path(attempt, download=1, rank=1))
+        assert alone.content == b"abc\xffdef"
+        assert f'"job-{attempt.job_id}-attempt-1-rank-1.log"' in alone.headers["content-disposition"]
 
     @pytest.mark.parametrize("query", ["offset=-1", "offset=x", "limit=1e9", "rank=%D9%A3", "attempt=0", "follow=yes"])
     def test_a_wrong_number_is_named(self, http: httpx.Client, world: World, query: str) -> None:

@@ -172,6 +172,13 @@ def test_a_page_behind_a_hole_says_where_it_begins(server: FakeServer, client: C
     assert (page.offset, page.next_offset, page.data) == (100, 104, b"rest")
 
 
+def test_a_page_says_which_rank_wrote_what(server: FakeServer, client: Client) -> None:
+    headers = {"X-Muster-Ranks": "0:10:3,12:0:1,0:13:2"}
+    server.on(LOG, httpx.Response(200, content=b"abcdef", headers=headers))
+    turns = [(turn.rank, turn.offset, turn.data) for turn in client.log_page(7).turns]
+    assert turns == [(0, 10, b"abc"), (12, 0, b"d"), (0, 13, b"ef")]
+
+
 def test_stored_logs_are_read_page_by_page_of_one_attempt(server: FakeServer, client: Client) -> None:
     def page(request: httpx.Request) -> httpx.Response:
         offset = int(request.url.params["offset"])

@@ -22,8 +22,17 @@ from muster.events.hub import hub
 from muster.events.redis import EVENTS_CHANNEL, log_channel
 from muster.jobs.models import Attempt, Job
 from muster.jobs.selectors import get_job
-from muster.logs.selectors import MAX_PIECES, Piece, attempt_of, bytes_before, is_over, log_file, pieces, rank_of
-from muster.logs.store import read_to_hole
+from muster.logs.selectors import (
+    MAX_PIECES,
+    MAX_TURNS,
+    Extract,
+    Piece,
+    attempt_of,
+    bytes_before,
+    extract,
+    is_over,
+    pieces,
+)
 from scheduler.model.lifecycle import ATTEMPT_TERMINAL, JOB_TERMINAL
 
 DEFAULT_READ_BYTES, MAX_READ_BYTES = 256 << 10, 4 << 20
@@ -53,35 +62,30 @@ async def logs(request: Request) -> Response:
     if attempt is None:
         return Response(b"", media_type="text/plain", headers={"X-Muster-Size": "0"})
     if flag(request, "download"):
-        name = f"job-{job.pk}-attempt-{attempt.number}-rank-{rank or 0}.log"
+        of_rank = "" if rank is None else f"-rank-{rank}"
+        name = f"job-{job.pk}-attempt-{attempt.number}{of_rank}.log"
         headers = {"Content-Disposition": f'attachment; filename="{name}"'}
-        return StreamingResponse(_download(attempt, rank or 0), media_type="text/plain", headers=headers)
-    start, body, size = await in_thread(_read, attempt, rank or 0, offset, limit)
+        first = await in_thread(_read, attempt, rank, offset, MAX_READ_BYTES, None)
+        return StreamingResponse(_download(attempt, rank, first), media_type="text/plain", headers=headers)
+    found = await in_thread(_read, attempt, rank, offset, limit)
     headers = {
         "X-Muster-Attempt": str(attempt.number),
-        "X-Muster-Size": str(size),
-        "X-Muster-Offset": str(start),
-        "X-Muster-Next-Offset": str(start + len(body)),
+        "X-Muster-Size": str(found.size),
+        "X-Muster-Offset": str(found.start),
+        "X-Muster-Next-Offset": str(found.end),
+        "X-Muster-Ranks": ",".join(f"{turn.rank}:{turn.offset}:{turn.size}" for turn in found.turns),
     }
-    return Response(body, media_type="text/plain", headers=headers)
+    return Response(found.body, media_type="text/plain", headers=headers)
 
 
-def _read(attempt: Attempt, rank: int, offset: int, limit: int) -> tuple[int, bytes, int]:
-    allocation = rank_of(attempt, rank)
-    log = log_file(allocation)
-    start, body = read_to_hole(allocation, log, offset=offset, limit=limit)
-    return start, body, log.size
+def _read(attempt: Attempt, rank: int | None, offset: int, limit: int, max_turns: int | None = MAX_TURNS) -> Extract:
+    return extract(attempt, rank=rank, offset=offset, limit=limit, max_turns=max_turns)
 
 
-async def _download(attempt: Attempt, rank: int) -> AsyncIterator[bytes]:
-    offset = 0
-    while True:
-        start, body, size = await in_thread(_read, attempt, rank, offset, MAX_READ_BYTES)
-        if body:
-            yield body
-        offset = start + len(body)
-        if offset >= size or not body:
-            return
+async def _download(attempt: Attempt, rank: int | None, found: Extract) -> AsyncIterator[bytes]:
+    while found.body:
+        yield found.body
+        found = await in_thread(_read, attempt, rank, found.end, MAX_READ_BYTES, None)
 
 
 @dataclass(slots=True)
