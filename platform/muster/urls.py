@@ -15,6 +15,7 @@ from muster.api.downloads import download
 from muster.api.problems import not_found
 from muster.api.urls import documentation, schema, v1
 from muster.api.views import service
+from muster.help import views as help_views
 
 # Without the check for cross-site requests, which would answer a POST to nowhere with a page of its own.
 nowhere = csrf_exempt(not_found)
@@ -35,6 +36,10 @@ urlpatterns = [
     re_path(r"^assets/(?P<name>.*)$", site.asset),
     re_path(r"^downloads/(?P<name>.*)$", download),
     re_path(r"^static(?:/.*)?$", nowhere),
+    path("help", help_views.page),
+    path("help/images/<str:name>", help_views.picture),
+    path("help/<path:name>", help_views.page),
+    path("help/", help_views.page),
     path("", site.page),
     path("<path:path>", site.page),
 ]

@@ -3,7 +3,9 @@ import {
   IconAdjustmentsHorizontal,
   IconChartHistogram,
   IconCirclePlus,
+  IconDots,
   IconGridDots,
+  IconHelp,
   IconHierarchy,
   IconLayoutDashboard,
   IconListDetails,
@@ -12,7 +14,7 @@ import {
 } from "@tabler/icons-react";
 import { useQueryClient } from "@tanstack/react-query";
 import { Link, Outlet, useRouter } from "@tanstack/react-router";
-import { useEffect } from "react";
+import { useEffect, useRef } from "react";
 
 import { followChanges } from "../api/live";
 import { Wordmark } from "../components/Logo";
@@ -28,42 +30,79 @@ const PAGES = [
   { to: "/sweeps", label: "Sweeps", icon: IconArrowsShuffle },
   { to: "/submit", label: "Submit", icon: IconCirclePlus },
   { to: "/cluster", label: "Cluster", icon: IconGridDots },
-  { to: "/vcs", label: "Virtual clusters", short: "VCs", icon: IconHierarchy },
+  { to: "/vcs", label: "Virtual clusters", icon: IconHierarchy },
   { to: "/insights", label: "Insights", icon: IconChartHistogram },
   { to: "/settings", label: "Settings", icon: IconAdjustmentsHorizontal },
 ] as const;
+/** The bar at the bottom of a narrow screen has room for these; the others are behind its last button. */
+const IN_THE_BAR: readonly string[] = ["/", "/jobs", "/submit", "/cluster"];
 
-function Navigation({
+function PageLinks({
+  pages,
   className,
-  linkClass,
-  short = false,
 }: {
+  pages: readonly (typeof PAGES)[number][];
   className: string | undefined;
-  linkClass: string | undefined;
-  /** Where there is room for a short word only. */
-  short?: boolean;
 }) {
+  return pages.map(({ to, label, icon: Icon }) => (
+    <Link
+      key={to}
+      to={to}
+      className={className}
+      activeOptions={{ exact: to === "/", includeSearch: false }}
+      activeProps={{ "data-current": true }}
+    >
+      <Icon size={18} stroke={1.7} aria-hidden="true" />
+      {label}
+    </Link>
+  ));
+}
+
+/** What only operators have, and the help. */
+function OtherLinks() {
+  const me = useMe();
   return (
-    <nav className={className} aria-label="Main">
-      {PAGES.map(({ to, label, icon: Icon, ...words }) => (
-        <Link
-          key={to}
-          to={to}
-          className={linkClass}
-          activeOptions={{ exact: to === "/", includeSearch: false }}
-          activeProps={{ "data-current": true }}
-        >
-          <Icon size={18} stroke={1.7} aria-hidden="true" />
-          {short && "short" in words ? (
-            <span>
-              {words.short}
-              <span className="sr-only">, {label}</span>
-            </span>
-          ) : (
-            label
-          )}
-        </Link>
-      ))}
+    <>
+      {me.is_operator ? (
+        <>
+          <Link to="/fairness" className={classes.link} activeProps={{ "data-current": true }}>
+            <IconScale size={18} stroke={1.7} aria-hidden="true" />
+            Fairness
+          </Link>
+          <a href="/admin/" className={classes.link}>
+            <IconShieldCog size={18} stroke={1.7} aria-hidden="true" />
+            Admin
+          </a>
+        </>
+      ) : null}
+      <a href="/help" className={classes.link}>
+        <IconHelp size={18} stroke={1.7} aria-hidden="true" />
+        Help
+      </a>
+    </>
+  );
+}
+
+/** The navigation of a narrow screen: a bar at the bottom, and a sheet above it with all that the bar leaves out. */
+function Tabs() {
+  const sheet = useRef<HTMLDivElement>(null);
+  return (
+    <nav className={classes.tabs} aria-label="Main">
+      <PageLinks pages={PAGES.filter(({ to }) => IN_THE_BAR.includes(to))} className={classes.tab} />
+      <button type="button" className={classes.tab} popoverTarget="more-pages">
+        <IconDots size={18} stroke={1.7} aria-hidden="true" />
+        More
+      </button>
+      <div
+        ref={sheet}
+        id="more-pages"
+        popover="auto"
+        className={classes.more}
+        onClick={() => sheet.current?.hidePopover()}
+      >
+        <PageLinks pages={PAGES.filter(({ to }) => !IN_THE_BAR.includes(to))} className={classes.link} />
+        <OtherLinks />
+      </div>
     </nav>
   );
 }
@@ -72,7 +111,6 @@ function Navigation({
 export function Shell() {
   const client = useQueryClient();
   const router = useRouter();
-  const me = useMe();
 
   useEffect(() => followChanges(client, () => goToSignIn(router, client)), [client, router]);
 
@@ -85,20 +123,11 @@ export function Shell() {
         <Link to="/" className={classes.brand} aria-label="Muster, overview">
           <Wordmark />
         </Link>
-        <Navigation className={classes.nav} linkClass={classes.link} />
+        <nav className={classes.nav} aria-label="Main">
+          <PageLinks pages={PAGES} className={classes.link} />
+        </nav>
         <div className={classes.foot}>
-          {me.is_operator ? (
-            <Link to="/fairness" className={classes.link} activeProps={{ "data-current": true }}>
-              <IconScale size={18} stroke={1.7} aria-hidden="true" />
-              Fairness
-            </Link>
-          ) : null}
-          {me.is_operator ? (
-            <a href="/admin/" className={classes.link}>
-              <IconShieldCog size={18} stroke={1.7} aria-hidden="true" />
-              Admin
-            </a>
-          ) : null}
+          <OtherLinks />
           <div className={classes.live}>
             <LiveDot />
           </div>
@@ -118,7 +147,7 @@ export function Shell() {
         <AwayBanner />
         <Outlet />
       </main>
-      <Navigation className={classes.tabs} linkClass={classes.tab} short />
+      <Tabs />
     </div>
   );
 }

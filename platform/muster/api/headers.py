@@ -15,6 +15,8 @@ ADMIN = (
     "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; "
     f"connect-src 'self'; img-src 'self' data: blob:; font-src 'self' data:; {_COMMON}"
 )
+# Documents: text and pictures of this repository, and one script that sets the theme.
+HELP = f"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; font-src 'self'; {_COMMON}"
 # Nothing here is a page. `sandbox`: a browser that shows an answer all the same, such as a file that a job wrote, runs
 # nothing of it and treats it as from no origin.
 DATA = "sandbox; default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
@@ -67,4 +69,6 @@ def security_headers(path: str, *, https: bool) -> dict[str, str]:
 def _policy(path: str) -> str:
     if path.startswith("/admin/"):
         return ADMIN
+    if path == "/help" or path.startswith("/help/"):
+        return HELP
     return DATA if path.startswith(_DATA_PATHS) and path != _DOCUMENTATION else PAGES

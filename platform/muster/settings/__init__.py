@@ -53,6 +53,7 @@ INSTALLED_APPS = [
     "muster.offers",
     "muster.agents",
     "muster.api",
+    "muster.help",
     "muster.local",
 ]
 
@@ -136,6 +137,7 @@ STATE_FOLDER: Path = ENV.home
 PUBLIC_URL, BIND = ENV.public_url, ENV.bind
 WEB_URL = ENV.web_url
 FRONTEND_DIST = REPOSITORY / "frontend" / "dist"
+DOCS = REPOSITORY / "docs"
 STATIC_URL = "/static/"
 STATIC_ROOT = ENV.home / "static"
 WHITENOISE_USE_FINDERS = True

@@ -1,0 +1,105 @@
+"""The documents as pages: their links, their safety, and what they say of the schema of specs and of terms."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from django.conf import settings
+
+from muster.help import documents
+from muster.help.reference import spec_page
+from muster.help.search import search
+
+ROOT = Path(__file__).resolve().parents[3]
+LINK = re.compile(r'href="(/help[^"#]*|)(?:#([^"]*))?"')
+
+
+def broken(page: documents.Document) -> list[str]:
+    """Those links of a page within the documents that lead to no page or no heading."""
+    found = []
+    for path, anchor in LINK.findall(page.html):
+        target = documents.document(path.removeprefix("/help").strip("/") or documents.INDEX) if path else page
+        if target is None or (anchor and anchor not in target.anchors):
+            found.append(f"{path}#{anchor}")
+    return found
+
+
+def test_every_link_between_documents_leads_to_a_page_and_a_heading() -> None:
+    names = documents.names()
+    assert {"glossary", "spec", "policies/fifo", "adr/0004-quotas-are-promises"} <= set(names)
+    pages = {name: page for name in names if (page := documents.document(name))}
+    assert len(pages) == len(names)
+    assert {name: found for name, page in pages.items() if (found := broken(page))} == {}
+
+
+def test_the_words_of_a_folders_link_lead_to_the_list_of_its_pages() -> None:
+    page = documents.document("policies")
+    assert page is not None
+    assert '<a href="/help/policies/fifo">' in page.html
+    assert broken(page) == []
+
+
+@pytest.mark.parametrize("name", ["../README", "policies/../../README", "no-such-page", "images", "", "a//b"])
+def test_what_is_no_document_is_not_served(name: str) -> None:
+    assert documents.document(name) is None
+
+
+@pytest.fixture
+def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> documents.Document:
+    """A page with everything that a page may do wrong."""
+    text = (
+        "# A <b>page</b>\n\n<script>alert(1)</script>\n\n[bad](javascript:alert(1)) [out](https://example.org) "
+        "[code](../scheduler/engine/cycle.py)\n\n| a | b |\n|---|--:|\n| `x.y` z | 1 |\n\n## Same\n\n## Same\n"
+    )
+    (tmp_path / "page.md").write_text(text)
+    monkeypatch.setattr(settings, "DOCS", tmp_path)
+    page = documents.document("page")
+    assert page is not None
+    return page
+
+
+def test_markup_in_a_document_is_shown_and_not_obeyed(written: documents.Document) -> None:
+    assert "<script" not in written.html
+    assert "&lt;script&gt;" in written.html
+    assert 'href="javascript:' not in written.html
+    assert "style=" not in written.html
+
+
+def test_headings_and_rows_have_addresses_as_git_hosts_give_them(written: documents.Document) -> None:
+    assert {"a-bpageb", "same", "same-1", "xy-z"} <= written.anchors
+    assert '<tr id="xy-z">' in written.html
+
+
+def test_a_link_to_a_file_that_is_not_served_is_plain_text(written: documents.Document) -> None:
+    assert "cycle.py" not in written.html
+    assert '<a href="https://example.org" rel="noopener noreferrer">out</a>' in written.html
+
+
+def test_a_search_finds_the_sections_with_all_words() -> None:
+    found = search("checkpoint grace")
+    assert found
+    for one in found:
+        path, _, anchor = one.address.removeprefix("/help/").partition("#")
+        page = documents.document(path)
+        assert page is not None
+        assert anchor in page.anchors
+    assert search("checkpoint zzzyx") == []
+    assert search("glossary")[0].address == "/help/glossary#glossary"
+
+
+def test_the_page_of_spec_keys_is_what_the_schema_says() -> None:
+    written = (ROOT / "docs/spec.md").read_text()
+    assert written == spec_page(), "write it again: manage.py spec_reference"
+
+
+def test_every_address_of_help_in_the_pages_leads_to_a_heading_or_a_term() -> None:
+    places = [ROOT / "frontend/src", ROOT / "platform/muster"]
+    files = [path for place in places for path in place.rglob("*") if path.suffix in {".ts", ".tsx", ".py", ".html"}]
+    named = {match for path in files for match in re.findall(r'"/help/([a-z/-]+)(?:#([a-z0-9-]+))?"', path.read_text())}
+    assert named
+    for name, anchor in sorted(named - {("images/", "")}):
+        page = documents.document(name)
+        assert page is not None, name
+        assert not anchor or anchor in page.anchors, f"{name}#{anchor}"
