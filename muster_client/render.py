@@ -124,7 +124,7 @@ def job_sheet(job: Job, now: datetime, fairness: JobFairness | None = None) -> R
         rows.append(("Run time", Text(run_time(job, now))))
     rows += [("Sweep", text_of(text)) for text in sweep_texts(job.get("sweep"), job.get("params", {}))]
     rows += _estimate_rows(job.get("estimate"))
-    if fairness is not None:
+    if fairness is not None and fairness["taken_s"] is not None:
         rows.append(("Fairness", text_of(fairness["sentence"])))
     rows += _rate_rows(job.get("rates", []))
     rows += [("By GPU type", text_of(text)) for text in finish_texts(job.get("finish"))]

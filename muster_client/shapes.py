@@ -258,6 +258,7 @@ class JobFairness(TypedDict):
     sentence: str
     rho_quota: float | None
     rho_cluster: float | None
+    taken_s: float | None
 
 
 class Why(TypedDict):

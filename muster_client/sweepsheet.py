@@ -63,7 +63,7 @@ def sweep_sheet(sweep: Sweep, now: datetime) -> RenderableType:
         ("GPU-hours", Text(f"{hours(sweep['gpu_hours'])}; early stops saved {hours(sweep['saved_gpu_hours'])}")),
     ]
     rho = sweep.get("rho")
-    if rho:
+    if rho and (rho["quota"] is not None or rho["cluster"] is not None):
         rows.append(("Fairness", text_of(rho["sentence"])))
     if sweep["cloned_from"] is not None:
         rows.append(("Clone of", Text(f"sweep {sweep['cloned_from']}")))

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import fsum
+from statistics import median
 
 import numpy as np
 
@@ -49,13 +50,12 @@ class Queueing:
 
 
 @dataclass(frozen=True, slots=True)
-class FinishTimes:
-    """Finish-time fairness of ended jobs, each against the cluster and against the quota of its virtual cluster."""
+class Ratios:
+    """Mean, median and maximum of a ratio of several jobs; None where none has one."""
 
-    rho_cluster_mean: float | None
-    rho_cluster_max: float | None
-    rho_quota_mean: float | None
-    rho_quota_max: float | None
+    mean: float | None
+    p50: float | None
+    max: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +72,9 @@ class VcFigures:
     rho_cluster_max: float | None
     rho_quota_mean: float | None
     rho_quota_max: float | None
+    rho_quota_bounded_mean: float | None
+    rho_quota_bounded_p50: float | None
+    rho_quota_bounded_max: float | None
     preemptions: int
     gpu_hours: float
     quota_use: float | None  # of its quota's GPU time from the first submission to the last end; borrowed GPUs count
@@ -100,6 +103,12 @@ class Summary:
     rho_max: float | None
     rho_quota_mean: float | None
     rho_quota_max: float | None
+    rho_bounded_mean: float | None  # of the cluster, with a floor of a minute of run time
+    rho_bounded_p50: float | None
+    rho_bounded_max: float | None
+    rho_quota_bounded_mean: float | None
+    rho_quota_bounded_p50: float | None
+    rho_quota_bounded_max: float | None
     jain: float | None
     applications: int  # groups, and jobs of no group
     application_time_mean_s: float | None  # from the first submission to the last end
@@ -137,7 +146,10 @@ def summarize(result: Result) -> Summary:
     feasible = [record for record in result.records if record.outcome != INFEASIBLE]
     ended = [record for record in feasible if record.ended_s is not None]
     times = np.array([jct_s(record) for record in ended], dtype=float)
-    fairness = _finish_times(ended, result.gpus)
+    of_cluster = _ratios(rho_cluster(record, result.gpus) for record in ended)
+    of_quota = _ratios(rho_quota(record) for record in ended)
+    of_cluster_bounded = _ratios(rho_cluster_bounded(record, result.gpus) for record in ended)
+    of_quota_bounded = _ratios(rho_quota_bounded(record) for record in ended)
     capacity_gpu_s = result.gpus * result.makespan_s
     asked = [record for record in feasible if record.screening_s is not None]
     due = [record for record in feasible if record.deadline_s is not None]
@@ -156,10 +168,16 @@ def summarize(result: Result) -> Summary:
         jct_p99_s=float(np.percentile(times, 99)) if len(times) else None,
         makespan_s=result.makespan_s,
         utilization=result.busy_gpu_s / capacity_gpu_s if capacity_gpu_s > 0 else None,
-        rho_mean=fairness.rho_cluster_mean,
-        rho_max=fairness.rho_cluster_max,
-        rho_quota_mean=fairness.rho_quota_mean,
-        rho_quota_max=fairness.rho_quota_max,
+        rho_mean=of_cluster.mean,
+        rho_max=of_cluster.max,
+        rho_quota_mean=of_quota.mean,
+        rho_quota_max=of_quota.max,
+        rho_bounded_mean=of_cluster_bounded.mean,
+        rho_bounded_p50=of_cluster_bounded.p50,
+        rho_bounded_max=of_cluster_bounded.max,
+        rho_quota_bounded_mean=of_quota_bounded.mean,
+        rho_quota_bounded_p50=of_quota_bounded.p50,
+        rho_quota_bounded_max=of_quota_bounded.max,
         jain=jain([1.0 / value for record in ended if (value := rho_cluster(record, result.gpus)) is not None]),
         applications=len(applications),
         application_time_mean_s=_mean([each.taken_s for each in applications if each.taken_s is not None]),
@@ -218,16 +236,27 @@ def rho_cluster(record: JobRecord, cluster_gpus: int) -> float | None:
     return _rho(record, isolated_s(record, cluster_gpus)) if cluster_gpus > 0 else None
 
 
+def rho_cluster_bounded(record: JobRecord, cluster_gpus: int) -> float | None:
+    """`rho_cluster` where a run time of less than a minute counts as a minute, as production tells it."""
+    return _bounded(record, isolated_s(record, cluster_gpus)) if cluster_gpus > 0 else None
+
+
 def rho_quota(record: JobRecord) -> float | None:
     """The JCT over the time in a cluster of the quota, shared with the jobs of the own virtual cluster alone.
 
     Above 1, the jobs of other virtual clusters cost the job time. That time is `isolated_s` with the quota for the
     cluster, and with the virtual cluster's jobs for N. None where `rho_cluster` is None, and with a quota of 0.
     """
-    if record.quota_gpus <= 0:
-        return None
-    alone_s = rho.isolated_s(record.alone_s, record.gpus, of_gpus=record.quota_gpus, contention=record.vc_contention)
-    return _rho(record, alone_s)
+    return _rho(record, _isolated_on_quota_s(record)) if record.quota_gpus > 0 else None
+
+
+def rho_quota_bounded(record: JobRecord) -> float | None:
+    """`rho_quota` where a run time of less than a minute counts as a minute, as production tells it."""
+    return _bounded(record, _isolated_on_quota_s(record)) if record.quota_gpus > 0 else None
+
+
+def _isolated_on_quota_s(record: JobRecord) -> float:
+    return rho.isolated_s(record.alone_s, record.gpus, of_gpus=record.quota_gpus, contention=record.vc_contention)
 
 
 def jain(values: Sequence[float]) -> float | None:
@@ -252,6 +281,10 @@ def _rho(record: JobRecord, isolated: float) -> float | None:
     return rho.ratio(jct_s(record), isolated)
 
 
+def _bounded(record: JobRecord, isolated: float) -> float | None:
+    return None if record.ended_s is None else rho.bounded(jct_s(record), record.alone_s, isolated)
+
+
 def _by_vc(records: Iterable[JobRecord]) -> Mapping[str, Sequence[JobRecord]]:
     found: dict[str, list[JobRecord]] = {}
     for record in records:
@@ -259,20 +292,17 @@ def _by_vc(records: Iterable[JobRecord]) -> Mapping[str, Sequence[JobRecord]]:
     return found
 
 
-def _finish_times(ended: Sequence[JobRecord], cluster_gpus: int) -> FinishTimes:
-    of_cluster = [value for record in ended if (value := rho_cluster(record, cluster_gpus)) is not None]
-    of_quota = [value for record in ended if (value := rho_quota(record)) is not None]
-    return FinishTimes(
-        rho_cluster_mean=_mean(of_cluster),
-        rho_cluster_max=max(of_cluster, default=None),
-        rho_quota_mean=_mean(of_quota),
-        rho_quota_max=max(of_quota, default=None),
-    )
+def _ratios(values: Iterable[float | None]) -> Ratios:
+    known = [value for value in values if value is not None]
+    return Ratios(_mean(known), median(known) if known else None, max(known, default=None))
 
 
 def _figures_of_vc(vc: str, records: Sequence[JobRecord], result: Result) -> VcFigures:
     ended = [record for record in records if record.ended_s is not None]
-    waits, fairness = _queueing(vc, ended), _finish_times(ended, result.gpus)
+    waits = _queueing(vc, ended)
+    of_cluster = _ratios(rho_cluster(record, result.gpus) for record in ended)
+    of_quota = _ratios(rho_quota(record) for record in ended)
+    bounded = _ratios(rho_quota_bounded(record) for record in ended)
     service_gpu_s = fsum(record.service_gpu_s for record in records)
     quota_gpu_s = records[0].quota_gpus * result.makespan_s
     return VcFigures(
@@ -282,10 +312,13 @@ def _figures_of_vc(vc: str, records: Sequence[JobRecord], result: Result) -> VcF
         jct_mean_s=waits.jct_mean_s,
         fair_share_delay_mean_s=waits.fair_share_delay_mean_s,
         fragmentation_delay_mean_s=waits.fragmentation_delay_mean_s,
-        rho_cluster_mean=fairness.rho_cluster_mean,
-        rho_cluster_max=fairness.rho_cluster_max,
-        rho_quota_mean=fairness.rho_quota_mean,
-        rho_quota_max=fairness.rho_quota_max,
+        rho_cluster_mean=of_cluster.mean,
+        rho_cluster_max=of_cluster.max,
+        rho_quota_mean=of_quota.mean,
+        rho_quota_max=of_quota.max,
+        rho_quota_bounded_mean=bounded.mean,
+        rho_quota_bounded_p50=bounded.p50,
+        rho_quota_bounded_max=bounded.max,
         preemptions=sum(record.preemptions for record in records),
         gpu_hours=service_gpu_s / 3600.0,
         quota_use=service_gpu_s / quota_gpu_s if quota_gpu_s > 0 else None,

@@ -108,11 +108,12 @@ def test_an_unknown_policy_is_refused(world: World, api: Api) -> None:
 
 @pytest.fixture
 def weeks(world: World) -> World:
-    """Of last week: two jobs of olivia's and one of stan's have their figures."""
+    """Of last week: three jobs of olivia's and one of stan's have their figures."""
     ended_at = timezone.now() - timedelta(days=1)
     for owner, vc, quota, cluster in (
         (world.owner, world.vc, 1.0, 0.5),
-        (world.owner, world.vc, 2.0, 1.5),
+        (world.owner, world.vc, 7.0, 1.25),
+        (world.owner, world.vc, 1.0, 0.5),
         (world.stranger, world.other_vc, 0.5, None),
     ):
         FinishTime.objects.create(
@@ -133,8 +134,11 @@ def weeks(world: World) -> World:
     return world
 
 
-FIGURES = ("applications", "rho_quota_mean", "rho_quota_max", "rho_cluster_mean", "rho_cluster_max")
-VISION, SPEECH = (2, 1.5, 2.0, 1.0, 1.5), (1, 0.5, 0.5, None, None)
+OF_QUOTA, OF_CLUSTER = (
+    tuple(f"{rho}_{name}" for name in ("median", "mean", "max")) for rho in ("rho_quota", "rho_cluster")
+)
+FIGURES = ("applications", *OF_QUOTA, *OF_CLUSTER)
+VISION, SPEECH = (3, 1.0, 3.0, 7.0, 0.5, 0.75, 1.25), (1, 0.5, 0.5, 0.5, None, None, None)
 
 
 @pytest.mark.parametrize(
@@ -164,7 +168,7 @@ def test_figures_as_csv_by_user(weeks: World, api: Api) -> None:
     assert answer.headers["Content-Disposition"] == 'attachment; filename="fairness.csv"'
     assert list(csv.reader(io.StringIO(answer.content.decode()))) == [
         ["user", *FIGURES],
-        ["olivia", "2", "1.5", "2.0", "1.0", "1.5"],
+        ["olivia", "3", "1.0", "3.0", "7.0", "0.5", "0.75", "1.25"],
     ]
 
 
@@ -176,10 +180,11 @@ def test_what_does_not_tell_finish_times_apart_is_refused(world: World, api: Api
 
 def test_without_a_group_there_is_one_row_for_all(weeks: World, api: Api) -> None:
     (row,) = api(weeks.operator).get(f"{WEEKS}?by=").json()["results"]
-    assert (row["week"], row["tenant"], row["applications"]) == (None, None, 3)
+    assert (row["week"], row["tenant"], row["applications"]) == (None, None, 4)
     assert api(weeks.peer).get(f"{WEEKS}?by=").json()["results"] == []
 
 
-def test_the_weeks_of_a_pool_are_those_of_its_tenants(weeks: World, api: Api) -> None:
+def test_a_pool_has_the_figures_of_its_tenants_and_of_its_weeks(weeks: World, api: Api) -> None:
     found = ask(api, weeks)
-    assert {row["tenant"]: row["rho_quota_mean"] for row in found["weeks"]} == {"vision": 1.5, "speech": 0.5}
+    assert {row["tenant"]: row["rho_quota_median"] for row in found["tenants"]} == {"vision": 1.0, "speech": 0.5}
+    assert [(row["applications"], row["rho_quota_median"]) for row in found["weeks"]] == [(4, 1.0)]

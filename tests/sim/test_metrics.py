@@ -74,6 +74,15 @@ def test_each_virtual_cluster_has_both_ratios() -> None:
     assert (summary.rho_quota_mean, summary.rho_quota_max) == (1.75, 3)
 
 
+def test_a_short_job_does_not_dominate_the_ratios_with_a_floor() -> None:
+    """Jobs of one second, and of ten minutes, each after a wait of ten minutes."""
+    short, long = record(1, took=601.0, alone_s=1.0), record(2, took=1200.0, alone_s=600.0)
+    summary = summarize(result([short, long], gpus=8))
+    assert (summary.rho_mean, summary.rho_max) == (301.5, 601)
+    ratios = (summary.rho_bounded_mean, summary.rho_bounded_p50, summary.rho_bounded_max)
+    assert ratios == (pytest.approx(6.0, abs=0.01), pytest.approx(6.0, abs=0.01), pytest.approx(601 / 60))
+
+
 def test_each_virtual_cluster_has_its_delays_and_its_use() -> None:
     ended = record(1, took=100.0, gpus=2, quota_gpus=4, fair_share_delay_s=30.0, fragmentation_delay_s=10.0)
     runs_on = record(2, took=None, gpus=2, quota_gpus=4, preemptions=3)

@@ -20,11 +20,11 @@ export async function getUsage(by: string, filter: UsageFilter): Promise<Usage> 
 export const usageCsvUrl = (by: string, filter: UsageFilter): string =>
   `/api/v1/usage?${queryString({ by, ...filter, format: "csv" })}`;
 
-/** How much slower than alone the jobs and sweeps were that ended, by week and tenant. */
-export async function getUsageFairness(filter: UsageFilter): Promise<UsageFairness> {
+/** How much slower than alone the jobs and sweeps were that ended, by week or by tenant. */
+export async function getUsageFairness(by: "week" | "tenant", filter: UsageFilter): Promise<UsageFairness> {
   // It may also be a table, for those who ask for one.
   return (await read<UsageFairness | string>(
-    http.GET("/api/v1/usage/fairness", { params: { query: { ...filter } } }),
+    http.GET("/api/v1/usage/fairness", { params: { query: { by, ...filter } } }),
   )) as UsageFairness;
 }
 

@@ -31,10 +31,10 @@ export const usageQuery = (by: string, filter: api.UsageFilter) =>
     staleTime: USAGE_STALE_MS,
   });
 
-export const usageFairnessQuery = (filter: api.UsageFilter) =>
+export const usageFairnessQuery = (by: "week" | "tenant", filter: api.UsageFilter) =>
   queryOptions({
-    queryKey: ["usage", "fairness", filter],
-    queryFn: () => api.getUsageFairness(filter),
+    queryKey: ["usage", "fairness", by, filter],
+    queryFn: () => api.getUsageFairness(by, filter),
     staleTime: USAGE_STALE_MS,
   });
 

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from statistics import fmean
+from statistics import fmean, median
 from typing import Any
 
 from django.db import connection
@@ -30,12 +30,14 @@ _COLUMNS = {
 
 @dataclass(frozen=True, slots=True)
 class FairnessRow:
-    """The mean and the maximum of both ratios over the applications that have these values in common."""
+    """Median, mean and maximum of both ratios over the applications that have these values in common."""
 
     values: dict[By, str | datetime]
     applications: int
+    rho_quota_median: float | None
     rho_quota_mean: float | None
     rho_quota_max: float | None
+    rho_cluster_median: float | None
     rho_cluster_mean: float | None
     rho_cluster_max: float | None
 
@@ -67,8 +69,8 @@ def fairness_by(period: Period, scope: Scope, by: Sequence[By], *, pool_id: int 
     grouped = f" GROUP BY {', '.join(names)}" if names else " HAVING count(*) > 0"
     text = (
         f"WITH job AS ({_APPLICATIONS}), told AS (SELECT {', '.join([*columns, 'rho_quota', 'rho_cluster'])}"
-        f" FROM job WHERE {' AND '.join(where)}), summed AS (SELECT {', '.join([*names, _FIGURES])} FROM told{grouped})"
-        f" SELECT {', '.join([*shown, 'applications', 'quota_mean', 'quota_max', 'cluster_mean', 'cluster_max'])}"
+        f" FROM job WHERE {' AND '.join(where)}), summed AS (SELECT {', '.join([*names, *_SUMS])} FROM told{grouped})"
+        f" SELECT {', '.join([*shown, *_FIGURES])}"
         f" FROM summed {' '.join(joins)}"
         + (f" ORDER BY {', '.join(str(number) for number in range(1, len(by) + 1))}" if by else "")
         + f" LIMIT {MAX_ROWS + 1}"
@@ -92,21 +94,28 @@ def fairness_now(pool_id: int) -> list[FairnessRow]:
         FairnessRow(
             {By.TENANT: name},
             len(rows),
-            *_mean_and_max(row.rho_quota for row in rows),
-            *_mean_and_max(row.rho_cluster for row in rows),
+            *_figures(row.rho_quota for row in rows),
+            *_figures(row.rho_cluster for row in rows),
         )
         for name, rows in sorted(by_tenant.items())
     ]
 
 
-def _mean_and_max(values: Iterable[float | None]) -> tuple[float | None, float | None]:
+def _figures(values: Iterable[float | None]) -> tuple[float | None, float | None, float | None]:
     known = [value for value in values if value is not None]
-    return (fmean(known), max(known)) if known else (None, None)
+    return (median(known), fmean(known), max(known)) if known else (None, None, None)
 
 
 _OF_EACH = "tenant_id, vc_id, owner_id, ended_at, rho_quota, rho_cluster"
 _APPLICATIONS = f"SELECT {_OF_EACH} FROM usage_finishtime UNION ALL SELECT {_OF_EACH} FROM usage_groupfinishtime"
-_FIGURES = (
-    "count(*) AS applications, avg(rho_quota) AS quota_mean, max(rho_quota) AS quota_max,"
-    " avg(rho_cluster) AS cluster_mean, max(rho_cluster) AS cluster_max"
-)
+_AGGREGATES = {"median": "percentile_cont(0.5) WITHIN GROUP (ORDER BY {})", "mean": "avg({})", "max": "max({})"}
+# In the order of the fields of `FairnessRow`.
+_SUMS = [
+    "count(*) AS applications",
+    *(
+        f"{sql.format(rho)} AS {rho}_{name}"
+        for rho in ("rho_quota", "rho_cluster")
+        for name, sql in _AGGREGATES.items()
+    ),
+]
+_FIGURES = [each.rpartition(" AS ")[2] for each in _SUMS]

@@ -24,7 +24,7 @@ from muster.usage.models import Finish, FinishTime, GroupFinishTime
 from scheduler.model.lifecycle import JOB_TERMINAL, GroupState, NodeAdmin, Stage
 from scheduler.model.request import Request
 from scheduler.predict.estimate import doubled
-from scheduler.predict.rho import MIN_S, in_words, isolated_sweep_s, ratio
+from scheduler.predict.rho import MIN_S, Load, in_words
 
 # A job's row is wide, and a sweep has many.
 _COLUMNS = (
@@ -38,6 +38,7 @@ NO_GPUS = "it uses no GPUs"
 NEVER_RAN = "it never ran"
 NO_ESTIMATE = "unknown until it ends: nothing tells how long it will run; give `expected` or `time` in the spec"
 NO_CAPACITY = "unknown: the pool has no GPUs"
+NO_MEMBER_RAN = "unknown until a member has run"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,7 @@ class _Work:
 
     done_s: float = 0.0
     speed: float = 1.0
+    ran: bool = False
     runs: bool = False
     left_s: float | None = 0.0  # None: unknown
 
@@ -83,14 +85,12 @@ class _Capacity:
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """An application with the row to complete: its work, and the GPUs that it asked for at its submission."""
+    """An application with the row to complete."""
 
     row: Finish
     begins: datetime
     ends: datetime
-    total_gpu_s: float
-    longest_s: float
-    demand: int
+    load: Load
 
 
 def fairness_of(job: Job) -> Fairness:
@@ -106,11 +106,13 @@ def fairness_of(job: Job) -> Fairness:
         if work.left_s is None:
             return Fairness(False, NO_ESTIMATE)
         (row,) = _finish_times([job], {job.pk: work}, now)
-        return Fairness(False, _sentence(row, "as it stands" if work.runs else "even if it started now"), row)
+        return Fairness(
+            False, _sentence(row, _load(row, job), "as it stands" if work.runs else "even if it started now"), row
+        )
     stored = FinishTime.objects.filter(pk=job.pk).first()
     if stored is None and not job.counted:
         stored = next(iter(_finish_times([job], _work_of([job], now), now)), None)
-    return Fairness(True, NEVER_RAN if stored is None else _sentence(stored), stored)
+    return Fairness(True, NEVER_RAN if stored is None else _sentence(stored, _load(stored, job)), stored)
 
 
 def fairness_of_group(group: JobGroup) -> Fairness:
@@ -118,18 +120,18 @@ def fairness_of_group(group: JobGroup) -> Fairness:
     final = group.state != GroupState.ACTIVE
     stored = GroupFinishTime.objects.filter(pk=group.pk).first()
     if stored is not None:
-        return Fairness(True, _sentence(stored), stored)
+        return Fairness(True, _sentence(stored, _group_load(stored)), stored)
     now = utc_now()
     members = list(Job.objects.filter(group=group, gpus__gt=0).only(*_COLUMNS))
     if not members:
         return Fairness(final, NO_GPUS)
     work = _work_of(members, now)
+    if not any(each.ran for each in work.values()):
+        return Fairness(final, NEVER_RAN if final else NO_MEMBER_RAN)
     if any(each.left_s is None for each in work.values()):
         return Fairness(False, NO_ESTIMATE)
     row = _group_finish_time(group, members, work, now)
-    runs = any(each.runs for each in work.values())
-    how = "" if final else "as it stands" if runs else "even if it started now"
-    return Fairness(final, _sentence(row, how), row)
+    return Fairness(final, _sentence(row, _group_load(row), "" if final else "as it stands"), row)
 
 
 def live_finish_times(pool_id: int) -> list[Finish]:
@@ -182,9 +184,8 @@ def _finish_times(jobs: Sequence[Job], work: Mapping[int, _Work], now: datetime)
             ends = job.ended_at or now
             taken_s = (ends - job.submitted_at).total_seconds() + mine.ends_in_s
             row = FinishTime(job=job, alone_s=mine.alone_s, taken_s=taken_s, ended_at=ends, **_whose(job))
-            gpus = job.gpus_total
             rows.append(row)
-            cases.append(_Case(row, job.submitted_at, ends, mine.alone_s * gpus, mine.alone_s, gpus))
+            cases.append(_Case(row, job.submitted_at, ends, _load(row, job)))
     _complete(cases)
     return rows
 
@@ -213,8 +214,16 @@ def _group_finish_time(
         ended_at=ends,
         **_whose(group),
     )
-    _complete([_Case(row, group.submitted_at, ends, total_gpu_s, longest_s, demand)])
+    _complete([_Case(row, group.submitted_at, ends, _group_load(row))])
     return row
+
+
+def _load(row: FinishTime, job: Job) -> Load:
+    return Load(row.alone_s * job.gpus_total, row.alone_s, job.gpus_total)
+
+
+def _group_load(row: GroupFinishTime) -> Load:
+    return Load(row.total_gpu_s, row.longest_s, row.demand)
 
 
 def _whose(application: Job | JobGroup) -> dict[str, int]:
@@ -229,24 +238,19 @@ def _complete(cases: Sequence[_Case]) -> None:
         row, capacity = case.row, capacities[case.row.vc_id]
         row.pool_gpus, row.quota_gpus = capacity.pool_gpus, capacity.quota_gpus
         row.contention, row.vc_contention = contention.of_pool, contention.of_vc
-        row.rho_cluster = _rho(case, row.pool_gpus, row.contention)
-        row.rho_quota = _rho(case, row.quota_gpus, row.vc_contention)
+        row.rho_cluster = case.load.rho(row.taken_s, of_gpus=row.pool_gpus, contention=row.contention)
+        row.rho_quota = case.load.rho(row.taken_s, of_gpus=row.quota_gpus, contention=row.vc_contention)
 
 
-def _rho(case: _Case, of_gpus: int, contention: float) -> float | None:
-    if min(of_gpus, case.demand) <= 0:
-        return None
-    alone_s = isolated_sweep_s(case.total_gpu_s, case.longest_s, case.demand, of_gpus=of_gpus, contention=contention)
-    return ratio(case.row.taken_s, alone_s)
-
-
-def _sentence(row: Finish, how: str = "") -> str:
+def _sentence(row: Finish, load: Load, how: str = "") -> str:
     if row.rho_quota is not None:
-        told = in_words(row.rho_quota, f"your own {_gpus(row.quota_gpus)}")
+        rho, gpus, contention, whose = row.rho_quota, row.quota_gpus, row.vc_contention, "your own"
     elif row.rho_cluster is not None:
-        told = in_words(row.rho_cluster, f"an equal part of the pool's {_gpus(row.pool_gpus)}")
+        rho, gpus, contention, whose = row.rho_cluster, row.pool_gpus, row.contention, "the pool's"
     else:
         return NEVER_RAN if row.pool_gpus else NO_CAPACITY
+    whole = load.rho(row.taken_s, of_gpus=gpus, contention=1.0) or rho
+    told = in_words(rho, whole, f"{whose} {_gpus(gpus)}", contention=contention)
     return f"{told}, {how}" if how else told
 
 
@@ -269,7 +273,7 @@ def _work_of(jobs: Sequence[Job], now: datetime) -> Mapping[int, _Work]:
     found = {}
     for job in jobs:
         known = {(rate.gpu_type, rate.gpus): rate.per_s for rate in rates.get(job.pk, ())}
-        done_s, speed, runs = 0.0, 1.0, False
+        done_s, speed, runs, ran = 0.0, 1.0, False, bool(by_job[job.pk])
         for attempt in by_job[job.pk]:
             speed, runs = _speed(job.request, attempt.request, known), attempt.ended_at is None
             held_s = max(0.0, ((attempt.ended_at or now) - attempt.placed_at).total_seconds())
@@ -281,7 +285,7 @@ def _work_of(jobs: Sequence[Job], now: datetime) -> Mapping[int, _Work]:
             left_s = None
             if job.expected_s is not None:
                 left_s = max(0.0, doubled(job.expected_s, ran_s=done_s, limit_s=job.time_limit_s) - done_s)
-        found[job.pk] = _Work(done_s, speed, runs, left_s)
+        found[job.pk] = _Work(done_s, speed, ran, runs, left_s)
     return found
 
 

@@ -14,14 +14,22 @@ from muster.jobs.models import Attempt, GpuClaim, Job, JobGroup
 from muster.samples.models import SpeedAlone
 from muster.tenants.models import VirtualCluster
 from muster.usage.contention import Contention, Stay, contention_of
-from muster.usage.finish_times import NEVER_RAN, NO_ESTIMATE, NO_GPUS, Fairness, fairness_of, fairness_of_group
+from muster.usage.finish_times import (
+    NEVER_RAN,
+    NO_ESTIMATE,
+    NO_GPUS,
+    NO_MEMBER_RAN,
+    Fairness,
+    fairness_of,
+    fairness_of_group,
+)
 from muster.usage.models import FinishTime, GroupFinishTime
 from muster.usage.tasks import count
 from muster.usage.totals import uncount
 from scheduler.model import SLOTS
 from scheduler.model.lifecycle import AllocationState, AttemptState, GroupKind, GroupState, JobState, Stage
 from scheduler.model.request import Choice, Request
-from scheduler.sim.metrics import rho_cluster, rho_quota
+from scheduler.sim.metrics import rho_cluster_bounded, rho_quota_bounded
 from scheduler.sim.result import JobRecord
 from tests.factories import given, make_job, make_node, make_pool, make_tenant, make_user, make_vc
 
@@ -107,11 +115,11 @@ def test_contention_is_the_mean_number_of_applications_of_the_pool_and_of_the_vi
 
 
 def test_the_final_figures_are_those_of_the_simulator(vc: VirtualCluster) -> None:
-    jobs = [ended(vc, 0, 0, 60, gpus=8), ended(vc, 0, 60, 90, gpus=8), ended(vc, 10, 90, 95, gpus=4)]
+    jobs = [ended(vc, 0, 0, 60, gpus=8), ended(vc, 0, 60, 90, gpus=8), ended(vc, 10, 90, 90.5, gpus=4)]
     assert count() == 3
 
-    contentions = ((60 + 60 + 50) / 60, (60 + 90 + 80) / 90, (50 + 80 + 85) / 85)
-    for job, contention, alone in zip(jobs, contentions, (60, 30, 5), strict=True):
+    contentions = ((60 + 60 + 50) / 60, (60 + 90 + 80) / 90, (50 + 80 + 80.5) / 80.5)
+    for job, contention, alone in zip(jobs, contentions, (60, 30, 0.5), strict=True):
         record = JobRecord(
             id=job.pk,
             name=job.name,
@@ -127,8 +135,8 @@ def test_the_final_figures_are_those_of_the_simulator(vc: VirtualCluster) -> Non
         )
         row = FinishTime.objects.get(job=job)
         assert (row.rho_cluster, row.rho_quota) == (
-            pytest.approx(rho_cluster(record, 16)),
-            pytest.approx(rho_quota(record)),
+            pytest.approx(rho_cluster_bounded(record, 16)),
+            pytest.approx(rho_quota_bounded(record)),
         )
         job.refresh_from_db()
         assert fairness_of(job).times == row
@@ -144,6 +152,16 @@ def test_an_ended_job_has_its_figures_before_it_is_counted(vc: VirtualCluster) -
     assert fairness_of(job) == before
     uncount([job.pk])
     assert not FinishTime.objects.exists()
+
+
+def test_a_job_that_had_its_quota_at_once_has_not_beaten_it(vc: VirtualCluster) -> None:
+    for _ in range(2):
+        make_job(vc, submitted_at=at(0))
+    job = ended(vc, 0, 0, 60, gpus=8)
+    assert times(job).rho_quota == pytest.approx(1 / 3)
+    assert fairness_of(job).sentence == "as fast as with your own 8 GPUs"
+    vc.quotas.update(gpus=4)
+    assert fairness_of(job).sentence == "2.0× faster than with your own 4 GPUs"
 
 
 def test_a_quota_counts_as_far_as_the_pool_has_it(vc: VirtualCluster) -> None:
@@ -263,11 +281,7 @@ def test_a_live_sweep_has_its_figures_as_it_stands(vc: VirtualCluster) -> None:
         make_job(vc, group=sweep, member=number, gpus=4, expected_s=3600.0, submitted_at=now - 2 * hour)
         for number in range(1, 5)
     ]
-    found = fairness_of_group(sweep)
-    assert found.times is not None
-    # Four hours of work in pairs, after two hours: four instead of two.
-    assert found.times.rho_quota == pytest.approx(2.0, abs=1e-3)
-    assert found.sentence == "2.0× slower than with your own 8 GPUs, even if it started now"
+    assert fairness_of_group(sweep) == Fairness(False, NO_MEMBER_RAN)
 
     jobs[0].state = JobState.ACTIVE
     jobs[0].save(update_fields=["state"])

@@ -134,10 +134,12 @@ def test_a_job_without_a_grade_is_shown_without(server: FakeServer, run: Run, ch
 def test_a_job_is_shown_with_how_much_slower_it_was_than_alone(server: FakeServer, run: Run) -> None:
     server.on("GET /jobs/7", httpx.Response(200, json=job()))
     sentence = "1.3× slower than with your own 8 GPUs, as it stands"
-    server.on("GET /jobs/7/fairness", httpx.Response(200, json={"final": False, "sentence": sentence}))
+    known = {"final": False, "sentence": sentence, "taken_s": 60.0}
+    server.on("GET /jobs/7/fairness", httpx.Response(200, json=known))
     assert f"Fairness         {sentence}" in run("show", "7").stdout
-    server.on("GET /jobs/7/fairness", httpx.Response(404, json={}))
-    assert "Fairness" not in run("show", "7").stdout
+    for nothing in (httpx.Response(404, json={}), httpx.Response(200, json=known | {"taken_s": None})):
+        server.on("GET /jobs/7/fairness", nothing)
+        assert "Fairness" not in run("show", "7").stdout
 
 
 def test_why_there_is_no_grade_needs_no_line(server: FakeServer, run: Run) -> None:

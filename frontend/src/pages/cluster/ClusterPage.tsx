@@ -56,9 +56,8 @@ function summary(nodes: readonly Node[]): string {
   const mean = meanUtilization(gpus.filter((gpu) => gpu.busy));
   const parts = [
     `${plural(gpus.length, "GPU")} on ${plural(nodes.length, "node")}`,
-    `${used} in use (${percent(used, gpus.length)}%)`,
+    `${used} in use (${percent(used, gpus.length)}%)${mean === null ? "" : `, their mean utilization ${mean}%`}`,
   ];
-  if (mean !== null) parts.push(`busy ones at ${mean}% on average`);
   return parts.join(" · ");
 }
 

@@ -7,7 +7,7 @@ import { beforeEach, expect, test, vi } from "vitest";
 import * as api from "../../api/client";
 import * as usageApi from "../../api/usage";
 import { meQuery } from "../../api/queries";
-import type { Auction, PolicyVerdicts, PoolFairness } from "../../api/types";
+import type { Auction, PolicyVerdicts, PoolFairness, RhoFigures } from "../../api/types";
 import { AT } from "../../testing/makers";
 import { FairnessPage } from "./FairnessPage";
 
@@ -39,31 +39,25 @@ function makeVerdicts(changes: Partial<PolicyVerdicts> = {}): PolicyVerdicts {
   };
 }
 
+function figures(median: number, mean: number, max: number): RhoFigures {
+  return {
+    applications: 3,
+    rho_quota_median: median,
+    rho_quota_mean: mean,
+    rho_quota_max: max,
+    rho_cluster_median: 1,
+    rho_cluster_mean: 1,
+    rho_cluster_max: 1,
+  };
+}
+
 const FAIRNESS: PoolFairness = {
   pool: "main",
   days: 28,
   verdicts: [makeVerdicts()],
-  weeks: [
-    {
-      week: "2026-11-23",
-      tenant: "nlp",
-      applications: 3,
-      rho_quota_mean: 1.5,
-      rho_quota_max: 2.25,
-      rho_cluster_mean: 1,
-      rho_cluster_max: 1,
-    },
-  ],
-  now: [
-    {
-      tenant: "vision",
-      applications: 2,
-      rho_quota_mean: 1.75,
-      rho_quota_max: 3,
-      rho_cluster_mean: 1,
-      rho_cluster_max: 1,
-    },
-  ],
+  tenants: [{ tenant: "nlp", ...figures(1.25, 1.5, 2.25) }],
+  weeks: [{ week: "2026-11-23", ...figures(1.25, 1.5, 2.25) }],
+  now: [{ tenant: "vision", ...figures(1.75, 2, 3) }],
 };
 
 const AUCTION: Auction = {
@@ -171,6 +165,7 @@ test("who pays for whom has a sentence, the tenants and the weeks", async () => 
   show();
   const card = await screen.findByRole("region", { name: "Who pays for whom" });
   expect(within(card).getByText("nlp waited longer than alone, and no tenant gained.")).toBeTruthy();
+  expect(within(card).getAllByText("1.25×")).toHaveLength(2);
   expect(within(card).getAllByText("1.50×")).toHaveLength(2);
   expect(within(card).getAllByText("2.25×")).toHaveLength(2);
   const live = within(card).getByRole("row", { name: /vision, live, as it stands/ });

@@ -95,7 +95,12 @@ function PoolFairness({ pool }: { pool: string }) {
             busy={fairness.isPlaceholderData}
             onOther={compare}
           />
-          <WeeksCard weeks={fairness.data.weeks} days={fairness.data.days} now={fairness.data.now} />
+          <WeeksCard
+            tenants={fairness.data.tenants}
+            weeks={fairness.data.weeks}
+            days={fairness.data.days}
+            now={fairness.data.now}
+          />
         </>
       )}
       {decisions.data === undefined ? (

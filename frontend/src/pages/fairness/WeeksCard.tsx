@@ -1,24 +1,26 @@
-import type { PoolNow, PoolWeek } from "../../api/types";
+import type { RhoFigures } from "../../api/types";
 import { SectionHead } from "../../components/Page";
 import { plural } from "../../format/amount";
 import { dateOnly } from "../../format/time";
 import classes from "./FairnessPage.module.css";
-import { barOf, byTenant, byWeek, paysWords, rhoWords, standing, type Figures } from "./rho";
+import { barOf, byTenant, byWeek, paysWords, rhoWords, type Figures } from "./rho";
 
 /** Who pays for whom: how much slower the applications of each tenant were than on its own quota, and each week. */
 export function WeeksCard({
+  tenants: byName,
   weeks,
   days,
   now = [],
   title = "Who pays for whom",
 }: {
-  weeks: readonly PoolWeek[];
+  tenants: readonly (RhoFigures & { tenant: string | null })[];
+  weeks: readonly (RhoFigures & { week: string | null })[];
   days: number;
-  now?: readonly PoolNow[];
+  now?: readonly (RhoFigures & { tenant: string | null })[];
   title?: string;
 }) {
-  const tenants = byTenant(weeks);
-  const live = standing(now);
+  const tenants = byTenant(byName);
+  const live = byTenant(now);
   return (
     <section className={`card ${classes.card}`} aria-label={title}>
       <SectionHead title={title}>
@@ -29,11 +31,18 @@ export function WeeksCard({
       </p>
       {tenants.length + live.length > 0 && (
         <>
+          <p className={classes.faint}>
+            ρ is the time from submission to end, divided by the time alone on the own quota; a run time of
+            less than a minute counts as a minute.
+          </p>
           <div className={classes.scroll} tabIndex={0} role="group" aria-label="ρ by tenant and week">
             <table className={classes.table}>
               <thead>
                 <tr>
                   <th scope="col">Tenant or week</th>
+                  <th scope="col" className={classes.number}>
+                    Median ρ
+                  </th>
                   <th scope="col" className={classes.number}>
                     Mean ρ
                   </th>
@@ -70,10 +79,11 @@ export function WeeksCard({
 }
 
 function FiguresRow({ name, figures }: { name: string; figures: Figures }) {
-  const { side, share } = barOf(figures.mean);
+  const { side, share } = barOf(figures.median);
   return (
     <tr>
       <th scope="row">{name}</th>
+      <td className={classes.number}>{rhoWords(figures.median)}</td>
       <td className={classes.number}>{rhoWords(figures.mean)}</td>
       <td className={classes.number}>{rhoWords(figures.max)}</td>
       <td className={classes.number}>{figures.applications}</td>

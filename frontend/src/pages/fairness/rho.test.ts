@@ -1,55 +1,44 @@
 import { expect, test } from "vitest";
 
-import type { PoolWeek } from "../../api/types";
 import { bidWords, gpusWords, partWords } from "./auctions";
 import { grouped } from "./verdicts";
 import { barOf, byTenant, byWeek, paysWords } from "./rho";
 
-const row = (
-  week: string,
-  tenant: string,
-  applications: number,
-  mean: number | null,
-  max = mean,
-): PoolWeek => ({
-  week,
-  tenant,
+const figures = (applications: number, median: number | null, mean = median, max = median) => ({
   applications,
+  rho_quota_median: median,
   rho_quota_mean: mean,
   rho_quota_max: max,
+  rho_cluster_median: null,
   rho_cluster_mean: null,
   rho_cluster_max: null,
 });
 
-const WEEKS = [
-  row("2026-11-16", "nlp", 3, 2, 4),
-  row("2026-11-16", "vision", 1, 0.5),
-  row("2026-11-23", "nlp", 1, 1),
-  row("2026-11-23", "robots", 2, null),
-];
-
-test("means are of all jobs and sweeps, the tenant that pays most first, the newest week first", () => {
-  expect(byTenant(WEEKS)).toEqual([
-    { name: "nlp", applications: 4, mean: 1.75, max: 4 },
-    { name: "vision", applications: 1, mean: 0.5, max: 0.5 },
+test("the tenant whose median job pays most comes first, and the newest week", () => {
+  const tenants = [
+    { tenant: "vision", ...figures(3, 1, 8, 22) },
+    { tenant: "nlp", ...figures(4, 1.5, 1.75, 4) },
+    { tenant: "robots", ...figures(2, null) },
+  ];
+  expect(byTenant(tenants)).toEqual([
+    { name: "nlp", applications: 4, median: 1.5, mean: 1.75, max: 4 },
+    { name: "vision", applications: 3, median: 1, mean: 8, max: 22 },
   ]);
-  expect(byWeek(WEEKS)).toEqual([
-    { name: "2026-11-23", applications: 1, mean: 1, max: 1 },
-    { name: "2026-11-16", applications: 4, mean: 1.625, max: 4 },
-  ]);
+  const weeks = ["2026-11-16", "2026-11-23"].map((week) => ({ week, ...figures(1, 1) }));
+  expect(byWeek(weeks).map(({ name }) => name)).toEqual(["2026-11-23", "2026-11-16"]);
 });
 
 test("who pays for whom is a sentence", () => {
   const [nlp, vision] = [
-    { name: "nlp", mean: 1.75 },
-    { name: "vision", mean: 0.5 },
+    { name: "nlp", median: 1.75 },
+    { name: "vision", median: 0.5 },
   ];
   expect(paysWords([nlp, vision])).toBe("nlp paid for vision.");
-  expect(paysWords([nlp, { name: "robots", mean: 1.2 }])).toBe(
+  expect(paysWords([nlp, { name: "robots", median: 1.2 }])).toBe(
     "nlp and robots waited longer than alone, and no tenant gained.",
   );
   expect(paysWords([vision])).toBe("No tenant paid: vision gained by sharing.");
-  expect(paysWords([{ name: "nlp", mean: 1.001 }])).toBe("Each tenant was as fast as alone with its quota.");
+  expect(paysWords([{ name: "nlp", median: 1.04 }])).toBe("Each tenant was as fast as alone with its quota.");
 });
 
 test("a bar shows twice as slow as far from the middle as twice as fast", () => {

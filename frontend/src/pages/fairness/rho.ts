@@ -1,5 +1,5 @@
 /** Finish-time fairness against the own quota, by tenant and by week. */
-import type { PoolNow, PoolWeek } from "../../api/types";
+import type { RhoFigures } from "../../api/types";
 
 /** How many times as long it took as alone: `1.30×`. */
 export const rhoWords = (rho: number): string => `${rho.toFixed(rho < 10 ? 2 : 0)}×`;
@@ -7,10 +7,11 @@ export const rhoWords = (rho: number): string => `${rho.toFixed(rho < 10 ? 2 : 0
 /** A bar that is full says this much slower or faster, or more. */
 const FULL = 4;
 /** Closer to 1 than this is neither paying nor gaining. */
-const EVEN = 0.005;
+const EVEN = 0.05;
 
 export interface Figures {
   applications: number;
+  median: number;
   mean: number;
   max: number;
 }
@@ -28,35 +29,27 @@ export function barOf(rho: number): { side: "pays" | "gains"; share: number } {
   return { side: rho > 1 ? "pays" : "gains", share: Math.min(1, share) };
 }
 
-/** The tenants over all the weeks, in the order of what they paid. */
-export const byTenant = (weeks: readonly PoolWeek[]): Named[] =>
-  grouped(weeks, ({ tenant }) => tenant).sort((one, other) => other.mean - one.mean);
-
-/** The weeks over all tenants, the newest first. */
-export const byWeek = (weeks: readonly PoolWeek[]): Named[] =>
-  grouped(weeks, ({ week }) => week).sort((one, other) => other.name.localeCompare(one.name));
-
-/** The live applications of each tenant as they stand, in the order of what they pay. */
-export const standing = (now: readonly PoolNow[]): Named[] =>
-  grouped(now, ({ tenant }) => tenant).sort((one, other) => other.mean - one.mean);
-
-function grouped<Row extends PoolNow>(weeks: readonly Row[], nameOf: (row: Row) => string): Named[] {
-  const found = new Map<string, Figures & { sum: number }>();
-  for (const row of weeks) {
-    const { applications, rho_quota_mean: mean, rho_quota_max: max } = row;
-    if (mean === null || max === null) continue;
-    const old = found.get(nameOf(row)) ?? { applications: 0, sum: 0, mean: 0, max: 0 };
-    const sum = old.sum + applications * mean;
-    const all = old.applications + applications;
-    found.set(nameOf(row), { applications: all, sum, mean: sum / all, max: Math.max(old.max, max) });
-  }
-  return [...found].map(([name, { applications, mean, max }]) => ({ name, applications, mean, max }));
+/** What is known of each row, under its name: of a row without a figure nothing. */
+function known<Row extends RhoFigures>(rows: readonly Row[], nameOf: (row: Row) => string | null): Named[] {
+  return rows.flatMap((row) => {
+    const { applications, rho_quota_median: median, rho_quota_mean: mean, rho_quota_max: max } = row;
+    if (median === null || mean === null || max === null) return [];
+    return [{ name: nameOf(row) ?? "", applications, median, mean, max }];
+  });
 }
 
-/** Who pays for whom, in a sentence. */
-export function paysWords(tenants: readonly Pick<Named, "name" | "mean">[]): string {
-  const pay = and(tenants.filter(({ mean }) => mean > 1 + EVEN));
-  const gain = and(tenants.filter(({ mean }) => mean < 1 - EVEN));
+/** The tenants in the order of what they pay. */
+export const byTenant = (rows: readonly (RhoFigures & { tenant: string | null })[]): Named[] =>
+  known(rows, ({ tenant }) => tenant).sort((one, other) => other.median - one.median);
+
+/** The newest week first. */
+export const byWeek = (rows: readonly (RhoFigures & { week: string | null })[]): Named[] =>
+  known(rows, ({ week }) => week).sort((one, other) => other.name.localeCompare(one.name));
+
+/** Who pays for whom, in a sentence: by the median job, since a few long waits of short jobs make up a mean. */
+export function paysWords(tenants: readonly Pick<Named, "name" | "median">[]): string {
+  const pay = and(tenants.filter(({ median }) => median > 1 + EVEN));
+  const gain = and(tenants.filter(({ median }) => median < 1 - EVEN));
   if (pay === "" && gain === "") return "Each tenant was as fast as alone with its quota.";
   if (pay === "") return `No tenant paid: ${gain} gained by sharing.`;
   if (gain === "") return `${pay} waited longer than alone, and no tenant gained.`;

@@ -14,7 +14,7 @@ import { Page } from "../../components/Page";
 import { AttemptsTab } from "./AttemptsTab";
 import { EfficiencyCard } from "./EfficiencyCard";
 import { EventsTab } from "./EventsTab";
-import { FairnessCard } from "./FairnessCard";
+import { FairnessLine } from "./FairnessLine";
 import { FailureCard } from "./FailureCard";
 import { FinishCard } from "./FinishCard";
 import { FilesTab } from "./FilesTab";
@@ -161,6 +161,7 @@ function JobBody({ job }: { job: JobWithSpec }) {
           </Suspense>
         </Tabs.Panel>
       </Tabs>
+      <FairnessLine job={job} />
       {phone ? (
         <div className={classes.cards}>
           <JobFacts job={job} attempt={tries.at(-1)} />
@@ -177,7 +178,6 @@ function Results({ job }: { job: JobWithSpec }) {
     <>
       {job.attempts === 0 ? null : <TrainingCard job={job} />}
       <ScreeningCard job={job} />
-      <FairnessCard job={job} />
       {job.efficiency === null ? null : <EfficiencyCard efficiency={job.efficiency} />}
     </>
   );

@@ -3,6 +3,7 @@ import { Link } from "@tanstack/react-router";
 import type { Sweep } from "../../api/types";
 import { figure } from "../../components/charts/charts";
 import { gpuHours } from "../../format/amount";
+import { sentence } from "../../format/words";
 import classes from "./SweepPage.module.css";
 import { MEMBER_STATES, savedWords, valueWords } from "./words";
 
@@ -58,8 +59,8 @@ export function SummaryCard({ sweep }: { sweep: Sweep }) {
         <h2 className={classes.label}>GPU-hours</h2>
         <p className={classes.big}>{gpuHours(sweep.gpu_hours)}</p>
         {saved === "" ? null : <p>{saved}</p>}
-        {sweep.rho === null || sweep.rho.sentence === "" ? null : (
-          <p className={classes.faint}>{sweep.rho.sentence}</p>
+        {sweep.rho === null || (sweep.rho.quota ?? sweep.rho.cluster) === null ? null : (
+          <p className={classes.faint}>{sentence(sweep.rho.sentence)}</p>
         )}
       </div>
     </section>

@@ -14,7 +14,7 @@ from muster.usage.models import FinishTime
 
 Json = dict[str, Any]
 
-_OF_SEVERAL = ("rho_quota_mean", "rho_quota_max", "rho_cluster_mean", "rho_cluster_max")
+_OF_SEVERAL = tuple(f"{rho}_{name}" for rho in ("rho_quota", "rho_cluster") for name in ("median", "mean", "max"))
 _FIGURES = ("rho_quota", "rho_cluster", "taken_s", "alone_s", "contention", "vc_contention")
 
 

@@ -13,7 +13,7 @@ from scheduler.sim.judge import Parties
 class JobFairness(Shape):
     """The finish-time fairness of a job: its time from submission to end, divided by its time alone on its share.
 
-    Figures are null where `sentence` says why there are none.
+    A run time of less than a minute counts as a minute. Figures are null where `sentence` says why there are none.
     """
 
     final = Flag(help_text="Whether the job has ended; otherwise the figures are as it stands now.")
@@ -34,9 +34,11 @@ class RhoFigures(Shape):
     """The finish-time fairness of several applications; null: none of them has one."""
 
     applications = Integer(help_text="Number of sweeps, and of jobs outside of sweeps, that ended.")
-    rho_quota_mean = Number(allow_null=True, help_text="Mean, against the quota of the own virtual cluster alone.")
+    rho_quota_median = Number(allow_null=True, help_text="Median, against the quota of the own virtual cluster alone.")
+    rho_quota_mean = Number(allow_null=True, help_text="The mean.")
     rho_quota_max = Number(allow_null=True, help_text="The largest.")
-    rho_cluster_mean = Number(allow_null=True, help_text="Mean, against an equal part of the pool.")
+    rho_cluster_median = Number(allow_null=True, help_text="Median, against an equal part of the pool.")
+    rho_cluster_mean = Number(allow_null=True, help_text="The mean.")
     rho_cluster_max = Number(allow_null=True, help_text="The largest.")
 
 
@@ -97,32 +99,32 @@ class PolicyVerdicts(Shape):
     witnesses = FairnessWitness(many=True, help_text="The newest snapshot first; at most 20.")
 
 
-class PoolWeek(RhoFigures):
-    """The figures of one tenant in one week."""
+class TenantRho(RhoFigures):
+    """The figures of one tenant."""
+
+    tenant = Text(help_text="The name of the tenant.")
+
+
+class WeekRho(RhoFigures):
+    """The figures of one week."""
 
     week = Text(help_text="The Monday on which it begins, in UTC.")
-    tenant = Text(help_text="The name of the tenant.")
-
-
-class PoolNow(RhoFigures):
-    """The figures of the live applications of one tenant, as they stand."""
-
-    tenant = Text(help_text="The name of the tenant.")
 
 
 class PoolFairness(Shape):
     """Verdicts on the policy of a pool and on another one, and what sharing cost its tenants by week, and costs now."""
 
     pool = Text(help_text="The name of the pool.")
-    days = Integer(help_text="Of how many days `weeks` tell.")
+    days = Integer(help_text="Of how many days `tenants` and `weeks` tell.")
     verdicts = PolicyVerdicts(
         many=True, help_text="Those on the policy of the pool first, then those on the named one."
     )
-    weeks = PoolWeek(
+    tenants = TenantRho(
         many=True,
-        help_text="A tenant whose `rho_quota_mean` is above 1 paid for the others, and one below 1 gained by sharing.",
+        help_text="A tenant with a `rho_quota_median` above 1 paid for the others; one below 1 gained by sharing.",
     )
-    now = PoolNow(
+    weeks = WeekRho(many=True, help_text="The same of all tenants, by the week of the end.")
+    now = TenantRho(
         many=True,
-        help_text="Of the newest 200 live jobs and 20 sweeps whose run time is expected; one row for each tenant.",
+        help_text="As they stand: the newest 200 live jobs and 20 sweeps whose run time is expected, by tenant.",
     )

@@ -49,8 +49,8 @@ class FairnessOfUsage(ApiView):
         tables=(200,),
     )
     def get(self, request: Request) -> Any:
-        """Mean and maximum of the jobs and sweeps that ended: the caller's own, the whole tenant's for its managers,
-        all for operators."""
+        """Median, mean and maximum of the jobs and sweeps that ended: the caller's own, the whole tenant's for its
+        managers, all for operators."""
         query = query_of(request, FairnessFilter)
         period, scope = asked(request, query)
         by = parse_fairness_by(query["by"])
@@ -79,13 +79,15 @@ class FairnessOfPool(ApiView):
         query = query_of(request, PoolFairnessFilter)
         verdicts = pool_verdicts(pool, policy=query.get("policy"), by=Parties(query["by"]))
         now = utc_now()
-        weeks = fairness_by(Period(now - timedelta(days=DAYS), now), Scope(), [By.WEEK, By.TENANT], pool_id=pool.pk)
+        period = Period(now - timedelta(days=DAYS), now)
+        tenants, weeks = (fairness_by(period, Scope(), [by], pool_id=pool.pk) for by in (By.TENANT, By.WEEK))
         return Response(
             {
                 "pool": pool.name,
                 "days": DAYS,
                 "verdicts": [asdict(one) for one in verdicts],
-                "weeks": [_without(fairness_row(row), "vc", "user") for row in weeks],
+                "tenants": [_without(fairness_row(row), "vc", "user", "week") for row in tenants],
+                "weeks": [_without(fairness_row(row), "vc", "user", "tenant") for row in weeks],
                 "now": [_without(fairness_row(row), "vc", "user", "week") for row in fairness_now(pool.pk)],
             }
         )
