@@ -101,12 +101,16 @@ def _add_serving_options(run: argparse.ArgumentParser) -> None:
         "--disk-reserve-mib", type=_not_negative, help="disk that is kept free (default: a twentieth, 1024 at most)"
     )
     run.add_argument(
-        "--runtime", choices=RUNTIMES, default="process", help="how jobs run: process (default), docker or podman"
+        "--runtime",
+        choices=RUNTIMES,
+        default="auto",
+        help="how jobs run: in docker, in podman, as a process, or auto (default): those with an image in the engine "
+        "that answers, the others as processes",
     )
     run.add_argument("--pids-limit", type=_positive, default=4096, help="processes of a job (default: 4096)")
-    containers = run.add_argument_group("with --runtime docker or podman")
+    containers = run.add_argument_group("for jobs in containers")
     containers.add_argument("--docker-socket", default=DOCKER_SOCKET, help="where the Docker Engine listens")
-    containers.add_argument("--default-image", default="", help="the image of jobs that name none (default: refuse)")
+    containers.add_argument("--default-image", default="", help="the image of jobs that name none (default: none)")
     containers.add_argument("--network", default="bridge", help="the network of jobs on one node (default: bridge)")
     containers.add_argument(
         "--gang-network",

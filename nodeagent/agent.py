@@ -29,6 +29,7 @@ from nodeagent.outputs import OutputStream
 from nodeagent.protocol import HealthEvent, Inventory, Timers
 from nodeagent.runtime.choose import RuntimeOptions, open_runtime
 from nodeagent.runtime.port import Runtime
+from nodeagent.runtime.watch import RuntimeWatch
 from nodeagent.sampler import Sampler
 from nodeagent.session import Session, register
 from nodeagent.shells import Shells
@@ -246,8 +247,9 @@ def _serve(
         report_soon=something_runs.set,
         options=disks or DiskOptions(),
     )
+    offers = RuntimeWatch(runtime, post=inbox.put, stopping=stopping)
     loop.recover()
-    for conversation in (beats, polls, reporter, Disks(watch, post=inbox.put, stopping=stopping)):
+    for conversation in (beats, polls, reporter, Disks(watch, post=inbox.put, stopping=stopping), offers):
         conversation.start()
     quit_message = loop.run()
     _log.log(logging.INFO if quit_message.status == 0 else logging.ERROR, "ending: %s", quit_message.message)

@@ -9,7 +9,7 @@ from typing import Optional
 from nodeagent import host, toolkit
 from nodeagent.gpu.port import GpuDriver
 from nodeagent.protocol import Inventory
-from nodeagent.runtime.port import Runtime
+from nodeagent.runtime.port import LABELS, Runtime
 
 
 def look(
@@ -30,8 +30,9 @@ def look(
         memory_mib=memory_mib or host.memory_mib(),
         disk_mib=host.disk_mib(state),
         driver_version=gpus.driver_version(),
-        runtimes=(runtime.name,),
-        labels={"kernel": os.uname().release, **runtime.labels()},
+        runtimes=runtime.offers(),
+        # Labels of a node stay until they are overwritten, so those of an earlier start are taken back here.
+        labels={"kernel": os.uname().release, **dict.fromkeys(LABELS, ""), **runtime.labels()},
         gpus=gpus.inventory(),
         topology=gpus.topology(),
         toolkit_version=toolkit.version(),

@@ -1,4 +1,6 @@
 """Runtimes start, watch, adopt and stop the processes of allocations."""
 
-RUNTIMES = ("process", "docker", "podman")
+ENGINES = ("docker", "podman")
+"""The container engines, the preferred one first."""
+RUNTIMES = ("auto", "process", *ENGINES)
 DOCKER_SOCKET = "/var/run/docker.sock"

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
+import os
+import shutil
 import sys
 from dataclasses import dataclass, field
-from typing import Optional, Tuple
+from typing import TYPE_CHECKING, Any, Collection, Optional, Tuple, Union
 
-from nodeagent.runtime import DOCKER_SOCKET, RUNTIMES
+from nodeagent.runtime import DOCKER_SOCKET, ENGINES, RUNTIMES
+from nodeagent.runtime.auto import AutoRuntime
 from nodeagent.runtime.container.options import Options as ContainerOptions
 from nodeagent.runtime.port import Listener, Runtime, RuntimeUnavailable
 from nodeagent.runtime.process.cgroup import delegated_root
 from nodeagent.runtime.process.runtime import ProcessRuntime
 from nodeagent.runtime.shim.folders import FolderRuntime, Furnish, JobUser
+
+if TYPE_CHECKING:
+    from nodeagent.runtime.container.runtime import ContainerRuntime
 
 _AGENT_NAME_LETTERS = 8
 
@@ -21,7 +28,7 @@ _AGENT_NAME_LETTERS = 8
 class RuntimeOptions:
     """What the command line says of the runtime."""
 
-    name: str = "process"
+    name: str = "auto"
     docker_socket: str = DOCKER_SOCKET
     containers: ContainerOptions = field(default_factory=ContainerOptions)
     job_user: Optional[JobUser] = None
@@ -43,59 +50,96 @@ def open_runtime(
 
     `furnish` writes what jobs need of the GPU driver.
     """
-    runtime = _runtime_of(options, state=state, identity=identity, emulated_gpus=emulated_gpus, listener=listener)
+    place = _Place(options, state=state, identity=identity, emulated_gpus=emulated_gpus, listener=listener)
+    runtime = place.open()
     if furnish is not None:
         runtime.furnish = furnish
     return runtime
 
 
-def _runtime_of(
-    options: RuntimeOptions, *, state: str, identity: str, emulated_gpus: bool, listener: Listener
-) -> FolderRuntime:
-    spool_bytes = options.log_spool_mib << 20
-    agent = "".join(letter for letter in identity.lower() if letter.isalnum())[:_AGENT_NAME_LETTERS]
-    if options.name == "process":
-        return ProcessRuntime(
-            state,
-            listener,
-            options.job_user,
-            spool_bytes,
-            pids=options.containers.pids,
-            cgroup_root=delegated_root(),
-            hide=options.hide,
-        )
-    if options.name == "podman":
-        # Only here, as containers take a tenth of what an agent loads.
-        from nodeagent.runtime.podman.runtime import PodmanRuntime  # noqa: PLC0415
+class _Place:
+    """Where the runtimes of an agent are opened."""
 
-        return PodmanRuntime(
-            state,
-            listener,
-            agent=agent,
-            options=options.containers,
-            emulated_gpus=emulated_gpus,
-            job_user=options.job_user,
-            spool_bytes=spool_bytes,
+    def __init__(
+        self, options: RuntimeOptions, *, state: str, identity: str, emulated_gpus: bool, listener: Listener
+    ) -> None:
+        self._options = options
+        self._state = state
+        self._agent = "".join(letter for letter in identity.lower() if letter.isalnum())[:_AGENT_NAME_LETTERS]
+        self._emulated_gpus = emulated_gpus
+        self._listener = listener
+
+    def open(self) -> Union[FolderRuntime, AutoRuntime]:
+        """The runtime that the options name."""
+        name = self._options.name
+        if name == "process":
+            return self._process()
+        if name in ENGINES:
+            return self._engine(name)
+        if name != "auto":
+            raise RuntimeUnavailable("{!r} is not a runtime; there are {}".format(name, ", ".join(RUNTIMES)))
+        process = self._process(others=ENGINES)
+        try:
+            return AutoRuntime(process, functools.partial(self._engine, beside=process))
+        except BaseException:
+            process.close()
+            raise
+
+    def _process(self, others: Collection[str] = ()) -> ProcessRuntime:
+        return ProcessRuntime(
+            self._state,
+            self._listener,
+            self._options.job_user,
+            self._options.log_spool_mib << 20,
+            pids=self._options.containers.pids,
+            cgroup_root=delegated_root(),
+            hide=self._options.hide,
+            others=others,
         )
-    if options.name != "docker":
-        raise RuntimeUnavailable("{!r} is not a runtime; there are {}".format(options.name, ", ".join(RUNTIMES)))
+
+    def _engine(self, name: str, *, waits: bool = False, beside: Optional[FolderRuntime] = None) -> ContainerRuntime:
+        if name == "podman":
+            if shutil.which("podman") is None:
+                raise RuntimeUnavailable("podman is not installed")
+            # Only here, as containers take a tenth of what an agent loads.
+            from nodeagent.runtime.podman.runtime import PodmanRuntime  # noqa: PLC0415
+
+            return PodmanRuntime(
+                self._state,
+                self._listener,
+                agent=self._agent,
+                options=self._options.containers,
+                emulated_gpus=self._emulated_gpus,
+                job_user=self._options.job_user,
+                spool_bytes=self._options.log_spool_mib << 20,
+                beside=beside,
+                waits=waits,
+            )
+        runtime: ContainerRuntime = _docker_module(self._options.docker_socket).DockerRuntime(
+            self._state,
+            self._listener,
+            agent=self._agent,
+            options=self._options.containers,
+            socket=self._options.docker_socket,
+            emulated_gpus=self._emulated_gpus,
+            job_user=self._options.job_user,
+            spool_bytes=self._options.log_spool_mib << 20,
+            beside=beside,
+            waits=waits,
+        )
+        return runtime
+
+
+def _docker_module(socket: str) -> Any:
+    """The module of the runtime `docker`: its Python package is not part of the agent, and takes long to load."""
+    if not os.path.exists(socket):
+        raise RuntimeUnavailable("docker: there is no socket {}".format(socket))
+    importlib.invalidate_caches()  # the package may have been installed since the last look
     try:
-        # Only here: the package `docker` is not part of the agent, and takes long to load.
-        module = importlib.import_module("nodeagent.runtime.docker.runtime")
+        return importlib.import_module("nodeagent.runtime.docker.runtime")
     except ModuleNotFoundError as error:
         detail = (
-            "--runtime docker needs the Python package docker, and {} has none ({}). "
+            "docker needs the Python package docker, and {} has none ({}). "
             "Install it (Debian and Ubuntu: apt install python3-docker), or run muster-agent by a Python that has it"
         )
         raise RuntimeUnavailable(detail.format(sys.executable, error)) from error
-    runtime: FolderRuntime = module.DockerRuntime(
-        state,
-        listener,
-        agent=agent,
-        options=options.containers,
-        socket=options.docker_socket,
-        emulated_gpus=emulated_gpus,
-        job_user=options.job_user,
-        spool_bytes=spool_bytes,
-    )
-    return runtime

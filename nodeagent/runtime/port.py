@@ -13,6 +13,19 @@ STOPPED_BEFORE_IT_STARTED = "it was stopped before it started"
 """The detail of an end that came before the start."""
 
 
+LABELS = (
+    "isolation",
+    "limits",
+    "single-user-reason",
+    "gang-network",
+    "default-image",
+    "docker",
+    "podman",
+    "containers",
+)
+"""All labels that runtimes may give to their node."""
+
+
 class LaunchError(Exception):
     """A launch that came to nothing; no process of the allocation exists. It ends with `reason` and `detail`."""
 
@@ -208,12 +221,18 @@ class Runtime(Protocol):
 
     name: str
 
+    def offers(self) -> Tuple[str, ...]:
+        """The names of the runtimes that new jobs may have: `process`, an engine, or both."""
+
+    def change(self) -> str:
+        """How what the node offers has changed since the start, empty for not at all; may take seconds."""
+
     @property
     def single_user(self) -> bool:
         """Whether all jobs run as the agent's own account, with nothing between them."""
 
     def labels(self) -> Mapping[str, str]:
-        """What the node must tell of this runtime, such as `isolation: advisory`."""
+        """What the node must tell of this runtime, such as `isolation: advisory`; those of `LABELS` only."""
 
     def mount_roots(self) -> Tuple[str, ...]:
         """The folders of the node below which volumes of jobs may lie; none where nothing is mounted."""

@@ -20,13 +20,15 @@ import pytest
 
 from nodeagent import clock
 from nodeagent.protocol import LaunchSpec
+from nodeagent.runtime import ENGINES
+from nodeagent.runtime.auto import AutoRuntime
 from nodeagent.runtime.container.options import Options
 from nodeagent.runtime.container.runtime import ContainerRuntime
 from nodeagent.runtime.docker import runtime as docker_runtime
 from nodeagent.runtime.docker.runtime import DockerRuntime
 from nodeagent.runtime.podman import runtime as podman_runtime
 from nodeagent.runtime.podman.runtime import PodmanRuntime
-from nodeagent.runtime.port import EventKind, ExitStatus, Runtime
+from nodeagent.runtime.port import EventKind, ExitStatus, Runtime, RuntimeUnavailable
 from nodeagent.runtime.process import runtime as process_runtime
 from nodeagent.runtime.process.runtime import ProcessRuntime
 from nodeagent.runtime.shim.forker import Forker
@@ -65,7 +67,8 @@ class AgentProcess:
         open_to_jobs(state)
         self.process: subprocess.Popen[bytes] | None = None
         self.program = [sys.executable, "-m", "nodeagent"]
-        self.options = ["--gpus", "emulated:A100:2,V100:1", "--cpus", "4", "--memory-mib", "1000"]
+        # A test that wants the engine of this machine says so.
+        self.options = ["--gpus", "emulated:A100:2,V100:1", "--cpus", "4", "--memory-mib", "1000", "--runtime=process"]
         self.environment: dict[str, str] = {}
         self.join_token = platform.join_token
         self.output = state.parent / "agent.log"
@@ -256,7 +259,11 @@ def seconds() -> str:
     return f"{random.randrange(10**8, 10**9)}"
 
 
-@pytest.fixture(params=["process", "docker", "podman"])
+PROCESS_BY_AUTO, DOCKER_BY_AUTO = "process by auto", "docker by auto"
+
+
+# The runtime `auto` hands jobs to those of processes and of Docker, which are so tried with it.
+@pytest.fixture(params=[PROCESS_BY_AUTO, DOCKER_BY_AUTO, "podman"])
 def under_test(
     request: pytest.FixtureRequest, tmp_path: Path, forkers: Callable[[str], KeptForker]
 ) -> Iterator[RuntimeUnderTest]:
@@ -308,13 +315,50 @@ def runtime_under_test(
                 spool_bytes=spool_bytes,
                 forker=forker,
             )
-    else:
+    elif kind == "process":
         forker = forkers(process_runtime.JOBS)
 
         def make(heard: Listener) -> Runtime:
             return ProcessRuntime(str(state), heard, spool_bytes=spool_bytes, forker=forker)
+    else:
+        socket = socket or (engines.docker_socket() if kind == DOCKER_BY_AUTO else "")
 
-    return RuntimeUnderTest(make, state, "" if kind == "process" else engines.IMAGE, agent)
+        def make(heard: Listener) -> Runtime:
+            return auto_runtime(state, heard, forkers, socket, agent=agent, options=options)
+
+    image = "" if kind in ("process", PROCESS_BY_AUTO) else engines.IMAGE
+    return RuntimeUnderTest(make, state, image, agent)
+
+
+def auto_runtime(
+    state: Path, heard: Listener, forkers: Callable[[str], KeptForker], socket: str, *, agent: str, options: Options
+) -> AutoRuntime:
+    """The runtime `auto` with the Docker of this socket, or with no engine where the path is empty."""
+    process = ProcessRuntime(
+        str(state), heard, spool_bytes=1 << 20, forker=forkers(process_runtime.JOBS), others=ENGINES
+    )
+
+    def open_engine(name: str, *, waits: bool) -> ContainerRuntime:
+        if not socket or name != "docker":
+            raise RuntimeUnavailable(f"{name} is not installed")
+        return DockerRuntime(
+            str(state),
+            heard,
+            agent=agent,
+            options=options,
+            socket=socket,
+            emulated_gpus=True,
+            spool_bytes=1 << 20,
+            forker=forkers(docker_runtime.JOBS),
+            beside=process,
+            waits=waits,
+        )
+
+    try:
+        return AutoRuntime(process, open_engine)
+    except BaseException:
+        process.close()
+        raise
 
 
 _NUMBERS = itertools.count()
@@ -322,7 +366,7 @@ _NUMBERS = itertools.count()
 
 def _containers_of(runtime: Runtime) -> tuple[str, ...]:
     """What the engine still has of this runtime's jobs."""
-    return runtime.containers() if isinstance(runtime, ContainerRuntime) else ()
+    return runtime.containers() if isinstance(runtime, (ContainerRuntime, AutoRuntime)) else ()
 
 
 def stop_everything(runtime: Runtime) -> None:

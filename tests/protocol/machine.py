@@ -186,6 +186,12 @@ class Machine:
 
     single_user = False
 
+    def offers(self) -> tuple[str, ...]:
+        return ("process",)
+
+    def change(self) -> str:
+        return ""
+
     def labels(self) -> Mapping[str, str]:
         return {}
 

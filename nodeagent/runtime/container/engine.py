@@ -50,6 +50,10 @@ class About:
     """Whether its networks may span machines, by an overlay."""
 
 
+NO_ENGINE = About(version="", knows_cdi=False)
+"""What is known of an engine that has not answered yet."""
+
+
 @dataclass(frozen=True)
 class State:
     """What an engine says of one container."""

@@ -13,7 +13,7 @@ from typing import Any, Callable, Dict, Mapping, Optional, Tuple
 from nodeagent.files import read_json
 from nodeagent.protocol import EndReason, LaunchSpec, RegistryLogin
 from nodeagent.runtime.container import cdi
-from nodeagent.runtime.container.engine import Engine, EngineError, ImageProblem
+from nodeagent.runtime.container.engine import NO_ENGINE, About, Engine, EngineError, ImageProblem
 from nodeagent.runtime.container.fetches import Fetches
 from nodeagent.runtime.container.images import host_of, registry_of, without_secret
 from nodeagent.runtime.container.layer import layer_of
@@ -58,21 +58,33 @@ class ContainerRuntime(FolderRuntime):
         emulated_gpus: bool = False,
         job_user: Optional[JobUser] = None,
         spool_bytes: int = 64 << 20,
+        beside: Optional[FolderRuntime] = None,
+        waits: bool = False,
     ) -> None:
+        """Raises `RuntimeUnavailable` where the engine does not answer, unless it `waits` for it.
+
+        A runtime that waits starts no job, and answers for those that it has.
+        """
         if os.geteuid() != 0:
             raise RuntimeUnavailable("the runtime {} needs root: jobs run as other users".format(self.name))
-        try:
-            self._about = engine.about()
-        except EngineError as error:
-            raise RuntimeUnavailable("the runtime {}: {}".format(self.name, error)) from error
-        super().__init__(state, listener, forker=forker, job_user=job_user, spool_bytes=spool_bytes)
         self._engine = engine
+        self.silent_because = ""
+        """Why the engine could not be asked at the start; empty if it answered."""
+        try:
+            self.about = self.ask_engine()
+        except RuntimeUnavailable as error:
+            if not waits:
+                raise
+            self.about, self.silent_because = NO_ENGINE, str(error)
+        super().__init__(state, listener, forker=forker, job_user=job_user, spool_bytes=spool_bytes, beside=beside)
         self._agent = agent
         self._options = options
         self._emulated_gpus = emulated_gpus
         self._state = state
         self._strays = Strays(engine)
         self._fetches = Fetches()
+        if self.silent_because:
+            return
         try:
             self._remove_strays()
         except EngineError as error:
@@ -81,15 +93,20 @@ class ContainerRuntime(FolderRuntime):
 
     def labels(self) -> Mapping[str, str]:
         """The device control group keeps jobs from each other's GPUs; each runs as its member."""
-        # Labels of a node stay until they are overwritten, so those that another start of the agent may have set are
-        # said here too.
         return {
             "isolation": "enforced",
             "limits": "enforced",
             "default-image": self._options.default_image,
-            "gang-network": self._options.gang_network or ("own overlay" if self._about.has_overlays else "own bridge"),
-            self.name: self._about.version,
+            "gang-network": self._options.gang_network or ("own overlay" if self.about.has_overlays else "own bridge"),
+            self.name: self.about.version,
         }
+
+    def ask_engine(self) -> About:
+        """What the engine is now; `RuntimeUnavailable` where it does not answer."""
+        try:
+            return self._engine.about()
+        except EngineError as error:
+            raise RuntimeUnavailable("the runtime {}: {}".format(self.name, error)) from error
 
     def mount_roots(self) -> Tuple[str, ...]:
         """As the operator of the node says."""
@@ -176,7 +193,7 @@ class ContainerRuntime(FolderRuntime):
     def give_up_fetches(self, device: int, why: str) -> bool:
         """End all pulls where that is the engine's disk."""
         try:
-            is_engines = os.stat(self._about.root).st_dev == device
+            is_engines = os.stat(self.about.root).st_dev == device
         except OSError:  # the engine is elsewhere
             return False
         return is_engines and self._fetches.give_up(why)
@@ -210,7 +227,7 @@ class ContainerRuntime(FolderRuntime):
     def disks(self) -> Tuple[str, ...]:
         """The one of the allocations' folders, and the engine's."""
         own = super().disks()
-        return (*own, self._about.root) if os.path.isdir(self._about.root) else own
+        return (*own, self.about.root) if os.path.isdir(self.about.root) else own
 
     def holdings(self, allocation_id: int) -> Holdings:
         """The folders, and what the container has written over its image, where that is a folder of its own."""
@@ -230,7 +247,7 @@ class ContainerRuntime(FolderRuntime):
         gpus = cdi.injection(
             spec.gpu_uuids,
             cdi.read_devices() if spec.gpu_uuids else {},
-            knows_cdi=self._about.knows_cdi,
+            knows_cdi=self.about.knows_cdi,
             has_nvidia_hook=self.has_nvidia_hook,
             emulated=self._emulated_gpus,
         )

@@ -10,7 +10,7 @@ from nodeagent.runtime.container.options import Options
 from nodeagent.runtime.container.runtime import ContainerRuntime
 from nodeagent.runtime.docker.engine import DockerEngine
 from nodeagent.runtime.port import Listener
-from nodeagent.runtime.shim.folders import JobUser
+from nodeagent.runtime.shim.folders import FolderRuntime, JobUser
 from nodeagent.runtime.shim.forker import Forker
 
 JOBS = "nodeagent.runtime.docker.job"
@@ -34,6 +34,8 @@ class DockerRuntime(ContainerRuntime):
         job_user: Optional[JobUser] = None,
         spool_bytes: int = 64 << 20,
         forker: Optional[Forker] = None,
+        beside: Optional[FolderRuntime] = None,
+        waits: bool = False,
     ) -> None:
         self._socket = socket
         super().__init__(
@@ -46,6 +48,8 @@ class DockerRuntime(ContainerRuntime):
             emulated_gpus=emulated_gpus,
             job_user=job_user,
             spool_bytes=spool_bytes,
+            beside=beside,
+            waits=waits,
         )
 
     def _engine_address(self) -> Dict[str, Any]:

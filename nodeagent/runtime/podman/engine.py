@@ -44,8 +44,8 @@ class PodmanEngine:
 
     def about(self) -> About:
         """Its version, and where its files are; every one since 4.1 knows CDI."""
-        version = self._ask("version", "--format", "{{.Client.Version}}").strip()
-        root = self._ask("info", "--format", "{{.Store.GraphRoot}}").strip()
+        said = self._ask("info", "--format", "{{.Version.Version}}\n{{.Store.GraphRoot}}")
+        version, root = said.strip().split("\n")
         return About(version=version, knows_cdi=True, root=root)
 
     def seccomp_profile(self) -> str:

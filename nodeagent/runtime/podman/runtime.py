@@ -14,7 +14,7 @@ from nodeagent.runtime.container.runtime import ContainerRuntime
 from nodeagent.runtime.podman.engine import PodmanEngine
 from nodeagent.runtime.podman.seccomp import without_ways_up
 from nodeagent.runtime.port import Listener, RuntimeUnavailable
-from nodeagent.runtime.shim.folders import JobUser
+from nodeagent.runtime.shim.folders import FolderRuntime, JobUser
 from nodeagent.runtime.shim.forker import Forker
 
 JOBS = "nodeagent.runtime.podman.job"
@@ -39,6 +39,8 @@ class PodmanRuntime(ContainerRuntime):
         job_user: Optional[JobUser] = None,
         spool_bytes: int = 64 << 20,
         forker: Optional[Forker] = None,
+        beside: Optional[FolderRuntime] = None,
+        waits: bool = False,
     ) -> None:
         self._environment = podman_environment(os.environ if environment is None else environment)
         engine = PodmanEngine(self._environment)
@@ -52,7 +54,12 @@ class PodmanRuntime(ContainerRuntime):
             emulated_gpus=emulated_gpus,
             job_user=job_user,
             spool_bytes=spool_bytes,
+            beside=beside,
+            waits=waits,
         )
+        self._filter = ""
+        if self.silent_because:
+            return
         try:
             self._filter = self._write_filter(engine, os.path.join(os.path.abspath(state), "seccomp.json"))
         except BaseException:

@@ -7,7 +7,7 @@ import os
 import signal
 import time
 from dataclasses import replace
-from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
+from typing import Any, Collection, Dict, Mapping, Optional, Sequence, Tuple
 
 from nodeagent import clock
 from nodeagent.protocol import EndReason, LaunchSpec
@@ -48,12 +48,20 @@ class ProcessRuntime(FolderRuntime):
         pids: int = 4096,
         cgroup_root: str = "",
         hide: Sequence[str] = (),
+        others: Collection[str] = (),
     ) -> None:
         """`cgroup_root` is the control group that is delegated to the agent; empty = jobs have no limits.
 
         `hide` are folders that jobs in namespaces of their own do not see, beside the agent's state folder.
         """
-        super().__init__(state, listener, forker=forker or Forker(JOBS), job_user=job_user, spool_bytes=spool_bytes)
+        super().__init__(
+            state,
+            listener,
+            forker=forker or Forker(JOBS),
+            job_user=job_user,
+            spool_bytes=spool_bytes,
+            others=others,
+        )
         self._pids = pids
         self._cgroup_root = cgroup_root
         self._hidden = hidden_folders(state, hide)
@@ -65,13 +73,7 @@ class ProcessRuntime(FolderRuntime):
         """Nothing here keeps a job from another job's GPUs."""
         # Jobs of an agent without root run as its own user, who may move processes out of their groups.
         limits = "enforced" if self._cgroup_root and self._is_root else "advisory"
-        # Empty where it is not so, as labels of a node stay until they are overwritten; one is of containers.
-        return {
-            "isolation": "advisory",
-            "limits": limits,
-            "gang-network": "",
-            "single-user-reason": self._shared_because,
-        }
+        return {"isolation": "advisory", "limits": limits, "single-user-reason": self._shared_because}
 
     @property
     def single_user(self) -> bool:

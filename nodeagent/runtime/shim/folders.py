@@ -14,7 +14,7 @@ import logging
 import os
 import time
 from dataclasses import dataclass, replace
-from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, Collection, Dict, Iterator, Mapping, Optional, Sequence, Set, Tuple
 
 from nodeagent import clock, jobside
 from nodeagent.files import read_json, write_atomic, write_in_place, write_json
@@ -97,7 +97,13 @@ class FolderRuntime:
         forker: Forker,
         job_user: Optional[JobUser] = None,
         spool_bytes: int = 64 << 20,
+        others: Collection[str] = (),
+        beside: Optional[FolderRuntime] = None,
     ) -> None:
+        """Raises `RuntimeUnavailable` while a job of another runtime runs, unless that one is among the `others`.
+
+        `beside` is a runtime of the same agent, which has the same folders.
+        """
         self.furnish: Furnish = _give_nothing
         self._forker = forker
         self._root = os.path.join(state, "allocations")
@@ -115,8 +121,12 @@ class FolderRuntime:
         for folder in (state, self._root):
             os.makedirs(folder, exist_ok=True)
             os.chmod(folder, _PASSABLE)
-        self._refuse_others_jobs()
-        self._events = EventPipe(os.path.join(state, "events"), listener)
+        self._beside = beside
+        if beside is None:
+            self._refuse_others_jobs(others)
+            self._events = EventPipe(os.path.join(state, "events"), listener)
+        else:
+            self._events = beside._events
         self._forker.begin()
 
     def prepare(self, spec: LaunchSpec) -> str:
@@ -139,6 +149,14 @@ class FolderRuntime:
         except OSError as error:
             raise LaunchError(EndReason.LAUNCH_FAILED, "cannot make its folder: {}".format(error.strerror)) from error
         return folder.work
+
+    def offers(self) -> Tuple[str, ...]:
+        """Itself."""
+        return (self.name,)
+
+    def change(self) -> str:
+        """Nothing, unless a runtime says otherwise."""
+        return ""
 
     def labels(self) -> Mapping[str, str]:
         """What the node must tell of this runtime."""
@@ -267,11 +285,14 @@ class FolderRuntime:
 
     def usage(self) -> Mapping[int, Usage]:
         """What the descendants of each live job's head use; processor time since the last call."""
-        processes = tree.all_processes()
+        return self.usage_of(self.allocations(), tree.all_processes())
+
+    def usage_of(self, ids: Collection[int], processes: Dict[int, tree.Process]) -> Mapping[int, Usage]:
+        """As `usage`, of these allocations, by what was seen of the machine's processes."""
         now = clock.boottime()
         found: Dict[int, Usage] = {}
         cpu: Dict[int, Tuple[float, float]] = {}
-        for allocation_id in self.allocations():
+        for allocation_id in ids:
             marker = read_json(self._folder(allocation_id).shim)
             root = marker.get("root") if marker else None
             head = processes.get(root[0]) if root else None
@@ -391,16 +412,25 @@ class FolderRuntime:
     def close(self) -> None:
         """End the zygote and the event thread; shims and their jobs go on."""
         self._forker.close()
-        self._events.close()
+        if self._beside is None:
+            self._events.close()
 
-    def _refuse_others_jobs(self) -> None:
+    def runtime_of(self, allocation_id: int) -> str:
+        """The name of the runtime that an allocation was launched in; empty before that."""
+        launch = read_json(self._folder(allocation_id).launch) or {}
+        return str(launch.get("runtime", ""))
+
+    def runtimes_in_use(self) -> Mapping[str, int]:
+        """The runtimes that have unfinished jobs here, each with one such allocation."""
+        unfinished = [one for one in self.allocations() if self.observe(one).phase not in (Phase.ABSENT, Phase.EXITED)]
+        return {name: one for one in unfinished if (name := self.runtime_of(one))}
+
+    def _refuse_others_jobs(self, others: Collection[str]) -> None:
         """Only the runtime that started a job can clean up after it, should its shim die."""
-        for allocation_id in self.allocations():
-            launch = read_json(self._folder(allocation_id).launch) or {}
-            other = launch.get("runtime", self.name)
-            if other != self.name and self.observe(allocation_id).phase not in (Phase.ABSENT, Phase.EXITED):
+        for name, allocation_id in self.runtimes_in_use().items():
+            if name not in (self.name, *others):
                 detail = "allocation {} still runs by the runtime {}: drain the node before its runtime is changed"
-                raise RuntimeUnavailable(detail.format(allocation_id, other))
+                raise RuntimeUnavailable(detail.format(allocation_id, name))
 
     def _folder(self, allocation_id: int) -> AllocationFolder:
         return AllocationFolder(os.path.join(self._root, str(allocation_id)))

@@ -67,6 +67,7 @@ class AgentOptions:
     join_token: str = ""
     gpu_profiles: str = ""
     """The folder with the speeds of emulated GPUs."""
+    runtime: str = "process"
 
 
 def web(site: Site) -> Child:
@@ -102,6 +103,7 @@ def agent(site: Site, options: AgentOptions, *, folder: Path) -> Child:
         "--cpus": str(options.cpus),
         "--memory-mib": str(options.memory_mib),
         "--address": HOST,
+        "--runtime": options.runtime,
         "--hide": str(site.home),
     }
     if options.gpu_profiles:

@@ -18,7 +18,7 @@ from nodeagent import clock, protocol
 from nodeagent.protocol import MAX_TAIL_BYTES, CodeRef, EndReason, Timers
 from nodeagent.runtime.process.probe import namespaces_problem
 from nodeagent.runtime.shim.tree import all_processes
-from tests import hostile
+from tests import engines, hostile
 from tests.agent.conftest import AgentProcess
 from tests.agent.fake_platform import TIMERS, Allocation, FakePlatform
 from tests.waiting import eventually
@@ -63,6 +63,27 @@ def test_it_tells_what_the_node_has(platform: FakePlatform, agent: AgentProcess)
     assert inventory.single_user == (os.geteuid() != 0 and bool(namespaces_problem()))
     assert inventory.labels["limits"] == "advisory"  # no unit has delegated control groups to the tests
     assert stat.S_IMODE((agent.state / "credential").stat().st_mode) == 0o600
+
+
+def test_it_registers_again_once_an_engine_answers_and_keeps_its_jobs(
+    platform: FakePlatform, agent: AgentProcess, tmp_path: Path
+) -> None:
+    socket = tmp_path / "docker.sock"
+    agent.environment["PATH"] = str(tmp_path)  # no podman
+    agent.options += ["--runtime=auto", f"--docker-socket={socket}"]
+    agent.start()
+    assert platform.registered is not None
+    assert platform.registered.inventory.runtimes == ("process",)
+    said = f"docker: there is no socket {socket}; podman is not installed"
+    assert platform.registered.inventory.labels["containers"] == said
+    epoch, number = platform.epoch, platform.place("echo ready; /bin/sleep 1000")
+    eventually(lambda: "ready" in platform.allocations[number].text, "the log")
+    socket.symlink_to(engines.docker_socket())
+    eventually(lambda: platform.epoch > epoch, "the second registration", 20.0)
+    assert platform.registered.inventory.runtimes == ("process", "docker")
+    assert platform.registered.inventory.labels["containers"] == ""
+    assert finished(platform, platform.place("echo in", image=engines.IMAGE)).ends == 1
+    assert platform.allocations[number].end is None
 
 
 def test_it_runs_a_job_and_ships_its_log(platform: FakePlatform, agent: AgentProcess) -> None:
