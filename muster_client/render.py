@@ -113,7 +113,7 @@ def job_sheet(job: Job, now: datetime, fairness: JobFairness | None = None) -> R
         ("Owner", text_of(f"{job['owner']} ({job['tenant']})")),
         ("Virtual cluster", text_of(job["vc"])),
         ("GPUs", text_of(f"{gpus_text(job['gpu_choices'], job['nodes'])} in all, priority {job['priority']}")),
-        *request_rows(job["gpu_choices"], spec),
+        *request_rows(job["gpu_choices"], job.get("sizes", []), spec),
         ("Submitted", Text(_moment(job["submitted_at"], now))),
     ]
     if job["started_at"]:
@@ -291,7 +291,7 @@ def dry_run_sheet(result: DryRun) -> RenderableType:
         ("Fits the quota", _yes(result["fits_quota"])),
         ("Starts now", _yes(result["starts_now"])),
         ("GPUs", Text(gpus_text(result["gpu_choices"], result["spec"]["nodes"]))),
-        *request_rows(result["gpu_choices"], result["spec"]),
+        *request_rows(result["gpu_choices"], result.get("sizes", []), result["spec"]),
     ]
     if result["position"] is not None:
         rows.append(("Position", Text(str(result["position"]))))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from rich.console import RenderableType
 from rich.text import Text
 
-from muster_client.shapes import GpuChoice, JobSpec
+from muster_client.shapes import DryRunSize, GpuChoice, JobSize, JobSpec
 from muster_client.terminal import clean
 
 
@@ -17,13 +18,30 @@ def gpus_text(choices: Sequence[GpuChoice], nodes: int) -> str:
     return str(totals[0]) if totals[0] == totals[-1] else f"{totals[0]}–{totals[-1]}"
 
 
-def request_rows(choices: Sequence[GpuChoice], spec: JobSpec) -> list[tuple[str, RenderableType]]:
-    """Return the choices of a job that has several, and the nodes that it names."""
+def request_rows(
+    choices: Sequence[GpuChoice], sizes: Sequence[JobSize | DryRunSize], spec: JobSpec
+) -> list[tuple[str, RenderableType]]:
+    """Return the choices of a job that has several, what it gets on each node, and the nodes that it names."""
     rows: list[tuple[str, RenderableType]] = []
     if len(choices) > 1:
         text = " or ".join(f"{choice['gpus']} {choice['gpu_type']}" for choice in choices)
         rows.append(("GPUs per node", Text(clean(f"{text}, in this order"))))
+    rows += [(title, Text(clean(text))) for title, text in _size_texts(sizes, spec)]
     for key, title in (("nodes_in", "Nodes in"), ("exclude_nodes", "Excluded nodes")):
         if spec.get(key):
             rows.append((title, Text(clean(", ".join(spec[key])))))
     return rows
+
+
+def _size_texts(sizes: Sequence[JobSize | DryRunSize], spec: JobSpec) -> list[tuple[str, str]]:
+    """Return the CPUs and the memory on each node, and for those that the spec does not name where they come from."""
+    cpus = [_with_source(str(size["cpus"]), size, "cpus", spec) for size in sizes]
+    memory = [_with_source(f"{size['memory_mib'] / 1024:.4g} GiB", size, "memory", spec) for size in sizes]
+    titled = (("CPUs per node", cpus), ("Memory per node", memory))
+    return [(title, " or ".join(dict.fromkeys(texts))) for title, texts in titled if texts]
+
+
+def _with_source(text: str, size: Mapping[str, Any], key: str, spec: JobSpec) -> str:
+    if spec.get(key):
+        return text
+    return f"{text} ({size.get(f'{key}_from') or 'default when it was submitted'})"

@@ -86,6 +86,20 @@ class GpuChoice(TypedDict):
     gpus: int
 
 
+class JobSize(GpuChoice):
+    """What a job gets on each node in one of its choices."""
+
+    cpus: int
+    memory_mib: int
+
+
+class DryRunSize(JobSize):
+    """The same, and in words where the figures come from; None: from the spec."""
+
+    cpus_from: str | None
+    memory_from: str | None
+
+
 class Job(TypedDict):
     """A job as the server tells it; `spec` is left out of lists."""
 
@@ -108,6 +122,7 @@ class Job(TypedDict):
     failed_resize: NotRequired[FailedResize | None]
     screening_runs: NotRequired[list[ScreeningRun]]
     gpu_choices: list[GpuChoice]
+    sizes: NotRequired[list[JobSize]]
     nodes: int
     gpus_total: int
     submitted_at: str
@@ -289,6 +304,7 @@ class DryRun(TypedDict):
     hold: Hold | None
     position: int | None
     gpu_choices: list[GpuChoice]
+    sizes: NotRequired[list[DryRunSize]]
     gpus_total: int
     screening: NotRequired[Outlook]
 

@@ -137,7 +137,9 @@ def _packed(output: Output, spec: JobSpec, base: Path) -> Iterator[Archive | Non
         yield None
         return
     if "://" in code or code.startswith("git@"):
-        raise SpecError(f"code: {clean(code)} - write a repository as {{git: URL, ref: COMMIT}}.")
+        raise SpecError(
+            f"code: {clean(code)} - code from a git repository is not supported yet; clone it and write its folder."
+        )
     folder = base / Path(code).expanduser()
     with output.busy("Packing the code"):
         archive = pack_folder(folder)

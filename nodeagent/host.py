@@ -10,9 +10,15 @@ from urllib.parse import urlsplit
 from nodeagent.protocol import HostSample
 
 
-def memory_mib() -> int:
-    """The memory of the machine."""
-    return _memory_kib()["MemTotal"] >> 10
+def memory_mib(limit: Optional[int]) -> int:
+    """The memory that this agent offers to jobs: `limit`, or that of the machine without what it keeps."""
+    total = _memory_kib()["MemTotal"] >> 10
+    return limit or total - kept_mib(total)
+
+
+def kept_mib(total_mib: int) -> int:
+    """The memory that is kept for the agent and the system: 2 %, at least 1 GiB, of a small machine a quarter."""
+    return min(total_mib // 4, max(1024, total_mib // 50))
 
 
 def disk_mib(path: str) -> int:

@@ -27,7 +27,7 @@ def look(
         hostname=hostname or socket.gethostname(),
         address=address,
         cpus=host.cpus(cpus),
-        memory_mib=memory_mib or host.memory_mib(),
+        memory_mib=host.memory_mib(memory_mib),
         disk_mib=host.disk_mib(state),
         driver_version=gpus.driver_version(),
         runtimes=runtime.offers(),

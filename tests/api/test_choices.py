@@ -9,7 +9,7 @@ import pytest
 from django.test import Client
 
 from muster.accounts.models import User
-from muster.fleet.models import Gpu
+from muster.fleet.models import Gpu, Node
 from muster.jobs.models import Job
 from muster.samples.rates import refresh_rates
 from muster.tenants.models import Quota, Tenant
@@ -121,9 +121,10 @@ def test_yaml_says_the_same_as_json(mixed: World, api: Api) -> None:
 
 
 def test_cpus_and_memory_follow_each_choice_unless_the_spec_names_them(mixed: World, api: Api) -> None:
-    client, pool = api(mixed.owner), mixed.pool
+    client = api(mixed.owner)
+    Node.objects.filter(name="volta01").update(cpus=32)
     free = Job.objects.get(pk=submit(client, {"command": "x", "gpus": BOTH}).json()["id"])
-    assert [choice.cpus for choice in free.request.choices] == [4 * pool.cpus_per_gpu, 8 * pool.cpus_per_gpu]
+    assert [(choice.cpus, choice.memory_mib) for choice in free.request.choices] == [(64, 262_144), (32, 262_144)]
     fixed = Job.objects.get(pk=submit(client, {"command": "x", "gpus": BOTH, "cpus": 3, "memory": "2GiB"}).json()["id"])
     assert [(choice.cpus, choice.memory_mib) for choice in fixed.request.choices] == [(3, 2048), (3, 2048)]
 

@@ -163,13 +163,16 @@ def _view(job: Job) -> model.Job:
 
 def _resize_by(job: Job) -> Resize:
     """CPUs and memory that the spec does not name follow the GPUs, as they do when the job is submitted."""
-    pool, spec = job.pool, job.spec
+    named = {"cpus": "cpus", "memory": "memory_mib"}
+    kept = [field for key, field in named.items() if job.spec.get(key)]
 
     def resize(view: model.Job, gpus: int, nodes: int) -> model.Job:
-        cpus = view.request.first.cpus if spec.get("cpus") else max(1, gpus * pool.cpus_per_gpu)
-        memory_mib = view.request.first.memory_mib if spec.get("memory") else max(1, gpus) * pool.memory_mib_per_gpu
-        choices = tuple(replace(choice, gpus=gpus, cpus=cpus, memory_mib=memory_mib) for choice in view.request.choices)
-        return replace(view, request=replace(view.request, choices=choices, nodes=nodes))
+        request = view.request
+        choices = tuple(
+            replace(request.resized(choice, gpus), **{field: getattr(choice, field) for field in kept})
+            for choice in request.choices
+        )
+        return replace(view, request=replace(request, choices=choices, nodes=nodes))
 
     return resize
 

@@ -14,8 +14,10 @@ from muster.dispatch.planners import planner_of
 from muster.dispatch.settings import config_of, simpler_config
 from muster.dispatch.snapshot import job_view, planner_snapshot
 from muster.fleet.models import Pool
+from muster.jobs.desk import Desk
 from muster.jobs.estimates import estimate_jobs
 from muster.jobs.models import Job
+from muster.jobs.requests import Size, sizes_of
 from muster.jobs.services import draft_job
 from muster.screening.outlook import Outlook, outlook_of
 from scheduler import model
@@ -31,11 +33,12 @@ log = logging.getLogger(__name__)
 class DryRun:
     """The answer to a dry run of a job that is not stored.
 
-    `position` is the place the job would get in its virtual cluster's queue, and `outlook` whether it is
-    screened first: then it waits for that, too, and `screening` says what would become of that run.
+    `sizes` are what the job would get on each node, `position` its place in its virtual cluster's queue, and `outlook`
+    whether it is screened first: then it waits for that, too, and `screening` says what would become of that run.
     """
 
     job: Job
+    sizes: list[Size]
     feasible: bool
     fits_quota: bool
     starts_now: bool
@@ -47,13 +50,15 @@ class DryRun:
 
 def dry_run(*, user: User, data: object) -> DryRun:
     """The result that the job would get; raises what submitting it would raise."""
-    job = draft_job(user=user, data=data)
+    desk = Desk(user)
+    job = draft_job(user=user, data=data, desk=desk)
     estimate_jobs([job])
     job.submitted_at = job.eligible_at = database_now()
     answer = _forecast_of(job, job.pool)
     outlook = outlook_of(job)
     return DryRun(
         job=job,
+        sizes=sizes_of(job.spec, job.request, desk.shares(job.pool)),
         feasible=answer.feasible,
         fits_quota=answer.fits_quota,
         starts_now=answer.starts_now and outlook.run is None,

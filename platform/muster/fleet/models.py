@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 from django.core.exceptions import ValidationError
-from django.core.validators import RegexValidator
+from django.core.validators import MinValueValidator, RegexValidator
 from django.db import models
 from django.db.models import F, Q
 
@@ -98,8 +98,20 @@ class Pool(models.Model):
     max_grace_s = models.FloatField(default=600, help_text="Upper limit of a job's checkpoint grace.")
     claim_timeout_s = models.FloatField(default=60)
     orphan_grace_s = models.FloatField(default=30)
-    cpus_per_gpu = models.PositiveIntegerField(default=1, help_text="CPUs for a job that asks for none, by GPU.")
-    memory_mib_per_gpu = models.PositiveIntegerField(default=1024)
+    cpus_per_gpu = models.PositiveIntegerField(
+        null=True,
+        blank=True,
+        validators=[MinValueValidator(1)],
+        help_text="CPUs of a job that names none, for each of its GPUs. Empty: the smallest share of its GPU type, "
+        "a node's CPUs ÷ its GPUs.",
+    )
+    memory_mib_per_gpu = models.PositiveIntegerField(
+        null=True,
+        blank=True,
+        validators=[MinValueValidator(1)],
+        help_text="Memory of a job that names none, for each of its GPUs. Empty: the smallest share of its GPU type, "
+        "a node's memory ÷ its GPUs.",
+    )
     log_max_bytes_per_job = models.BigIntegerField(default=1 << 30)
     offer_lease_s = models.FloatField(default=30, help_text="How long an offer to a scheduler outside stands.")
     strike_half_life_s = models.FloatField(

@@ -9,6 +9,7 @@ from muster.common.errors import Invalid
 from muster.common.rows import Whole
 from muster.common.statements import Statement
 from muster.fleet.models import Pool
+from muster.jobs.shares import Shares
 from muster.tenants.caps import Caps, caps_of
 from muster.tenants.models import Tenant, VirtualCluster
 from muster.tenants.selectors import is_manager, tenants_of, virtual_clusters_of
@@ -49,6 +50,7 @@ class Desk:
         self._user = user
         self._places: dict[str | None, _Place] = {}
         self._manages: dict[int, bool] = {}
+        self._shares: dict[int, Shares] = {}
 
     def virtual_cluster(self, name: str | None) -> VirtualCluster:
         """The virtual cluster with this name, or the user's default one for None.
@@ -61,6 +63,10 @@ class Desk:
     def caps(self, name: str | None) -> Caps:
         """The limits that hold for the user in the tenant of this virtual cluster."""
         return self._place(name).caps
+
+    def shares(self, pool: Pool) -> Shares:
+        """The CPUs and the memory that the pool gives to jobs that name none."""
+        return self._shares.setdefault(pool.pk, Shares(pool))
 
     def manages(self, tenant: Tenant) -> bool:
         """Whether the user may act on other members' jobs of the tenant."""

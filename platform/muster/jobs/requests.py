@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from muster.fleet.models import Pool
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from muster.jobs.gpus import GpuChoice
+from muster.jobs.shares import Shares
 from muster.jobs.spec import JobSpec
 from scheduler.model.lifecycle import Locality
 from scheduler.model.request import Choice, ElasticRange, Request, interned
@@ -13,27 +18,45 @@ def gpu_type_of(request: Request) -> str:
     return (request.first.gpu_type or "") if len(request.choices) == 1 else ""
 
 
-def request_of_spec(spec: JobSpec, pool: Pool) -> Request:
-    """What the spec asks for in the pool, whose ratios give the CPUs and the memory that the spec leaves out."""
-    choices = tuple(
-        Choice(
-            gpu_type=(each.gpu_type or None) if each.gpus else None,
-            gpus=each.gpus,
-            cpus=spec.cpus or max(1, each.gpus * pool.cpus_per_gpu),
-            memory_mib=spec.memory_mib or max(1, each.gpus) * pool.memory_mib_per_gpu,
-        )
-        for each in spec.choices
-    )
+def request_of_spec(spec: JobSpec, shares: Shares) -> Request:
+    """What the spec asks for; the shares of its pool give the CPUs and the memory that the spec leaves out."""
     return interned(
         Request(
-            choices=choices,
+            choices=tuple(_choice(spec, each, shares) for each in spec.choices),
             nodes=spec.nodes,
             nodes_in=tuple(spec.nodes_in),
             exclude_nodes=tuple(spec.exclude_nodes),
             locality=spec.locality.within if spec.locality else Locality.ANY,
-            shares_gpu=spec.share == "pack",
+            shares_gpu=spec.packs,
             gpu_memory_mib=spec.gpu_memory_mib,
             elastic=ElasticRange(spec.elastic.min, spec.elastic.max) if spec.elastic else None,
             runtime=spec.form,
         )
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """A choice of a job, and in words where its CPUs and its memory come from; None: from its spec."""
+
+    choice: Choice
+    cpus_from: str | None
+    memory_from: str | None
+
+
+def sizes_of(spec: Mapping[str, Any], request: Request, shares: Shares) -> list[Size]:
+    """The sizes that a stored spec and its request have, in order of preference."""
+    sizes = []
+    for choice in request.choices:
+        default = shares.default_of(GpuChoice(choice.gpu_type or "", choice.gpus), packs=request.shares_gpu)
+        cpus_from = None if "cpus" in spec else default.cpus_from
+        sizes.append(Size(choice, cpus_from, None if "memory" in spec else default.memory_from))
+    return sizes
+
+
+def _choice(spec: JobSpec, each: GpuChoice, shares: Shares) -> Choice:
+    cpus, memory_mib = spec.cpus, spec.memory_mib
+    if cpus is None or memory_mib is None:
+        default = shares.default_of(each, packs=spec.packs)
+        cpus, memory_mib = cpus or default.cpus, memory_mib or default.memory_mib
+    return Choice((each.gpu_type or None) if each.gpus else None, each.gpus, cpus, memory_mib)

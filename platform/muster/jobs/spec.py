@@ -15,6 +15,7 @@ from muster.common.validation import has_parent_part
 from muster.jobs.gpus import MAX_GPUS, AnyOf, GpuChoice, Gpus, WithMemory, choices_of
 from muster.jobs.mounts import PATTERN, plain_mount, require_apart
 from muster.jobs.notify import Channel, Kind, read_notify
+from muster.jobs.other_systems import answer_for
 from muster.jobs.spec_errors import message_of
 from muster.jobs.spec_values import Params, checked_env, checked_tags
 from muster.jobs.throughput import Throughput
@@ -30,13 +31,6 @@ from nodeagent.protocol import MAX_MOUNTS, workdir_problem
 from scheduler.diagnosis.idle import Rule
 from scheduler.diagnosis.screening import Mode
 from scheduler.model.lifecycle import JobClass, Locality, RuntimeNeed
-
-# Keys of the full spec that this version does not carry out yet: refused, never silently ignored.
-NOT_SUPPORTED_YET = frozenset(
-    {"resources", "secrets", "kind"}
-    | {"after", "begin", "reservation", "chain"}
-    | {"checkpoint.path", "checkpoint.interval", "code.git"}
-)
 
 PRIORITIES = {"low": 0, "normal": 10, "high": 20, "urgent": 30}
 MAX_NODES, MAX_CPUS = 4096, 4096
@@ -154,7 +148,20 @@ def _notify(value: object) -> object:
 def _code(value: object) -> object:
     if isinstance(value, str):
         raise ValueError("a folder is packed by the `muster` command; over the API, upload it and send its digest")
+    if isinstance(value, dict) and "git" in value:
+        raise ValueError(answer_for("code.git"))
     return value
+
+
+def _with_unit(example: str) -> BeforeValidator:
+    """Refuses a plain number, which some would read as seconds and others as minutes."""
+
+    def check(value: object) -> object:
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            raise ValueError(f"{value} has no unit: write {example}")
+        return value
+
+    return BeforeValidator(check, json_schema_input_type=str)
 
 
 Text = Annotated[str, AfterValidator(_printable)]
@@ -162,8 +169,18 @@ Name = Annotated[str, AfterValidator(_name)]
 NodeNames = Annotated[
     list[Annotated[str, AfterValidator(_node_name)]], AfterValidator(_without_repeats), Field(max_length=MAX_NODES)
 ]
-Duration = Annotated[str, AfterValidator(_duration), Field(json_schema_extra={"pattern": DURATION_PATTERN})]
-Size = Annotated[str, AfterValidator(_size), Field(json_schema_extra={"pattern": SIZE_PATTERN})]
+Duration = Annotated[
+    str,
+    _with_unit("a duration with its unit, e.g. 90s, 30m, 24h"),
+    AfterValidator(_duration),
+    Field(json_schema_extra={"pattern": DURATION_PATTERN}),
+]
+Size = Annotated[
+    str,
+    _with_unit("a size with its unit, e.g. 512MiB, 64GiB"),
+    AfterValidator(_size),
+    Field(json_schema_extra={"pattern": SIZE_PATTERN}),
+]
 
 Moment = Annotated[str, AfterValidator(_moment), Field(json_schema_extra={"pattern": MOMENT_PATTERN})]
 
@@ -433,6 +450,11 @@ class JobSpec(_Strict):
         return parse_size_mib(self.gpu_memory) if self.gpu_memory else None
 
     @property
+    def packs(self) -> bool:
+        """Whether another job may share its GPUs."""
+        return self.share == "pack"
+
+    @property
     def label(self) -> str:
         """The name, or what stands in for one: the command's first word."""
         if self.name:
@@ -553,8 +575,9 @@ def _field_error(detail: ErrorDetails) -> FieldError:
 
 
 def _unknown_key(path: list[str]) -> str:
-    if ".".join(path) in NOT_SUPPORTED_YET:
-        return "not supported yet"
+    answer = answer_for(".".join(path))
+    if answer is not None:
+        return answer
     if path == ["sweep"]:
         return "a sweep is many jobs: send this spec to POST /api/v1/sweeps"
     parts: dict[str, type[BaseModel]] = {

@@ -43,7 +43,7 @@ _BY_TYPE: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "literal_error": _choices,
     "string_too_long": lambda context: f"write at most {context['max_length']} characters",
     "string_too_short": lambda context: f"write at least {context['min_length']} characters",
-    "string_type": lambda _: "write a text; quote one that looks like a number",
+    "string_type": lambda _: "write text, in quotes if it looks like a number",
     "too_long": lambda context: f"write at most {context['max_length']} entries",
     "too_short": lambda context: f"write {context['min_length']} or more entries",
 }

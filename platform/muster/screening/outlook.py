@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from muster.common.clock import database_now
 from muster.jobs.models import Job
 from muster.jobs.runs import ScreeningRun
+from muster.jobs.shares import Shares
 from muster.jobs.volumes import are_mounted_in
 from muster.screening.models import PoolScreening, ScreeningResult
-from muster.screening.room import room_of, screening_run_for
+from muster.screening.room import choice_for, room_of, screening_run_for
 from muster.screening.selectors import passed_of_late, screening_of
 from scheduler.diagnosis.screening import Mode, ScreeningVerdict, combined, identity_of, is_screened
+from scheduler.model.request import Choice
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,22 @@ def run_for(job: Job, screening: PoolScreening) -> ScreeningRun | None:
         return None
     now, window_s = database_now().timestamp(), screening.rules.window_s
     until = now + screening.max_wait_s
-    return screening_run_for(job, shape, kind=kind, window_s=window_s, world=world, since=now, until=until)
+    whole = _whole(job, kind, screening)
+    return screening_run_for(job, shape, kind=kind, whole=whole, window_s=window_s, world=world, since=now, until=until)
+
+
+def _whole(job: Job, kind: str, screening: PoolScreening) -> Choice:
+    """The job's choice for the GPU type; what its spec does not name is no more than the screening pool's default."""
+    choice, shares = choice_for(job, kind), Shares(screening.screening_pool)
+    named = "cpus" in job.spec, "memory" in job.spec
+    if all(named):
+        return choice
+    share = shares.of_one_gpu(kind)
+    return replace(
+        choice,
+        cpus=choice.cpus if named[0] else min(choice.cpus, choice.gpus * share.cpus),
+        memory_mib=choice.memory_mib if named[1] else min(choice.memory_mib, choice.gpus * share.memory_mib),
+    )
 
 
 def _of_one_that_is_tried(job: Job, mode: Mode, screening: PoolScreening) -> Outlook:

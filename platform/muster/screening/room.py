@@ -38,7 +38,7 @@ class Room:
 
     def shape_for(self, job: Job, *, kind: str, world: int) -> tuple[Shape | None, bool]:
         """On which GPUs of that type the job is screened, and whether these are free; those that are, are taken."""
-        asked = {"nodes": job.request.nodes, "gpus": _choice(job, kind).gpus, "world": world}
+        asked = {"nodes": job.request.nodes, "gpus": choice_for(job, kind).gpus, "world": world}
         free = self.free[kind]
         shape = shape_for(**asked, free=list(free.values()))
         if shape is None:
@@ -65,15 +65,25 @@ def room_of(pool: Pool) -> Room:
 
 
 def screening_run_for(
-    job: Job, shape: Shape, *, kind: str | None, window_s: float, world: int, since: float, until: float
+    job: Job,
+    shape: Shape,
+    *,
+    kind: str | None,
+    whole: Choice,
+    window_s: float,
+    world: int,
+    since: float,
+    until: float,
 ) -> ScreeningRun:
-    """The screening run of the job in that shape, on GPUs of that type, for as long as the window at most."""
-    choice = _choice(job, kind)
+    """The screening run of the job in that shape, on GPUs of that type, for as long as the window at most.
+
+    Of the CPUs and the memory of `whole` it gets what its GPUs are of those of `whole`.
+    """
     part = Choice(
         gpu_type=kind if kind in job.request.gpu_types else None,
         gpus=shape.gpus,
-        cpus=part_of(choice.cpus, gpus=shape.gpus, of=choice.gpus),
-        memory_mib=part_of(choice.memory_mib, gpus=shape.gpus, of=choice.gpus),
+        cpus=part_of(whole.cpus, gpus=shape.gpus, of=whole.gpus),
+        memory_mib=part_of(whole.memory_mib, gpus=shape.gpus, of=whole.gpus),
     )
     return ScreeningRun(
         # What names nodes of the job's own pool, or asks for more than one place for a gang, is not asked here.
@@ -105,13 +115,15 @@ def fitted(jobs: Iterable[Job], room: Room) -> dict[int, ScreeningRun]:
 
 
 def reshaped(job: Job, run: ScreeningRun, shape: Shape, *, kind: str | None) -> ScreeningRun:
-    """The screening run in another shape; how long it may wait and run stays."""
+    """The screening run in another shape; its CPUs and memory for each GPU, and how long it may wait and run, stay."""
+    whole = run.request.resized(run.request.first, choice_for(job, kind).gpus)
+    run_s, since, until = run.time_limit_s, run.since, run.until
     return screening_run_for(
-        job, shape, kind=kind, window_s=run.time_limit_s, world=run.world, since=run.since, until=run.until
+        job, shape, kind=kind, whole=whole, window_s=run_s, world=run.world, since=since, until=until
     )
 
 
-def _choice(job: Job, kind: str | None) -> Choice:
+def choice_for(job: Job, kind: str | None) -> Choice:
     """The choice that the screening run belongs to: the job's choice for this GPU type, else its preferred one."""
     request: Request = job.request
     return request.choice_of(kind) or request.first

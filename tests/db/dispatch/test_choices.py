@@ -63,8 +63,7 @@ def test_a_job_starts_in_its_second_choice_and_a_retry_chooses_anew(world: World
     quota(world, "A100", 1)
     job = submit(world, gpus=BOTH)
     cycle(world)
-    cpus = world.pool.cpus_per_gpu
-    assert where(job) == [("volta", 4, 4 * cpus)]
+    assert where(job) == [("volta", 4, 32)]
     assert str(live_attempt(job).request.first) == "V100:4"
     (live,) = pool_snapshot(world.pool, seed=0).running
     assert [str(choice) for choice in live.job.request.choices] == ["V100:4", "A100:2"]
@@ -73,7 +72,7 @@ def test_a_job_starts_in_its_second_choice_and_a_retry_chooses_anew(world: World
     assert [str(choice) for choice in now_of(job).request.choices] == ["A100:2", "V100:4"]
     Job.objects.filter(pk=job.pk).update(eligible_at=now_of(job).submitted_at)
     cycle(world)
-    assert [(gpus, cpus_had) for _, gpus, cpus_had in where(job)] == [(2, 2 * cpus)]
+    assert [(gpus, cpus_had) for _, gpus, cpus_had in where(job)] == [(2, 32)]
 
 
 def test_a_job_is_placed_on_a_node_that_it_allows(world: World) -> None:

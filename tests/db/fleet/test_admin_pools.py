@@ -41,7 +41,7 @@ def last_audit(object_type: str) -> AuditEntry:
 def pool_form(**changes: Any) -> dict[str, Any]:
     text = "policy policy_params placement placement_params admission admission_params name id"
     defaults = {
-        field.name: field.get_default()
+        field.name: "" if (value := field.get_default()) is None else value
         for field in Pool._meta.concrete_fields
         if field.editable and field.name not in text.split()
     }
@@ -168,7 +168,7 @@ class TestTheParametersOfPlugIns:
         form = answer.context["adminform"].form
         assert (form["policy"].value(), form["cpus_per_gpu"].value()) == ("fifo", "5")
         assert form.fields["policy"].help_text == "Stored: tiresias."
-        assert form.fields["cpus_per_gpu"].help_text == "CPUs for a job that asks for none, by GPU. Stored: 4."
+        assert form.fields["cpus_per_gpu"].help_text.endswith("÷ its GPUs. Stored: 4.")
         assert form.fields["policy__fifo__patience_s"].help_text.endswith("Stored: nothing.")
         assert "Stored" not in form.fields["admission"].help_text
         assert answer.context["original"].policy == "tiresias"

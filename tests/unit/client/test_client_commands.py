@@ -181,7 +181,7 @@ def test_code_that_is_an_object_is_the_servers_business(server: FakeServer, run:
     assert json.loads(server.requests[0].content)["code"] == {"git": "https://x/y", "ref": "abc"}
     result = run("submit", spec_file(tmp_path, "command: x\ncode: https://x/y\n"))
     assert result.exit_code == 2
-    assert "{git: URL, ref: COMMIT}" in result.stderr
+    assert "clone it and write its folder" in result.stderr
 
 
 @pytest.mark.parametrize(

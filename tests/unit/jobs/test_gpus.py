@@ -9,6 +9,7 @@ import pytest
 from muster.fleet.models import Pool
 from muster.jobs.gpus import GpuChoice
 from muster.jobs.requests import request_of_spec
+from muster.jobs.shares import Shares
 from muster.jobs.spec import json_schema, parse_spec
 
 
@@ -61,5 +62,5 @@ def test_the_schema_describes_each_form_of_gpus() -> None:
 
 
 def test_a_job_without_gpus_accepts_any_type_whatever_it_names() -> None:
-    request = request_of_spec(parse_spec({"command": "true", "gpus": "A100:0"}), Pool())
+    request = request_of_spec(parse_spec({"command": "true", "gpus": "A100:0"}), Shares(Pool()))
     assert (request.needs_gpus, request.first.gpu_type) == (False, None)

@@ -48,8 +48,8 @@ def test_a_mount_is_stored_with_what_was_left_out(written: str, stored: str) -> 
         ("data:/x,source=/etc", "plain path"),
         ("data:/\u202edata", "plain path"),
         ("data:/" + "x" * 500, "more than 500"),
-        ({"source": "/", "target": "/x"}, "write a text"),
-        (7, "write a text"),
+        ({"source": "/", "target": "/x"}, "write text"),
+        (7, "write text"),
     ],
 )
 def test_a_mount_that_cannot_be_is_refused_by_its_place(mount: Any, says: str) -> None:

@@ -33,6 +33,16 @@ const FITS = {
   valid: true,
   spec: {} as never,
   gpu_choices: [{ gpu_type: null, gpus: 1 }],
+  sizes: [
+    {
+      gpu_type: null,
+      gpus: 1,
+      cpus: 8,
+      memory_mib: 128_000,
+      cpus_from: "share of 1 GPU on GPU nodes",
+      memory_from: "share of 1 GPU on GPU nodes",
+    },
+  ],
   gpus_total: 1,
   feasible: true,
   fits_quota: true,

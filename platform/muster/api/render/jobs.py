@@ -87,6 +87,7 @@ def submitted_document(job: Job) -> Json:
     return document | {
         "screening_runs": _screening_runs(job),
         "spec": job.spec,
+        "sizes": sizes(job),
         "cloned_from": job.cloned_from_id,
         "estimate": current_estimate(job),
         "rates": [],
@@ -105,6 +106,7 @@ def job_document(job: Job) -> Json:
     (document,) = job_list([job])
     document["screening_runs"] = _screening_runs(job)
     document["spec"] = job.spec
+    document["sizes"] = sizes(job)
     document["cloned_from"] = job.cloned_from_id
     document["estimate"] = current_estimate(job)
     document["rates"] = [_rate(rate) for rate in rates_of(job)] if job.gpus else []
@@ -123,6 +125,12 @@ def _rate(rate: KnownRate) -> Json:
 def gpu_choices(job: Job) -> list[Json]:
     """The GPU types that the job accepts, each with a size, in order of preference."""
     return [{"gpu_type": choice.gpu_type, "gpus": choice.gpus} for choice in job.request.choices]
+
+
+def sizes(job: Job) -> list[Json]:
+    """What the job gets on each node in each of its choices, in order of preference."""
+    names = ("gpu_type", "gpus", "cpus", "memory_mib")
+    return [{name: getattr(choice, name) for name in names} for choice in job.request.choices]
 
 
 def finish(found: FinishByType | None) -> Json | None:

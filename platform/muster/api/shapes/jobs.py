@@ -118,6 +118,22 @@ class GpuChoice(Shape):
     gpus = Integer(help_text="On each node.")
 
 
+class JobSize(GpuChoice):
+    """What a job gets on each node in one of its choices."""
+
+    cpus = Integer(help_text="CPUs on each node.")
+    memory_mib = Integer(help_text="Memory on each node, in MiB.")
+
+
+class DryRunSize(JobSize):
+    """The same, and where the figures come from."""
+
+    cpus_from = Text(
+        allow_null=True, help_text="Such as `share of 2 GPUs on A100 nodes`; null: the spec names its CPUs."
+    )
+    memory_from = Text(allow_null=True, help_text="Likewise of the memory.")
+
+
 class SweepOfJob(Shape):
     """The sweep that a job is a member of."""
 
@@ -289,6 +305,11 @@ class Job(JobInList):
     """What was asked for, what is wanted of it now, and what became of it."""
 
     spec = SpecField(help_text="The job spec as it was submitted, with every default written out.")
+    sizes = JobSize(
+        many=True,
+        help_text="What it gets on each node, by GPU type in order of preference. Set when it was submitted, also what "
+        "its spec leaves out.",
+    )
     screening_runs = ScreeningRun(many=True, help_text="Oldest first.")
     cloned_from = Integer(
         allow_null=True, help_text="The number of the job that this one is a clone of; null if it is none."
@@ -381,6 +402,7 @@ class DryRun(Shape):
     gpu_choices = GpuChoice(
         many=True, help_text="The GPU types that the job accepts, each with a size, in order of preference."
     )
+    sizes = DryRunSize(many=True, help_text="What it would get on each node, in order of preference.")
     gpus_total = Integer(help_text="GPUs on all nodes together, by the first choice.")
     feasible = Flag(help_text="The pool could run it if it was empty.")
     fits_quota = Flag(help_text="Whether the job fits the quota of its virtual cluster.")

@@ -9,7 +9,7 @@ from rest_framework.response import Response
 
 from muster.api import limits
 from muster.api.bodies import JsonParser, TextYamlParser, YamlParser
-from muster.api.render.jobs import failure, gpu_choices
+from muster.api.render.jobs import failure, gpu_choices, sizes
 from muster.api.shapes.jobs import DryRun, Why
 from muster.api.views.base import ApiView, caller, describe
 from muster.api.views.jobs import SPEC_BODY
@@ -45,6 +45,10 @@ class JobDryRun(ApiView):
                 "valid": True,
                 "spec": result.job.spec,
                 "gpu_choices": gpu_choices(result.job),
+                "sizes": [
+                    told | {"cpus_from": size.cpus_from, "memory_from": size.memory_from}
+                    for told, size in zip(sizes(result.job), result.sizes, strict=True)
+                ],
                 "gpus_total": result.job.gpus_total,
                 "feasible": result.feasible,
                 "fits_quota": result.fits_quota,
