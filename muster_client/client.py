@@ -242,6 +242,10 @@ class Client(SweepCalls, QueueCalls):
         """Return what would happen to this job, without storing it."""
         return cast(DryRun, self._http.document("POST", "/jobs:dry-run", json_body=spec, repeatable=True))
 
+    def spec_schema(self) -> JsonObject:
+        """Return the JSON Schema of a spec."""
+        return self._http.document("GET", "/spec/schema")
+
     def job(self, job_id: int) -> Job:
         """Return one job."""
         return cast(Job, self._http.document("GET", f"/jobs/{job_id}"))

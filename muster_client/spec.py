@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from muster_client.errors import SpecError
-from muster_client.shapes import JobSpec
+from muster_client.shapes import JobSpec, JsonObject
 from muster_client.terminal import clean
 
 MAX_SPEC_BYTES = 1024 * 1024
@@ -130,6 +130,17 @@ def apply_sets(spec: JobSpec, sets: list[str]) -> JobSpec:
             raise SpecError(f"--set {item}: write it as key=value.")
         _put(result, key.split("."), parse_value(value), item)
     return result
+
+
+def without_defaults(spec: JobSpec, schema: JsonObject) -> JobSpec:
+    """Return a stored spec without the values that it would have anyway."""
+    properties = schema.get("properties", {})
+
+    def is_default(key: str, value: Any) -> bool:
+        known = properties.get(key, {})
+        return value in ("", None, [], {}) or ("default" in known and value == known["default"])
+
+    return {key: value for key, value in spec.items() if not is_default(key, value)}
 
 
 def spec_text(spec: JobSpec) -> str:

@@ -29,7 +29,7 @@ from muster_client.output import Output
 from muster_client.render import attempts_table, job_sheet, jobs_table, why_sheet
 from muster_client.session import begin
 from muster_client.shapes import Job, JsonObject
-from muster_client.spec import apply_sets, spec_text
+from muster_client.spec import apply_sets, spec_text, without_defaults
 from muster_client.submission import warn_of
 from muster_client.terminal import clean
 from muster_client.times import utc_now
@@ -223,14 +223,15 @@ def clone_command(ctx: typer.Context, job_id: JobId, sets: Sets = None, as_json:
 
 
 def spec_command(ctx: typer.Context, job_id: JobId, as_json: JsonFlag = False) -> None:
-    """Print the spec of a job as YAML, as `muster submit -` takes it."""
+    """Print the spec of a job as YAML without defaults, as `muster submit -` takes it; --json has every key."""
     session = begin(ctx, as_json=as_json)
     with session.client() as client:
         spec = client.job(job_id)["spec"]
+        shown = spec if as_json else without_defaults(spec, client.spec_schema())
     if as_json:
-        session.output.answer(spec)
+        session.output.answer(shown)
     else:
-        session.output.text(spec_text(spec))
+        session.output.text(spec_text(shown))
 
 
 def wait_command(

@@ -12,6 +12,7 @@ from muster.accounts.models import User
 from muster.fleet.models import Node
 from muster.jobs.attempts import note_progress
 from muster.jobs.models import Allocation, GpuClaim
+from muster.jobs.mounts import DEFAULT_WORKDIR
 from muster.jobs.spec import stop_signal
 from muster.jobs.spec_values import param_text
 from muster.jobs.units import parse_duration_s, parse_size_mib
@@ -63,7 +64,7 @@ def launch_spec(node: Node, allocation: Allocation, known: LaunchFacts | None = 
         command=spec["command"],
         uid=owner.uid,
         gids=tuple(owner.gids),
-        workdir=spec["workdir"],
+        workdir=spec.get("workdir", DEFAULT_WORKDIR),
         env={
             **torchrun_defaults(allocation),
             **spec["env"],

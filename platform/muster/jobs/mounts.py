@@ -10,7 +10,7 @@ from nodeagent.protocol import absolute_workdir, overlap, target_problem
 
 PATTERN = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?:/[^:]+(:(ro|rw))?$"
 _MOUNT = re.compile(PATTERN.removeprefix("^").removesuffix("$"), re.DOTALL)
-_WORKDIR = "/workspace"
+DEFAULT_WORKDIR = "/workspace"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +43,9 @@ def plain_mount(text: str) -> str:
     return read_mount(text).text
 
 
-def require_apart(mounts: list[str], workdir: str) -> None:
+def require_apart(mounts: list[str], workdir: str | None) -> None:
     """Return if no volume lies in another or in the working folder, and raise `Invalid` for the first that does."""
-    taken = [absolute_workdir(workdir) if workdir.startswith("/") else _WORKDIR]
+    taken = [absolute_workdir(workdir) if workdir and workdir.startswith("/") else DEFAULT_WORKDIR]
     for index, text in enumerate(mounts):
         target = read_mount(text).target
         other = next((path for path in taken if overlap(path, target)), None)

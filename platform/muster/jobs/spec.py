@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any, Literal
@@ -11,39 +11,28 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic_core import ErrorDetails
 
 from muster.common.errors import FieldError, Invalid, unknown_key
-from muster.common.validation import has_parent_part
 from muster.jobs.gpus import MAX_GPUS, AnyOf, GpuChoice, Gpus, WithMemory, choices_of
 from muster.jobs.mounts import PATTERN, plain_mount, require_apart
 from muster.jobs.notify import Channel, Kind, read_notify
 from muster.jobs.other_systems import answer_for
 from muster.jobs.spec_errors import message_of
+from muster.jobs.spec_texts import MAX_NODES, Duration, Image, Moment, Name, NodeNames, Output, Size, Text, Workdir
 from muster.jobs.spec_values import Params, checked_env, checked_tags
 from muster.jobs.throughput import Throughput
 from muster.jobs.units import (
-    DURATION_PATTERN,
-    MOMENT_PATTERN,
-    SIZE_PATTERN,
     parse_duration_s,
     parse_moment,
     parse_size_mib,
 )
-from nodeagent.protocol import MAX_MOUNTS, workdir_problem
+from nodeagent.protocol import MAX_MOUNTS
 from scheduler.diagnosis.idle import Rule
 from scheduler.diagnosis.screening import Mode
 from scheduler.model.lifecycle import JobClass, Locality, RuntimeNeed
 
 PRIORITIES = {"low": 0, "normal": 10, "high": 20, "urgent": 30}
-MAX_NODES, MAX_CPUS = 4096, 4096
+MAX_CPUS = 4096
 MAX_COMMAND_CHARS = 65_536
-MAX_OUTPUTS, MAX_OUTPUT_CHARS = 20, 200
-
-# A registry's name for an image: host and port, path, tag, digest.
-_IMAGE = re.compile(
-    r"(?:[A-Za-z0-9][A-Za-z0-9.\-]*(?::[0-9]{1,5})?/)?"
-    r"[a-z0-9]+(?:[._\-]+[a-z0-9]+)*(?:/[a-z0-9]+(?:[._\-]+[a-z0-9]+)*)*"
-    r"(?::[A-Za-z0-9_][A-Za-z0-9_.\-]{0,127})?(?:@sha256:[0-9a-f]{64})?"
-)
-_NODE_NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
+MAX_OUTPUTS = 20
 
 
 class RetryOn(StrEnum):
@@ -64,74 +53,10 @@ def _without_preemptions(on: object) -> object:
     return on
 
 
-def _printable(text: str) -> str:
-    if not text.strip() or not text.isprintable():
-        raise ValueError("use printable characters only: no line breaks, control or direction characters")
-    return text
-
-
-def _name(text: str) -> str:
-    if has_parent_part(text):
-        raise ValueError("use no `..` between slashes: scripts make paths of names")
-    return _printable(text)
-
-
-def _node_name(text: str) -> str:
-    if not _NODE_NAME.fullmatch(text):
-        raise ValueError(f"{text[:70]!r} cannot be the name of a node: write a name such as gpu01")
-    return text
-
-
-def _without_repeats(names: list[str]) -> list[str]:
-    return list(dict.fromkeys(names))
-
-
-def _duration(text: str) -> str:
-    if parse_duration_s(text) <= 0:
-        raise ValueError("the duration must be longer than nothing")
-    return text
-
-
 def _idle_time(text: str) -> str:
     # Utilisation is judged minute by minute; minutes are kept for longer than a week by hardly anybody.
     if not 120 <= parse_duration_s(text) <= 7 * 86_400:
         raise ValueError("write a time from 2m to 7d")
-    return text
-
-
-def _size(text: str) -> str:
-    if parse_size_mib(text) <= 0:
-        raise ValueError("the size must be more than nothing")
-    return text
-
-
-def _moment(text: str) -> str:
-    parse_moment(text)
-    return text
-
-
-def _workdir(text: str) -> str:
-    if not text.isprintable() or has_parent_part(text):
-        raise ValueError("the path must be printable and free of `..`")
-    problem = workdir_problem(text)
-    if problem:
-        raise ValueError(f"{text[:100]!r}: {problem}")
-    return text
-
-
-def _output(text: str) -> str:
-    if not text.isprintable() or text.startswith("/") or has_parent_part(text):
-        raise ValueError("write a printable path below the working folder, without `..`; *, ? and ** stand for names")
-    if not any(part not in {"", "."} for part in text.split("/")):
-        raise ValueError("it names nothing; ** names every file")
-    return text
-
-
-def _image(text: str) -> str:
-    if not _IMAGE.fullmatch(text):
-        raise ValueError(
-            "write the image as its registry knows it, such as pytorch/pytorch:2.9 or host:5000/team/x@sha256:…"
-        )
     return text
 
 
@@ -151,38 +76,6 @@ def _code(value: object) -> object:
     if isinstance(value, dict) and "git" in value:
         raise ValueError(answer_for("code.git"))
     return value
-
-
-def _with_unit(example: str) -> BeforeValidator:
-    """Refuses a plain number, which some would read as seconds and others as minutes."""
-
-    def check(value: object) -> object:
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            raise ValueError(f"{value} has no unit: write {example}")
-        return value
-
-    return BeforeValidator(check, json_schema_input_type=str)
-
-
-Text = Annotated[str, AfterValidator(_printable)]
-Name = Annotated[str, AfterValidator(_name)]
-NodeNames = Annotated[
-    list[Annotated[str, AfterValidator(_node_name)]], AfterValidator(_without_repeats), Field(max_length=MAX_NODES)
-]
-Duration = Annotated[
-    str,
-    _with_unit("a duration with its unit, e.g. 90s, 30m, 24h"),
-    AfterValidator(_duration),
-    Field(json_schema_extra={"pattern": DURATION_PATTERN}),
-]
-Size = Annotated[
-    str,
-    _with_unit("a size with its unit, e.g. 512MiB, 64GiB"),
-    AfterValidator(_size),
-    Field(json_schema_extra={"pattern": SIZE_PATTERN}),
-]
-
-Moment = Annotated[str, AfterValidator(_moment), Field(json_schema_extra={"pattern": MOMENT_PATTERN})]
 
 
 class _Strict(BaseModel):
@@ -265,7 +158,9 @@ class JobSpec(_Strict):
     name: Annotated[Name, Field(max_length=200)] | None = Field(
         default=None, description="The job's name. Default: the first word of the command."
     )
-    vc: Annotated[Text, Field(max_length=63)] | None = Field(default=None, description="Default: your own.")
+    command: str = Field(
+        min_length=1, max_length=MAX_COMMAND_CHARS, description="The shell command that each rank runs."
+    )
     gpus: Gpus = Field(
         default="0",
         description=(
@@ -280,25 +175,26 @@ class JobSpec(_Strict):
     exclude_nodes: NodeNames = Field(
         default=[], description="Names of nodes that the job may not run on, such as [gpu07]."
     )
-    cpus: int | None = Field(default=None, ge=1, le=MAX_CPUS, description="Per node.")
-    memory: Size | None = Field(default=None, description="Per node, such as 128GiB.")
+    cpus: int | None = Field(default=None, ge=1, le=MAX_CPUS, description="Per node. Default: the share of its GPUs.")
+    memory: Size | None = Field(default=None, description="Per node, such as 128GiB. Default: the share of its GPUs.")
     shm: Size | None = Field(default=None, description="Shared memory of a container, such as 16GiB.")
-    image: Annotated[str, AfterValidator(_image), Field(max_length=400)] | None = Field(
+    image: Image | None = Field(
         default=None, description="On nodes that run jobs in containers, such as pytorch/pytorch:2.9."
     )
     code: Annotated[Code, BeforeValidator(_code)] | None = Field(
         default=None, description="The code that is unpacked into the working folder."
     )
-    command: str = Field(
-        min_length=1, max_length=MAX_COMMAND_CHARS, description="The shell command that each rank runs."
+    workdir: Workdir | None = Field(
+        default=None,
+        description=(
+            "Where the command starts: a folder below the job's own, such as src; in a container also an absolute path."
+            " Default: the job's own folder, which is /workspace in a container."
+        ),
     )
-    workdir: Annotated[str, AfterValidator(_workdir), Field(min_length=1, max_length=500)] = Field(
-        default="/workspace", description="The working folder: where the code lies and the command runs."
-    )
-    outputs: list[Annotated[str, AfterValidator(_output), Field(min_length=1, max_length=MAX_OUTPUT_CHARS)]] = Field(
+    outputs: list[Output] = Field(
         default=[],
         max_length=MAX_OUTPUTS,
-        description="Files below the working folder that are kept, such as ckpt/** or *.csv.",
+        description="Files below the working folder that are kept, such as ckpt/** or *.csv; the rest is removed.",
     )
     env: Annotated[dict[str, str], BeforeValidator(checked_env)] = Field(
         default={}, description="Environment variables by name."
@@ -324,6 +220,7 @@ class JobSpec(_Strict):
             "When it should have ended, such as 2026-12-01T08:00Z. Policies that know deadlines use it; it ends no job."
         ),
     )
+    vc: Annotated[Text, Field(max_length=63)] | None = Field(default=None, description="Default: your own.")
     priority: Literal["low", "normal", "high", "urgent"] = Field(
         default="normal", description="Its priority among the jobs of its virtual cluster."
     )
@@ -471,6 +368,18 @@ class JobSpec(_Strict):
         return document if named else document | {"gpus": first.gpus}
 
 
+PARTS: Mapping[str, type[BaseModel]] = {
+    "gpus": AnyOf,
+    "code": Code,
+    "retry": Retry,
+    "locality": LocalitySpec,
+    "checkpoint": Checkpoint,
+    "elastic": Elastic,
+    "idle": Idle,
+}
+"""The keys of a spec that are mappings with keys of their own."""
+
+
 def parse_spec(data: object) -> JobSpec:
     """The spec that the data describes; `Invalid` names each wrong field and, for an unknown key, the nearest one."""
     if not isinstance(data, dict):
@@ -580,16 +489,7 @@ def _unknown_key(path: list[str]) -> str:
         return answer
     if path == ["sweep"]:
         return "a sweep is many jobs: send this spec to POST /api/v1/sweeps"
-    parts: dict[str, type[BaseModel]] = {
-        "retry": Retry,
-        "checkpoint": Checkpoint,
-        "elastic": Elastic,
-        "code": Code,
-        "gpus": AnyOf,
-        "locality": LocalitySpec,
-        "idle": Idle,
-    }
-    model = parts.get(path[0], JobSpec) if len(path) > 1 else JobSpec
+    model = PARTS.get(path[0], JobSpec) if len(path) > 1 else JobSpec
     known = [field.alias or name for name, field in model.model_fields.items()]
     if path[0] == "gpus" and len(path) > 1:
         known = [name for name in (*known, *WithMemory.model_fields) if name != path[-1]]

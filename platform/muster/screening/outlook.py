@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from muster.common.clock import database_now
 from muster.jobs.models import Job
+from muster.jobs.mounts import DEFAULT_WORKDIR
 from muster.jobs.runs import ScreeningRun
 from muster.jobs.shares import Shares
 from muster.jobs.volumes import are_mounted_in
@@ -53,7 +54,7 @@ def digest_of(job: Job) -> str:
         image=spec.get("image", ""),
         command=spec["command"],
         code=job.code_id or "",
-        workdir=spec.get("workdir", ""),
+        workdir=spec.get("workdir", DEFAULT_WORKDIR),
         env=spec.get("env", {}),
         mounts=spec.get("mounts", ()),
     )

@@ -67,10 +67,17 @@ def test_clone_sends_only_the_keys_that_set_changes(server: FakeServer, run: Run
 
 
 def test_spec_prints_yaml_that_submits_the_same_job(server: FakeServer, run: Run) -> None:
-    spec = {"name": "on", "command": "set -e\npython train.py\n", "gpus": 2, "env": {"A": "1e3", "B": "1:30", "C": "é"}}
+    asked = {
+        "name": "on",
+        "command": "set -e\npython train.py\n",
+        "gpus": 2,
+        "env": {"A": "1e3", "B": "1:30", "C": "é"},
+    }
+    spec = asked | {"nodes": 1, "outputs": []}
     server.on("GET /jobs/7", httpx.Response(200, json=job(spec=spec)))
+    server.on("GET /spec/schema", httpx.Response(200, json={"properties": {"nodes": {"default": 1}, "gpus": {}}}))
     text = run("spec", "7").stdout
-    assert load_spec(text) == spec
+    assert load_spec(text) == asked
     assert "gpus: 2\n" in text
     assert "command: |\n  set -e\n  python train.py\n" in text
     assert json.loads(run("spec", "7", "--json").stdout) == spec
@@ -79,6 +86,7 @@ def test_spec_prints_yaml_that_submits_the_same_job(server: FakeServer, run: Run
 def test_spec_writes_characters_that_steer_a_terminal_as_escapes(server: FakeServer, run: Run) -> None:
     spec = {"command": "echo \u202e\x1b[2J"}
     server.on("GET /jobs/7", httpx.Response(200, json=job(spec=spec)))
+    server.on("GET /spec/schema", httpx.Response(200, json={}))
     text = run("spec", "7").stdout
     assert text.isascii()
     assert load_spec(text) == spec

@@ -1,9 +1,11 @@
 import { SegmentedControl } from "@mantine/core";
 import { useState } from "react";
-import { stringify } from "yaml";
+import { useQuery } from "@tanstack/react-query";
 
+import { specSchemaQuery } from "../../api/queries";
 import type { Spec } from "../../api/types";
 import { CopyButton } from "../../components/CopyButton";
+import { specToText, withoutDefaults } from "../submit/specText";
 import { cliCommand, curlCommand } from "./commands";
 import classes from "./SpecTab.module.css";
 
@@ -13,10 +15,11 @@ const FORMS = [
   { value: "curl", label: "curl" },
 ];
 
-/** What was asked for, and the commands that ask for the same. */
+/** What was asked for, without what is a default anyway, and the commands that ask for the same. */
 export function SpecTab({ spec }: { spec: Spec }) {
   const [form, setForm] = useState("yaml");
-  const yaml = stringify(spec, { lineWidth: 0 });
+  const schema = useQuery(specSchemaQuery);
+  const yaml = specToText(withoutDefaults(spec, schema.data ?? {}));
   const what = spec.sweep === undefined ? "jobs" : "sweeps";
   const text =
     form === "cli"

@@ -187,7 +187,7 @@ test("the nodes to use and to avoid are chosen from those of the pool", async ()
   expect(names).toEqual(["gpu01", "gpu02", "gpu07"]);
   await pick("Nodes to use", "gpu01");
   await pick("Nodes to use", "gpu02");
-  expect(yaml.value).toBe("nodes_in:\n  - gpu01\n  - gpu02\ncommand: run\n");
+  expect(yaml.value).toBe("command: run\nnodes_in:\n  - gpu01\n  - gpu02\n");
   await pick("Nodes to avoid", "gpu07");
   expect(yaml.value).toContain("exclude_nodes:\n  - gpu07\n");
 });

@@ -24,7 +24,7 @@ test("a change leaves comments and unknown keys as they are", () => {
 });
 
 test("a new key goes to its usual place", () => {
-  expect(setField("name: a\ncommand: run\n", ["gpus"], 2)).toBe("name: a\ngpus: 2\ncommand: run\n");
+  expect(setField("name: a\ncommand: run\n", ["gpus"], 2)).toBe("name: a\ncommand: run\ngpus: 2\n");
 });
 
 test("an empty value takes the key away, and its parent when nothing is left in it", () => {
@@ -75,7 +75,7 @@ test("a stored spec is shown without default values", () => {
 });
 
 test("it writes keys in their usual order", () => {
-  expect(specToText({ command: "x", gpus: 1, name: "n" })).toBe("name: n\ngpus: 1\ncommand: x\n");
+  expect(specToText({ command: "x", gpus: 1, name: "n" })).toBe("name: n\ncommand: x\ngpus: 1\n");
 });
 
 test("what a clone changes is told by key, and of a sweep by its keys", () => {

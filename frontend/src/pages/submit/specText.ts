@@ -11,19 +11,21 @@ export interface TextError {
 
 export type Parsed = { spec: Spec; error: null } | { spec: null; error: TextError };
 
-/** The order in which keys stand when a page writes them. */
-const ORDER = [
+/** The order in which keys stand when a page writes them; the server has the same. */
+export const ORDER = [
   "name",
-  "vc",
+  "command",
   "gpus",
   "nodes",
   "nodes_in",
   "exclude_nodes",
   "cpus",
   "memory",
+  "shm",
+  "image",
   "code",
   "workdir",
-  "command",
+  "outputs",
   "env",
   "params",
   "sweep",
@@ -31,7 +33,7 @@ const ORDER = [
   "time",
   "expected",
   "deadline",
-  "throughput",
+  "vc",
   "priority",
   "class",
   "retry",
@@ -39,10 +41,17 @@ const ORDER = [
   "preemptible",
   "checkpoint",
   "elastic",
+  "throughput",
   "share",
   "gpu_memory",
   "on_disconnect",
   "tags",
+  "notify",
+  "stop_on",
+  "idle",
+  "keep_failed",
+  "slurm_env",
+  "screening",
 ];
 
 export function parseSpec(text: string): Parsed {

@@ -23,6 +23,7 @@ from muster.jobs.queue import positions
 from muster.jobs.resizes import failed_resize_from
 from muster.jobs.selectors import RunTime, run_times
 from muster.jobs.spec import PRIORITIES
+from muster.jobs.spec_order import in_order
 from muster.logs.models import LogFile
 from muster.samples.rates import KnownRate, rates_of
 from muster.screening.models import ScreeningResult
@@ -86,7 +87,7 @@ def submitted_document(job: Job) -> Json:
     (document,) = submitted_list([job])
     return document | {
         "screening_runs": _screening_runs(job),
-        "spec": job.spec,
+        "spec": in_order(job.spec),
         "sizes": sizes(job),
         "cloned_from": job.cloned_from_id,
         "estimate": current_estimate(job),
@@ -105,7 +106,7 @@ def job_document(job: Job) -> Json:
     """The job with its spec and its screening runs; jobs of one GPU have none."""
     (document,) = job_list([job])
     document["screening_runs"] = _screening_runs(job)
-    document["spec"] = job.spec
+    document["spec"] = in_order(job.spec)
     document["sizes"] = sizes(job)
     document["cloned_from"] = job.cloned_from_id
     document["estimate"] = current_estimate(job)

@@ -9,6 +9,7 @@ from typing import Any
 from muster.api.render.fairness import sweep_rho
 from muster.api.render.moments import moment
 from muster.jobs.models import JobGroup
+from muster.jobs.spec_order import in_order
 from muster.sweeps.models import Progress, Trial
 from muster.sweeps.selectors import Member, Standing, rungs_reached, spec_of, standings
 from muster.usage.finish_times import fairness_of_group
@@ -28,7 +29,7 @@ def sweep_document(group: JobGroup) -> Json:
     (document,) = sweep_list([group])
     progress = Progress.objects.filter(group=group).first()
     return document | {
-        "spec": group.spec,
+        "spec": in_order(group.spec),
         "best_so_far": progress.best_so_far if progress else [],
         "rungs": [
             {"steps": count.steps, "reached": count.arrived, "kept": count.kept}

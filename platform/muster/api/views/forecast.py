@@ -16,6 +16,7 @@ from muster.api.views.jobs import SPEC_BODY
 from muster.dispatch.forecast import dry_run
 from muster.dispatch.selectors import why
 from muster.jobs.selectors import get_job
+from muster.jobs.spec_order import in_order
 from scheduler.model.plan import Hold
 
 
@@ -43,7 +44,7 @@ class JobDryRun(ApiView):
         return Response(
             {
                 "valid": True,
-                "spec": result.job.spec,
+                "spec": in_order(result.job.spec),
                 "gpu_choices": gpu_choices(result.job),
                 "sizes": [
                     told | {"cpus_from": size.cpus_from, "memory_from": size.memory_from}
