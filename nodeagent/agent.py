@@ -120,6 +120,7 @@ def run(options: Options) -> int:
         )
         if session is None:
             return 0
+        RuntimeWatch(runtime, post=inbox.put, stopping=stopping).start()
         return _serve(
             client=client,
             session=session,
@@ -247,9 +248,8 @@ def _serve(
         report_soon=something_runs.set,
         options=disks or DiskOptions(),
     )
-    offers = RuntimeWatch(runtime, post=inbox.put, stopping=stopping)
     loop.recover()
-    for conversation in (beats, polls, reporter, Disks(watch, post=inbox.put, stopping=stopping), offers):
+    for conversation in (beats, polls, reporter, Disks(watch, post=inbox.put, stopping=stopping)):
         conversation.start()
     quit_message = loop.run()
     _log.log(logging.INFO if quit_message.status == 0 else logging.ERROR, "ending: %s", quit_message.message)
