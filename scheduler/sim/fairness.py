@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, product
 from math import fsum, inf
 
 import numpy as np
@@ -45,6 +45,11 @@ class Way:
     worth: float
     ranks: int = 1
     apart: bool = True
+
+    @property
+    def size(self) -> int:
+        """Its GPUs in all."""
+        return self.ranks * self.gpus
 
 
 Jobs = Mapping[int, tuple[Way, ...]]  # job id → its ways to run
@@ -96,22 +101,29 @@ class Better:
 
 @dataclass(frozen=True, slots=True)
 class Verdicts:
-    """The three verdicts, by their witnesses: a property without a witness holds. The worst witness is first."""
+    """The three verdicts, by their witnesses: a property without a witness holds. The worst witness is first.
+
+    `kept_by_shares`: shares are hard, and no better allocation leaves each party within its own.
+    """
 
     losses: tuple[Loss, ...]
     better: Better | None
     envies: tuple[Envy, ...]
+    kept_by_shares: bool = False
 
 
-def verdicts(parties: Sequence[Party], supply: Bundle, remaining_s: Remaining = _for_ever) -> Verdicts:
-    """The verdicts on what these parties hold of the supply.
+def verdicts(
+    parties: Sequence[Party], supply: Bundle, remaining_s: Remaining = _for_ever, *, hard: bool = False
+) -> Verdicts:
+    """The verdicts on what these parties hold of the supply; `hard` if none may have more than its share.
 
     Raises:
         TimeoutError: the time was over before they were found.
     """
     values = _values(parties, remaining_s)
     better = _improvement(parties, supply, values, remaining_s)
-    return Verdicts(_losses(parties, values, remaining_s), better, _envies(parties, values, remaining_s))
+    kept = hard and better is not None and _improvement(parties, supply, values, remaining_s, hard=True) is None
+    return Verdicts(_losses(parties, values, remaining_s), better, _envies(parties, values, remaining_s), kept)
 
 
 def improvement(parties: Sequence[Party], supply: Bundle) -> Better | None:
@@ -155,14 +167,14 @@ def _bound(jobs: Jobs, bundle: Bundle) -> float:
     """A value that the bundle does not exceed: of each GPU the most that a job does on one."""
     best: dict[str, float] = {}
     for way in {way for ways in jobs.values() for way in ways}:
-        best[way.gpu_type] = max(best.get(way.gpu_type, 0.0), way.worth / (way.gpus * way.ranks))
+        best[way.gpu_type] = max(best.get(way.gpu_type, 0.0), way.worth / way.size)
     return sum(sum(nodes) * best.get(kind, 0.0) for kind, nodes in bundle.items())
 
 
 def _improvement(
-    parties: Sequence[Party], supply: Bundle, before: Sequence[float], remaining_s: Remaining
+    parties: Sequence[Party], supply: Bundle, before: Sequence[float], remaining_s: Remaining, *, hard: bool = False
 ) -> Better | None:
-    runs = _solve([party.jobs for party in parties], supply, before, remaining_s)
+    runs = _solve([party.jobs for party in parties], supply, before, remaining_s, caps=parties if hard else ())
     after = [sum(runs[job_id].worth for job_id in party.jobs if job_id in runs) for party in parties]
     if not any(_less(old, new) for old, new in zip(before, after, strict=True)):
         return None
@@ -193,7 +205,7 @@ def alone(party: Party) -> Mapping[int, float]:
     for column, (row, _, way) in enumerate(ways):
         rows[row, column] = 1.0
         if way.gpu_type in types:
-            rows[len(party.jobs) + types.index(way.gpu_type), column] = way.gpus * way.ranks
+            rows[len(party.jobs) + types.index(way.gpu_type), column] = way.size
     upper = np.concatenate([np.ones(len(party.jobs)), [party.share[kind] for kind in types]])
     bounds = [(0.0, 1.0 if way.gpu_type in types else 0.0) for _, _, way in ways]
     solved = linprog([-way.worth for _, _, way in ways], A_ub=rows, b_ub=upper, bounds=bounds, method="highs")
@@ -205,7 +217,12 @@ def alone(party: Party) -> Mapping[int, float]:
 
 
 def _solve(
-    groups: Sequence[Jobs], supply: Bundle, floors: Sequence[float], remaining_s: Remaining
+    groups: Sequence[Jobs],
+    supply: Bundle,
+    floors: Sequence[float],
+    remaining_s: Remaining,
+    *,
+    caps: Sequence[Party] = (),
 ) -> Mapping[int, Way]:
     """The runs with the largest sum of the groups' values, each relative to its most, where none is below its floor.
 
@@ -215,7 +232,8 @@ def _solve(
     1. the jobs of a kind that run are at most as many as there are;
     2. for each GPU type and each size g of a rank there, the ranks divided by g, rounded down, are at most the GPUs of
        each node divided by g, rounded down: what fits on the nodes satisfies it;
-    3. the value of each group is at least its floor.
+    3. the value of each group is at least its floor;
+    4. with `caps`, the parties of the groups, the GPUs of each group are at most its share, or what it holds already.
     """
     from scipy.optimize import Bounds, LinearConstraint, milp  # noqa: PLC0415 - slow to load, and for verdicts alone
     from scipy.sparse import coo_array  # noqa: PLC0415
@@ -227,9 +245,7 @@ def _solve(
     columns = [(group, kind, way) for kind, (group, ways) in enumerate(kinds) for way in ways if fits(way, supply)]
     if not columns:
         return {}
-    most = [0.0] * len(groups)
-    for group, jobs in enumerate(groups):
-        most[group] = sum(max((way.worth for way in ways), default=0.0) for ways in jobs.values())
+    most = [sum(max((way.worth for way in ways), default=0.0) for ways in jobs.values()) for jobs in groups]
     entries: list[tuple[int, int, float]] = []
     lower: list[float] = []
     upper: list[float] = []
@@ -255,6 +271,14 @@ def _solve(
             row(used, -inf, float(sum(gpus // size for gpus in supply[gpu_type])))
     for group, members in by_group.items():
         row(((column, columns[column][2].worth) for column in members), floors[group] * (1 - EPSILON / 10), inf)
+    for (group, party), gpu_type in product(enumerate(caps), supply):
+        own = [
+            (column, way)
+            for column, (owner, _, way) in enumerate(columns)
+            if (owner, way.gpu_type) == (group, gpu_type)
+        ]
+        most_gpus = max(party.share.get(gpu_type, 0.0), float(sum(party.holds.get(gpu_type, ()))))
+        row(((column, float(way.size)) for column, way in own), -inf, most_gpus)
     at, where, values = zip(*entries, strict=True)
     solved = milp(
         [-way.worth / most[group] for group, _, way in columns],

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from math import inf
 
 from scheduler.engine.cycle import CycleConfig, decide
 from scheduler.model import AllocationView, Job, Snapshot
+from scheduler.model.lifecycle import HoldReason
 from scheduler.model.plan import Plan
 from scheduler.sim.fairness import EPSILON, Better, Bundle, Envy, Loss, Party, Remaining, Verdicts, Way, fits, verdicts
+
+_NAMED = 3  # jobs in a sentence
+_BY_QUOTA = (HoldReason.QUOTA, HoldReason.QUOTA_TOO_SMALL)
 
 
 class Parties(StrEnum):
@@ -37,19 +41,36 @@ class Shares(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Idle:
+    """GPUs of one type that jobs of a party could start on as they are, and why the first of these jobs waits.
+
+    `owners` are the other tenants whose quotas keep the GPUs from them, by what they do not use of these.
+    """
+
+    party: str
+    gpu_type: str
+    gpus: int
+    job_ids: tuple[int, ...]
+    why: str
+    owners: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
 class Judgement:
     """The verdicts on a plan, and between which parties; `held` are the GPUs of each job by type."""
 
     by: Parties
+    shares: Shares
     parties: tuple[Party, ...]
     held: Mapping[int, Mapping[str, int]]
+    idle: tuple[Idle, ...]
     verdicts: Verdicts
 
     def sentences(self) -> tuple[str, ...]:
         """What is unfair and what shows it, worst first by property; empty where all three properties hold."""
-        found = [_loss(loss, self.by) for loss in self.verdicts.losses]
+        found = [_loss(loss, self) for loss in self.verdicts.losses]
         if self.verdicts.better is not None:
-            found.append(_better(self.verdicts.better, self))
+            found += [_idle(idle) for idle in self.idle] or [_better(self.verdicts.better, self)]
         return (*found, *(_envy(envy) for envy in self.verdicts.envies))
 
 
@@ -67,14 +88,18 @@ def judge(
         ValueError: the plan has jobs share a GPU, which the definitions do not cover.
         TimeoutError: the time was over before they were found.
     """
-    held = held_after(snapshot, decide(snapshot, config))
-    supply = _supply(snapshot, held)
+    plan = decide(snapshot, config)
+    held = held_after(snapshot, plan)
+    supply, free = _supply(snapshot, held)
     parties = tuple(_parties(snapshot, held, supply, by, shares))
     by_job = {
         job_id: {kind: sum(nodes) for kind, nodes in _bundle(snapshot, _gpu_ids(shares)).items()}
         for job_id, shares in held.items()
     }
-    return Judgement(by, parties, by_job, verdicts(parties, supply, remaining_s))
+    # Quotas are those of tenants, and each other admission keeps them for guaranteed jobs.
+    hard = by is Parties.TENANT and shares is Shares.QUOTA and config.admission != "open"
+    idle = tuple(_idle_gpus(snapshot, plan, parties, by_job, free))
+    return Judgement(by, shares, parties, by_job, idle, verdicts(parties, supply, remaining_s, hard=hard))
 
 
 def held_after(snapshot: Snapshot, plan: Plan) -> Mapping[int, tuple[AllocationView, ...]]:
@@ -94,8 +119,8 @@ def held_after(snapshot: Snapshot, plan: Plan) -> Mapping[int, tuple[AllocationV
     return held
 
 
-def _supply(snapshot: Snapshot, held: Mapping[int, tuple[AllocationView, ...]]) -> Bundle:
-    """The GPUs that are held or could be, without those that are offered to schedulers outside."""
+def _supply(snapshot: Snapshot, held: Mapping[int, tuple[AllocationView, ...]]) -> tuple[Bundle, Bundle]:
+    """The GPUs that are held or could be, without those that are offered to schedulers outside; and those not held."""
     used = {gpu_id for shares in held.values() for gpu_id in _gpu_ids(shares)}
     offered = {gpu_id for gpu_id, job_id in snapshot.reserved_gpus.items() if job_id < 0}
     usable = {
@@ -104,7 +129,44 @@ def _supply(snapshot: Snapshot, held: Mapping[int, tuple[AllocationView, ...]]) 
         for gpu in node.gpus
         if node.schedulable and gpu.healthy and gpu.id not in offered
     }
-    return _bundle(snapshot, usable | used)
+    return _bundle(snapshot, usable | used), _bundle(snapshot, usable - used)
+
+
+def _idle_gpus(
+    snapshot: Snapshot,
+    plan: Plan,
+    parties: Iterable[Party],
+    held: Mapping[int, Mapping[str, int]],
+    free: Bundle,
+) -> Iterable[Idle]:
+    """The idle GPUs of each type that waiting jobs of a party could start on, each by itself."""
+    holds = {hold.job_id: hold for hold in plan.holds}
+    for party in parties:
+        starts: dict[str, list[int]] = {}
+        for job_id, ways in party.jobs.items():
+            way = next((way for way in ways if job_id in holds and fits(way, free)), None)
+            if way is not None:
+                starts.setdefault(way.gpu_type, []).append(job_id)
+        for kind, job_ids in starts.items():
+            hold = holds[job_ids[0]]
+            owners = _unused(snapshot, held, kind, party) if hold.reason in _BY_QUOTA else {}
+            yield Idle(party.name, kind, sum(free[kind]), tuple(job_ids), hold.detail, owners)
+
+
+def _unused(snapshot: Snapshot, held: Mapping[int, Mapping[str, int]], kind: str, without: Party) -> Mapping[str, int]:
+    """The GPUs of this type that other tenants have in their quotas and do not hold, by their names."""
+    tenant_of = {job.id: job.tenant_id for job in (*snapshot.waiting, *(run.job for run in snapshot.running))}
+    unused = Counter[int]()
+    for vc in snapshot.vcs:
+        unused[vc.tenant_id] += vc.quotas.get(kind, 0)
+    for job_id, gpus in held.items():
+        unused[tenant_of[job_id]] -= gpus.get(kind, 0)
+    own = {tenant_of[job_id] for job_id in without.jobs}
+    return {
+        f"tenant {tenant.name}": unused[tenant.id]
+        for tenant in snapshot.tenants
+        if unused[tenant.id] > 0 and tenant.id not in own
+    }
 
 
 def _gpu_ids(shares: Iterable[AllocationView]) -> Iterable[int]:
@@ -192,23 +254,38 @@ def _ways(job: Job, types: list[str]) -> Iterable[Way]:
                 yield Way(kind, gpus, worth, request.nodes)
 
 
-def _loss(loss: Loss, by: Parties) -> str:
-    several = by is Parties.TENANT or len(loss.party.jobs) > 1
-    jobs = f" with {_and([f'job {job_id}' for job_id in loss.job_ids])}" if several else ""
+def _loss(loss: Loss, found: Judgement) -> str:
+    several = found.by is Parties.TENANT or len(loss.party.jobs) > 1
+    own = "quota" if found.shares is Shares.QUOTA else "share"
     return (
-        f"{loss.party.name} would be better off alone with its share, {_gpus(loss.party.share)}: it holds "
-        f"{_held(loss.party.holds)} and does the work of {_count(loss.value)}, alone that of {_count(loss.alone)}{jobs}"
+        f"{loss.party.name} holds {_held(loss.party.holds)} and does the work of {_count(loss.value)}; alone on its "
+        f"{own}, {_gpus(loss.party.share)}, it would do that of {_count(loss.alone)}"
+        + (f", with {_and(_jobs(loss.job_ids))}" if several else "")
     )
 
 
 def _envy(envy: Envy) -> str:
     return (
-        f"{envy.party.name} would rather have what {envy.other.name} holds, {_held(envy.other.holds)}: it would "
-        f"do the work of {_count(envy.other_value)} there instead of {_count(envy.value)}"
+        f"{envy.party.name} would do the work of {_count(envy.other_value)} instead of {_count(envy.value)} with what "
+        f"{envy.other.name} holds, {_held(envy.other.holds)}"
     )
 
 
+def _idle(idle: Idle) -> str:
+    """`tenant vision leaves 4 A100 of its quota idle that tenant nlp could use for job 7: nlp uses 4 of its 4 A100`."""
+    gpus = f"{idle.gpus} {idle.gpu_type}"
+    if len(idle.owners) == 1:
+        ((owner, number),) = idle.owners.items()
+        left = f"{owner} leaves {min(number, idle.gpus)} {idle.gpu_type} of its quota idle"
+    elif idle.owners:
+        left = f"{_and(list(idle.owners))} leave {gpus} of their quotas idle"
+    else:
+        left = f"{gpus} {'is' if idle.gpus == 1 else 'are'} idle"
+    return f"{left} that {idle.party} could use for {_or(_jobs(idle.job_ids))}: {idle.why}"
+
+
 def _better(better: Better, found: Judgement) -> str:
+    """What no idle GPUs are enough for: jobs would have to change places."""
     gains = [
         f"{party.name} could do the work of {_count(after)} instead of {_count(before)}"
         for party, (before, after) in zip(found.parties, better.values, strict=True)
@@ -217,10 +294,22 @@ def _better(better: Better, found: Judgement) -> str:
     changes = []
     for job_id in sorted(job_id for party in found.parties for job_id in party.jobs):
         way = better.runs.get(job_id)
-        gpus = {way.gpu_type: way.ranks * way.gpus} if way is not None else {}
+        gpus = {way.gpu_type: way.size} if way is not None else {}
         if gpus != found.held.get(job_id, {}):
-            changes.append(f"job {job_id} on {_gpus(gpus)}")
-    return f"{_and(gains)} without a loss to another {found.by}: with {_and(changes)}"
+            changes.append(f"job {job_id} ran on {_gpus(gpus)}" if gpus else f"job {job_id} waited")
+    return f"{_and(gains)} without a loss to another {found.by}, if {_and(_first(changes, 'another change'))}"
+
+
+def _jobs(job_ids: Sequence[int]) -> list[str]:
+    return _first([f"job {job_id}" for job_id in job_ids], "another")
+
+
+def _first(parts: list[str], more: str) -> list[str]:
+    """The parts, or the first of them and the number of the others."""
+    others = len(parts) - _NAMED
+    if others <= 0:
+        return parts
+    return [*parts[:_NAMED], more if others == 1 else f"{others} others"]
 
 
 def _held(bundle: Bundle) -> str:
@@ -235,5 +324,9 @@ def _count(gpus: float) -> str:
     return f"{gpus:.3g} GPU" if gpus == 1 else f"{gpus:.3g} GPUs"
 
 
-def _and(parts: list[str]) -> str:
-    return ", ".join(parts[:-1]) + f" and {parts[-1]}" if len(parts) > 1 else "".join(parts)
+def _and(parts: list[str], word: str = "and") -> str:
+    return ", ".join(parts[:-1]) + f" {word} {parts[-1]}" if len(parts) > 1 else "".join(parts)
+
+
+def _or(parts: list[str]) -> str:
+    return _and(parts, "or")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 
 import pytest
 from django.test import Client
+from django.utils import timezone
 
 from muster.accounts.models import User
 from muster.dispatch.cycles import run_cycle
@@ -121,6 +123,7 @@ def test_an_operator_sees_what_a_policy_decided_and_by_what_it_knew(world: World
         "knows": {"jobs": 3, "rates": 0, "by_source": {}, "expected": 0},
         "last_round": None,
         "auctions": [],
+        "wakes_at": None,
     }
     pool.policy, pool.policy_params = "gavel", {"objective": "makespan"}
     pool.save(update_fields=["policy", "policy_params"])
@@ -153,6 +156,7 @@ def test_an_operator_sees_who_was_offered_what_and_who_paid(world: World, api: A
     answer = api(world.operator).get(path)
     require_described("GET", path, answer)
     (auction,) = answer.json()["auctions"]
+    assert datetime.fromisoformat(answer.json()["wakes_at"]) > timezone.now()
     assert auction["number"] == 1
     (bid,) = [bid for bid in auction["bids"] if bid["application"] == f"job {world.waiting.pk}"]
     assert (bid["name"], bid["tenant"], bid["rho"]) == (world.waiting.name, "vision", None)

@@ -52,17 +52,18 @@ def test_verdicts_on_the_policy_of_the_pool_and_on_another(crowded: World, api: 
         ("las", False, 1),
     ]
     assert (today["sharing_incentive"], today["pareto_efficiency"], today["envy_freeness"]) == (0, 1, 0)
-    assert today["problem"] == ""
+    assert (today["problem"], today["kept_by_quotas"]) == ("", 0)
+    assert (today["decided_by"], other["decided_by"]) == ({"fifo": 1}, {"fifo": 1})
     job = crowded.others.pk
     assert today["witnesses"][0]["sentence"] == (
-        "tenant speech would be better off alone with its share, 4 A100: it holds no GPUs and does the work of 0 GPUs, "
-        f"alone that of 1 GPU with job {job}"
+        "tenant speech holds no GPUs and does the work of 0 GPUs; alone on its quota, 4 A100, it would do that of "
+        f"1 GPU, with job {job}"
     )
 
 
 def test_between_applications(crowded: World, api: Api) -> None:
     (today,) = ask(api, crowded, "?by=application")["verdicts"]
-    assert today["witnesses"][0]["sentence"].startswith(f"job {crowded.others.pk} would be better off")
+    assert today["witnesses"][0]["sentence"].startswith(f"job {crowded.others.pk} holds no GPUs")
 
 
 def test_snapshots_that_are_left_out_are_told(crowded: World, api: Api, monkeypatch: pytest.MonkeyPatch) -> None:

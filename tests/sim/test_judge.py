@@ -59,12 +59,11 @@ def test_a_job_that_takes_any_type_may_take_the_only_one_of_another(config: Cycl
     found = judge(world, config)
     assert broken(found) == (True, True, True)
     assert found.sentences() == (
-        "tenant nlp would be better off alone with its share, 0.5 A100 and 0.5 V100: it holds no GPUs and does the "
-        "work of 0 GPUs, alone that of 0.5 GPUs with job 2",
-        "tenant nlp could do the work of 1 GPU instead of 0 GPUs without a loss to another tenant: with job 1 on "
-        "1 V100 and job 2 on 1 A100",
-        "tenant nlp would rather have what tenant vision holds, 1 A100: it would do the work of 1 GPU there instead "
-        "of 0 GPUs",
+        "tenant nlp holds no GPUs and does the work of 0 GPUs; alone on its share, 0.5 A100 and 0.5 V100, it would do "
+        "that of 0.5 GPUs, with job 2",
+        "tenant nlp could do the work of 1 GPU instead of 0 GPUs without a loss to another tenant, if job 1 ran on "
+        "1 V100 and job 2 ran on 1 A100",
+        "tenant nlp would do the work of 1 GPU instead of 0 GPUs with what tenant vision holds, 1 A100",
     )
 
 
@@ -78,13 +77,41 @@ def test_a_gang_may_take_all_gpus_from_a_small_job(config: CycleConfig) -> None:
 def test_a_small_job_may_keep_a_tenants_gang_out(config: CycleConfig) -> None:
     found = judge(pool([make_node(gpus=2)], [job(1), job(2, gpus=2)]), config)
     assert broken(found) == (True, True, False)
-    assert "without a loss to another tenant: with job 1 on no GPUs and job 2 on 2 A100" in found.sentences()[1]
+    assert "without a loss to another tenant, if job 1 waited and job 2 ran on 2 A100" in found.sentences()[1]
 
 
 def test_a_better_allocation_is_told_by_what_changes() -> None:
     nodes = [make_node(1, gpus=2), make_node(2, gpus=1, gpu_type="V100")]
     found = judge(pool(nodes, [job(1), job(2, "A100", "V100"), job(3, "A100", tenant=2)]), LAS, by=Parties.JOB)
-    assert found.sentences()[1].endswith("without a loss to another job: with job 2 on 1 V100 and job 3 on 1 A100")
+    assert found.sentences()[1].endswith(
+        "without a loss to another job, if job 2 ran on 1 V100 and job 3 ran on 1 A100"
+    )
+
+
+HARD = CycleConfig(policy="fifo")
+
+
+def test_gpus_that_hard_quotas_keep_idle_are_told_with_the_tenant_that_leaves_them() -> None:
+    waiting = [job(number, tenant=2) for number in range(1, 9)]
+    world = pool([make_node(gpus=6)], waiting, quota=3)
+    found = judge(world, HARD, shares=Shares.QUOTA)
+    assert broken(found) == (False, True, False)
+    assert found.verdicts.kept_by_shares
+    assert found.sentences() == (
+        "tenant vision leaves 3 A100 of its quota idle that tenant nlp could use for job 4, job 5, job 6 or 2 others: "
+        "nlp uses 3 of its 3 A100; this job needs 1",
+    )
+    assert judge(world, replace(HARD, admission="open"), shares=Shares.QUOTA).verdicts.better is None
+
+
+def test_idle_gpus_within_the_quotas_are_none_that_quotas_keep() -> None:
+    """The first job wants more than is free, and the second waits behind it, though it would fit."""
+    run = make_running(make_share(1, range(2)), job=job(1, gpus=2, preemptible=False))
+    world = pool([make_node(gpus=4)], [job(2, gpus=3, tenant=2), job(3, gpus=1, tenant=2)], running=[run], quota=4)
+    found = judge(world, replace(HARD, policy_params={"skip_blocked": False}), shares=Shares.QUOTA)
+    assert found.verdicts.better is not None
+    assert not found.verdicts.kept_by_shares
+    assert found.sentences()[1].startswith("2 A100 are idle that tenant nlp could use for job 3: ")
 
 
 @pytest.mark.parametrize("config", POLICIES)
@@ -164,8 +191,7 @@ def test_a_sweep_is_one_application() -> None:
     found = judge(world, CycleConfig(policy="fifo", admission="open"), by=Parties.APPLICATION)
     assert [party.name for party in found.parties] == ["sweep 7", "job 3"]
     assert found.sentences()[0] == (
-        "job 3 would be better off alone with its share, 1 A100: it holds no GPUs and does the work of 0 GPUs, alone"
-        " that of 1 GPU"
+        "job 3 holds no GPUs and does the work of 0 GPUs; alone on its share, 1 A100, it would do that of 1 GPU"
     )
 
 

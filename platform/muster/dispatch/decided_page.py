@@ -33,9 +33,20 @@ _HEADINGS = ("Job", "GPU type", "Share of time, and received", "Deficit", "Turn"
 def decided_page(pool: Pool) -> SafeString:
     """The shares of the last solve by job and GPU type, and where jobs ran in the last rounds."""
     found, policy = last_round(pool), config_of(pool).policy
+    if policy == "themis":
+        page = format_html('<a class="link" href="/fairness?pool={}">Fairness</a>', pool.name)
+        return format_html(
+            "themis follows no order of the queue: it leases GPUs to jobs and sweeps by auctions. {} shows the last.",
+            page,
+        )
+    if policy == "optimus":
+        return format_html(
+            "{} follows no order of the queue: it gives each GPU to the job whose end that brings forward the most.",
+            policy,
+        )
     if round_policy_of(pool) is None:
         order = format_html('<a class="link" href="{}">the queue</a>', "/jobs?state=queued")
-        return format_html("{} gives out no shares of time: it orders jobs, as {} shows.", policy, order)
+        return format_html("{} gives out no shares of time: it starts jobs by their order, as {} shows.", policy, order)
     if found is None:
         return format_html("{} has not decided yet. Its shares of time are here after its first round began.", policy)
     since = found.ends_at - timedelta(seconds=ROUNDS * found.round_s)

@@ -37,14 +37,19 @@ class Witness:
 
 @dataclass(slots=True)
 class PolicyVerdicts:
-    """In how many of the judged snapshots each property held under a policy; `problem` says why some were left out."""
+    """In how many of the judged snapshots each property held under a policy; `problem` says why some were left out.
+
+    `decided_by` are the policies that had decided these snapshots, with the number of each.
+    """
 
     policy: str
     policy_params: Mapping[str, Any]
     today: bool
     snapshots: int = 0
+    decided_by: dict[str, int] = field(default_factory=dict)
     sharing_incentive: int = 0
     pareto_efficiency: int = 0
+    kept_by_quotas: int = 0
     envy_freeness: int = 0
     problem: str = ""
     witnesses: list[Witness] = field(default_factory=list)
@@ -55,6 +60,7 @@ class _Judged:
     """Which of the three properties held in a snapshot, and what shows it; or why that is not known."""
 
     held: tuple[bool, bool, bool] = (False, False, False)
+    kept_by_quotas: bool = False
     sentences: tuple[str, ...] = ()
     problem: str = ""
 
@@ -82,14 +88,14 @@ def pool_verdicts(pool: Pool, *, policy: str | None, by: Parties) -> list[Policy
     import_module("scipy.optimize")  # the solver, once in each process: loading it is no part of the time
     until = time.monotonic() + WITHIN_S
     cycles = Cycle.objects.filter(pool=pool, planner="", waiting__gt=0, snapshot__isnull=False).order_by("-pk")
-    for cycle_id, at in cycles.values_list("pk", "started_at")[:SNAPSHOTS]:
+    for cycle_id, at, decided_by in cycles.values_list("pk", "started_at", "config__policy")[:SNAPSHOTS]:
         try:
             judged = [_judged(cycle_id, at, config, by, until) for config in configs]
         except TimeoutError:
             _leave_out(found, "there was no time for older snapshots; ask again to have more of them judged")
             break
         for verdicts, judgement in zip(found, judged, strict=True):
-            _count(verdicts, judgement, at)
+            _count(verdicts, judgement, at, decided_by)
     if not any(verdicts.snapshots or verdicts.problem for verdicts in found):
         _leave_out(found, "no snapshot with waiting jobs is stored")
     return found
@@ -121,17 +127,19 @@ def _judge(cycle_id: int, config: CycleConfig, by: Parties, until: float) -> _Ju
         return _Judged(problem=f"some snapshots could not be judged: {error}"[:300])
     verdicts = found.verdicts
     held = (not verdicts.losses, verdicts.better is None, not verdicts.envies)
-    return _Judged(held, found.sentences()[:MAX_WITNESSES])
+    return _Judged(held, verdicts.kept_by_shares, found.sentences()[:MAX_WITNESSES])
 
 
-def _count(verdicts: PolicyVerdicts, found: _Judged, at: datetime) -> None:
+def _count(verdicts: PolicyVerdicts, found: _Judged, at: datetime, decided_by: str) -> None:
     if found.problem:
         verdicts.problem = found.problem
         return
     incentive, efficiency, no_envy = found.held
     verdicts.snapshots += 1
+    verdicts.decided_by[decided_by] = verdicts.decided_by.get(decided_by, 0) + 1
     verdicts.sharing_incentive += incentive
     verdicts.pareto_efficiency += efficiency
+    verdicts.kept_by_quotas += found.kept_by_quotas
     verdicts.envy_freeness += no_envy
     room = MAX_WITNESSES - len(verdicts.witnesses)
     verdicts.witnesses += [Witness(at, sentence) for sentence in found.sentences[:room]]

@@ -72,6 +72,14 @@ def test_a_policy_that_is_an_order_has_no_shares(world: World, client: Client) -
     assert str(knowledge_of(world.pool)).startswith("Of 3 jobs with GPUs, rates are known for 2")
 
 
+def test_auctions_are_on_another_page(world: World, client: Client) -> None:
+    world.pool.policy = "themis"
+    world.pool.save()
+    text = page_of(world, client)
+    assert "themis follows no order of the queue" in text
+    assert f'href="/fairness?pool={world.pool.name}"' in text
+
+
 def test_a_solve_counts_what_was_received_until_the_last_cycle(world: World) -> None:
     found = last_round(world.pool)
     assert found is not None

@@ -11,15 +11,27 @@ import classes from "./FairnessPage.module.css";
 
 /** The last auctions of a pool: what was offered to which application, what it bid and won, and what was left over. */
 export function AuctionsCard({ decisions }: { decisions: PoolDecisions }) {
-  const { auctions, policy } = decisions;
+  const { auctions, policy, wakes_at } = decisions;
   return (
     <section className={`card ${classes.card}`} aria-label="Last auctions">
       <SectionHead title="Last auctions" />
       {auctions.length === 0 ? (
         <p className={classes.faint}>
-          {policy === "themis"
-            ? "No auction has been held yet."
-            : `The policy of this pool is ${policy}; only themis holds auctions.`}
+          {policy !== "themis" ? (
+            `The policy of this pool is ${policy}; only themis holds auctions.`
+          ) : (
+            <>
+              No auction has been held yet. Themis holds one when GPUs are free or a lease has ended, and a
+              job or sweep wants them. Jobs that ran before it decided here keep their GPUs for one lease from
+              their start.
+              {wakes_at === null ? null : (
+                <>
+                  {" "}
+                  Themis decides again <Ago at={wakes_at} />.
+                </>
+              )}
+            </>
+          )}
         </p>
       ) : (
         auctions.map((auction, index) => (

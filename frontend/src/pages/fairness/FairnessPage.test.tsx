@@ -22,7 +22,7 @@ vi.mock("@tanstack/react-router", () => ({
 vi.mock("../../api/client");
 vi.mock("../../api/usage");
 
-const UNFAIR = "tenant nlp would be better off alone with its share, 8 A100: it holds 2 A100";
+const UNFAIR = "tenant nlp holds 2 A100 and does the work of 2 GPUs";
 
 function makeVerdicts(changes: Partial<PolicyVerdicts> = {}): PolicyVerdicts {
   return {
@@ -30,8 +30,10 @@ function makeVerdicts(changes: Partial<PolicyVerdicts> = {}): PolicyVerdicts {
     policy_params: {},
     today: true,
     snapshots: 20,
+    decided_by: { fifo: 8, themis: 12 },
     sharing_incentive: 18,
     pareto_efficiency: 20,
+    kept_by_quotas: 0,
     envy_freeness: 20,
     problem: "",
     witnesses: [{ at: AT(0), sentence: UNFAIR }],
@@ -100,6 +102,7 @@ const DECISIONS = {
   knows: { jobs: 0, rates: 0, by_source: {}, expected: 0 },
   last_round: null,
   auctions: [AUCTION],
+  wakes_at: null,
 };
 
 beforeEach(() => {
@@ -137,7 +140,8 @@ test("the policy of today is judged, with what shows that it is unfair", async (
   const row = within(card).getByRole("row", { name: /^Sharing incentive/ });
   expect(within(row).getByText("Broken in 2 of 20")).toBeTruthy();
   expect(within(card).getAllByText("Held in all 20 snapshots")).toHaveLength(2);
-  expect(within(card).getByText(/^Tenant nlp would be better off alone/)).toBeTruthy();
+  expect(within(card).getByText(/which fifo \(8\) and themis \(12\) decided at the time/)).toBeTruthy();
+  expect(within(card).getByText(/^Tenant nlp holds 2 A100/)).toBeTruthy();
 });
 
 test("another policy is chosen by the address and stands beside it", async () => {
@@ -155,7 +159,7 @@ test("both policies have a column and their witnesses", async () => {
   const las = makeVerdicts({ policy: "las", today: false, sharing_incentive: 20, witnesses: [] });
   vi.mocked(usageApi.getPoolFairness).mockResolvedValue({ ...FAIRNESS, verdicts: [makeVerdicts(), las] });
   show();
-  expect(await screen.findByRole("columnheader", { name: "fifo, today" })).toBeTruthy();
+  expect(await screen.findByRole("columnheader", { name: "fifo, the pool’s policy" })).toBeTruthy();
   expect(screen.getByRole("columnheader", { name: "las" })).toBeTruthy();
   expect(screen.getByText("All three properties held in each snapshot.")).toBeTruthy();
   expect(usageApi.getPoolFairness).toHaveBeenCalledWith("main", "las");
@@ -193,6 +197,16 @@ test("a pool whose policy holds no auctions says so", async () => {
   expect(
     await screen.findByText("The policy of this pool is fifo; only themis holds auctions."),
   ).toBeTruthy();
+});
+
+test("a pool of themis without an auction says when there is one", async () => {
+  const wakes_at = new Date(Date.now() + 725_000).toISOString();
+  vi.mocked(usageApi.getPoolDecisions).mockResolvedValue({ ...DECISIONS, auctions: [], wakes_at });
+  show();
+  const card = await screen.findByRole("region", { name: "Last auctions" });
+  expect(card.textContent).toContain(
+    "keep their GPUs for one lease from their start. Themis decides again in 12m.",
+  );
 });
 
 test("others than operators are told where to look", () => {

@@ -6,7 +6,7 @@ import { Ago } from "../../components/Time";
 import { plural } from "../../format/amount";
 import { sentence } from "../../format/words";
 import classes from "./FairnessPage.module.css";
-import { grouped, type Witness } from "./verdicts";
+import { grouped, verdictWords, type Witness } from "./verdicts";
 
 const WITNESSES = 5;
 
@@ -37,9 +37,10 @@ interface Props {
   onOther: (policy: string) => void;
 }
 
-/** Whether the policy of today is fair, and another one beside it, on the pool's own history. */
+/** Whether the pool's policy is fair, and another one beside it, on the pool's own history. */
 export function VerdictsCard({ verdicts, policies, other, busy, onOther }: Props) {
-  const today = verdicts.find((each) => each.today)?.policy;
+  const own = verdicts.find((each) => each.today);
+  const decidedBy = Object.entries(own?.decided_by ?? {});
   return (
     <section className={`card ${classes.card}`} aria-label="Verdicts" aria-busy={busy}>
       <SectionHead title="Verdicts on stored snapshots">
@@ -48,21 +49,28 @@ export function VerdictsCard({ verdicts, policies, other, busy, onOther }: Props
           aria-label="Compare with a policy"
           data={[
             { value: "", label: "Compare with…" },
-            ...policies.filter((name) => name !== today).map((name) => ({ value: name, label: name })),
+            ...policies.filter((name) => name !== own?.policy).map((name) => ({ value: name, label: name })),
           ]}
           value={other ?? ""}
           onChange={(event) => onOther(event.currentTarget.value)}
         />
       </SectionHead>
+      {decidedBy.length === 0 ? null : (
+        <p className={classes.faint}>
+          What each policy would give out of {plural(own?.snapshots ?? 0, "snapshot")} of this pool with
+          waiting jobs, which {decidedBy.map(([policy, number]) => `${policy} (${number})`).join(" and ")}{" "}
+          decided at the time.
+        </p>
+      )}
       <div className={classes.scroll} tabIndex={0} role="group" aria-label="Verdicts by policy">
         <table className={classes.table}>
           <thead>
             <tr>
               <th scope="col">Property</th>
-              {verdicts.map(({ policy, today: now }) => (
+              {verdicts.map(({ policy, today }) => (
                 <th key={policy} scope="col">
                   {policy}
-                  {now ? ", today" : ""}
+                  {today ? ", the pool’s policy" : ""}
                 </th>
               ))}
             </tr>
@@ -74,18 +82,18 @@ export function VerdictsCard({ verdicts, policies, other, busy, onOther }: Props
                   {name}
                   <small>{words}</small>
                 </th>
-                {verdicts.map((each) => (
-                  <td
-                    key={each.policy}
-                    data-kept={each.snapshots === 0 ? undefined : each[key] === each.snapshots}
-                  >
-                    {each.snapshots === 0
-                      ? "–"
-                      : each[key] === each.snapshots
-                        ? `Held in all ${plural(each.snapshots, "snapshot")}`
-                        : `Broken in ${each.snapshots - each[key]} of ${each.snapshots}`}
-                  </td>
-                ))}
+                {verdicts.map((each) => {
+                  const { kept, words } = verdictWords(
+                    each.snapshots,
+                    each.snapshots - each[key],
+                    key === "pareto_efficiency" ? each.kept_by_quotas : 0,
+                  );
+                  return (
+                    <td key={each.policy} data-kept={kept}>
+                      {words}
+                    </td>
+                  );
+                })}
               </tr>
             ))}
           </tbody>
@@ -95,6 +103,12 @@ export function VerdictsCard({ verdicts, policies, other, busy, onOther }: Props
         {verdicts.map((each) => (
           <div key={each.policy}>
             <h3>What shows it under {each.policy}</h3>
+            {each.kept_by_quotas === 0 ? null : (
+              <p className={classes.faint}>
+                A tenant keeps its quota free for itself, also while jobs of others wait. An admission that
+                lends, such as borrow or tree, gives idle GPUs to others until their owner wants them.
+              </p>
+            )}
             {each.problem === "" ? null : <p className={classes.faint}>{sentence(each.problem)}.</p>}
             {each.witnesses.length === 0 ? (
               <p className={classes.faint}>

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 
 import { bidWords, gpusWords, partWords } from "./auctions";
-import { grouped } from "./verdicts";
+import { grouped, verdictWords } from "./verdicts";
 import { barOf, byTenant, byWeek, paysWords } from "./rho";
 
 const figures = (applications: number, median: number | null, mean = median, max = median) => ({
@@ -74,4 +74,14 @@ test("a sentence that several snapshots show stands once, with the newest of the
     { sentence: a, at: "3", times: 2 },
     { sentence: b, at: "2", times: 1 },
   ]);
+});
+
+test("a pool whose quotas keep GPUs idle is not called broken", () => {
+  expect(verdictWords(20, 0, 0)).toEqual({ kept: true, words: "Held in all 20 snapshots" });
+  expect(verdictWords(20, 5, 5)).toEqual({ kept: undefined, words: "Quotas keep GPUs idle in 5 of 20" });
+  expect(verdictWords(20, 5, 3)).toEqual({
+    kept: false,
+    words: "Broken in 2 of 20. Quotas keep GPUs idle in 3 of 20",
+  });
+  expect(verdictWords(20, 5, 0)).toEqual({ kept: false, words: "Broken in 5 of 20" });
 });

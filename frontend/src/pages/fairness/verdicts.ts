@@ -1,4 +1,5 @@
 import type { PolicyVerdicts } from "../../api/types";
+import { plural } from "../../format/amount";
 
 export interface Witness {
   sentence: string;
@@ -15,4 +16,21 @@ export function grouped(witnesses: PolicyVerdicts["witnesses"]): Witness[] {
     found.set(sentence, { sentence, at: old?.at ?? at, times: (old?.times ?? 0) + 1 });
   }
   return [...found.values()];
+}
+
+/**
+ * The verdict on a property that did not hold in so many of the snapshots. In `byQuotas` of these only more than its
+ * quota would have served a tenant better: that is what quotas are for, and no fault of the policy.
+ */
+export function verdictWords(
+  snapshots: number,
+  broken: number,
+  byQuotas: number,
+): { kept: boolean | undefined; words: string } {
+  if (snapshots === 0) return { kept: undefined, words: "–" };
+  if (broken === 0) return { kept: true, words: `Held in all ${plural(snapshots, "snapshot")}` };
+  const quotas = `Quotas keep GPUs idle in ${byQuotas} of ${snapshots}`;
+  if (broken === byQuotas) return { kept: undefined, words: quotas };
+  const words = `Broken in ${broken - byQuotas} of ${snapshots}`;
+  return { kept: false, words: byQuotas === 0 ? words : `${words}. ${quotas}` };
 }

@@ -92,8 +92,14 @@ class PolicyVerdicts(Shape):
     policy_params = Values(help_text="Its parameters; those that are not named have their defaults.")
     today = Flag(help_text="Whether the pool decides by it now.")
     snapshots = Integer(help_text="Number of judged snapshots: the newest with waiting jobs, at most 20.")
+    decided_by = serializers.DictField(
+        child=Integer(), help_text="The policies that decided these snapshots when they were taken, and how many each."
+    )
     sharing_incentive = Integer(help_text="Snapshots in which no party would be better off alone with its quota.")
     pareto_efficiency = Integer(help_text="Snapshots in which no party could gain without a loss to another one.")
+    kept_by_quotas = Integer(
+        help_text="Of the others, those in which each gain would take a tenant beyond its quota, as quotas are kept."
+    )
     envy_freeness = Integer(help_text="Snapshots in which no party with an equal share would rather have another's.")
     problem = Text(allow_blank=True, help_text="Why snapshots were left out; empty: none was.")
     witnesses = FairnessWitness(many=True, help_text="The newest snapshot first; at most 20.")

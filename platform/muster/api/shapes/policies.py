@@ -207,3 +207,7 @@ class PoolDecisions(Shape):
     )
     last_round = LastRound(allow_null=True, help_text="null: the policy keeps no shares, or has not decided yet.")
     auctions = Auction(many=True, help_text="The last auctions of the policy `themis`, the newest first; at most six.")
+    wakes_at = Moment(
+        allow_null=True,
+        help_text="When the policy decides again without an event, such as at the end of a lease; null: never.",
+    )

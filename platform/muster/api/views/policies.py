@@ -15,6 +15,7 @@ from muster.common.errors import Forbidden, NotFound
 from muster.dispatch.auctions import last_auctions
 from muster.dispatch.decided import last_round
 from muster.dispatch.knowledge import knowledge_of, needs_of
+from muster.dispatch.models import PolicyState
 from muster.dispatch.plugins import KINDS
 from muster.dispatch.settings import SETTINGS, change_settings, config_of, fallback_of
 from muster.fleet.models import Pool
@@ -80,6 +81,7 @@ class PoolDecisions(ApiView):
                 "knows": asdict(knowledge_of(pool)),
                 "last_round": found and asdict(found),
                 "auctions": last_auctions(pool),
+                "wakes_at": PolicyState.objects.filter(pool=pool).values_list("wake_at", flat=True).first(),
             }
         )
 
