@@ -75,24 +75,6 @@ class Kept(TypedDict):
     exit_code: int | None
 
 
-class SweepOfJob(TypedDict):
-    """The sweep that a job is a member of, and which of its members it is."""
-
-    id: int
-    name: str
-    member: int
-    members: int
-
-
-def sweep_texts(sweep: SweepOfJob | None, params: dict[str, Any]) -> list[str]:
-    """`3 lr-search, member 4 of 27: lr 0.01, batch 64`; empty outside of any sweep."""
-    if sweep is None:
-        return []
-    return [
-        f"{sweep['id']} {clean(sweep['name'])}, member {sweep['member']} of {sweep['members']}: {params_text(params)}"
-    ]
-
-
 def params_text(params: dict[str, Any]) -> str:
     """`lr 0.01, batch 64`."""
     return ", ".join(f"{clean(name)} {value_text(value)}" for name, value in params.items())

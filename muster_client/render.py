@@ -13,6 +13,7 @@ from typing import Any
 from rich.console import RenderableType
 from rich.text import Text
 
+from muster_client.groups import GroupOfJob, GroupProgress, group_state, group_texts, progress_text
 from muster_client.machines import Gpu, Node
 from muster_client.marks import (
     Efficiency,
@@ -23,7 +24,6 @@ from muster_client.marks import (
     RunTimeEstimate,
     finish_texts,
     rate_text,
-    sweep_texts,
 )
 from muster_client.request import gpus_text, request_rows
 from muster_client.shapes import (
@@ -79,11 +79,15 @@ def problem_lines(problem: Problem) -> list[Text]:
 
 
 def jobs_table(jobs: Sequence[Job], now: datetime) -> RenderableType:
-    """Return a table with one line per job."""
+    """Return a table with one line per job, or per group where a job stands for its group."""
     if not jobs:
         return Text("No jobs.")
     table = make_table("ID", "NAME", "STATE", "VC", "OWNER", "GPUS", "PRIORITY", "SUBMITTED", "RUN TIME", "WHY")
     for job in jobs:
+        group = job.get("group")
+        if group is not None and group["progress"] is not None:
+            table.add_row(*_group_row(job, group, group["progress"], now))
+            continue
         table.add_row(
             str(job["id"]),
             text_of(job["name"], _NAME_CHARS),
@@ -97,6 +101,22 @@ def jobs_table(jobs: Sequence[Job], now: datetime) -> RenderableType:
             text_of(_short_reason(job)),
         )
     return table
+
+
+def _group_row(job: Job, group: GroupOfJob, progress: GroupProgress, now: datetime) -> list[RenderableType]:
+    """Return the line of a group, whose values are those of the job but for what all members make up."""
+    return [
+        text_of(f"{group['kind']} {group['id']}"),
+        text_of(group["name"], _NAME_CHARS),
+        state_text(group_state(group["state"], progress["running"])),
+        text_of(job["vc"]),
+        text_of(job["owner"]),
+        Text(f"{group['members']} × {gpus_text(job['gpu_choices'], job['nodes'])}"),
+        text_of(job["priority"]),
+        ago(job["submitted_at"], now),
+        took(progress["started_at"], progress["ended_at"], now),
+        text_of(progress_text(group, progress)),
+    ]
 
 
 def _moment(at: str, now: datetime) -> str:
@@ -122,7 +142,9 @@ def job_sheet(job: Job, now: datetime, fairness: JobFairness | None = None) -> R
         rows.append(("Ended", Text(_moment(job["ended_at"], now))))
     if job["started_at"]:
         rows.append(("Run time", Text(run_time(job, now))))
-    rows += [("Sweep", text_of(text)) for text in sweep_texts(job.get("sweep"), job.get("params", {}))]
+    group = job.get("group")
+    kind = group["kind"].capitalize() if group else ""
+    rows += [(kind, text_of(text)) for text in group_texts(group, job.get("params", {}))]
     rows += _estimate_rows(job.get("estimate"))
     if fairness is not None and fairness["taken_s"] is not None:
         rows.append(("Fairness", text_of(fairness["sentence"])))

@@ -16,8 +16,13 @@ def selection(
     tag: Sequence[str] = (),
     search: str | None = None,
     mine: bool = False,
+    group: int | None = None,
+    members: bool | None = None,
 ) -> JsonObject:
-    """Return the given conditions as fields of a query or a body: any of the states, all of the tags (key:value)."""
+    """Return the given conditions as fields of a query or a body: any of the states, all of the tags (key:value).
+
+    `members=False` is for lists: one row for each group in the place of its members.
+    """
     given = {
         "state": list(state),
         "vc": vc,
@@ -26,5 +31,7 @@ def selection(
         "tag": list(tag),
         "search": search,
         "mine": mine or None,
+        "group": group,
+        "members": members,
     }
     return {name: value for name, value in given.items() if value is not None and value != []}

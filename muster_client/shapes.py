@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import Any, Literal, NotRequired, TypedDict
 
-from muster_client.marks import Efficiency, FailedResize, Idle, JobFinish, JobRate, Kept, RunTimeEstimate, SweepOfJob
+from muster_client.groups import GroupOfJob
+from muster_client.marks import Efficiency, FailedResize, Idle, JobFinish, JobRate, Kept, RunTimeEstimate
 
 JsonObject = dict[str, Any]
 JobSpec = dict[str, Any]
@@ -138,7 +139,7 @@ class Job(TypedDict):
     position: int | None
     idle: NotRequired[Idle | None]
     kept: NotRequired[Kept | None]
-    sweep: NotRequired[SweepOfJob | None]
+    group: NotRequired[GroupOfJob | None]
     params: NotRequired[dict[str, Any]]
     links: dict[str, str]
 

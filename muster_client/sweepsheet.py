@@ -9,6 +9,7 @@ from datetime import datetime
 from rich.console import RenderableType
 from rich.text import Text
 
+from muster_client.groups import group_state
 from muster_client.marks import params_text, value_text
 from muster_client.sweeps import Sweep, SweepMember
 from muster_client.tables import make_table, sheet, state_text, text_of
@@ -32,7 +33,7 @@ def sweeps_table(sweeps: Sequence[Sweep], now: datetime) -> RenderableType:
         table.add_row(
             str(sweep["id"]),
             text_of(sweep["name"], _NAME_CHARS),
-            state_text(sweep["state"]),
+            state_text(group_state(sweep["state"], members.get("running", 0))),
             text_of(sweep["vc"]),
             text_of(sweep["owner"]),
             text_of(sweep["method"]),
@@ -50,7 +51,7 @@ def sweep_sheet(sweep: Sweep, now: datetime) -> RenderableType:
     counts = [f"{count} {clean(state)}" for state, count in sweep["members"].items() if state != "total" and count]
     rows: list[tuple[str, RenderableType]] = [
         ("Sweep", Text(f"{sweep['id']}  {clean(sweep['name'])}", style="bold")),
-        ("State", state_text(sweep["state"])),
+        ("State", state_text(group_state(sweep["state"], sweep["members"].get("running", 0)))),
     ]
     if sweep["reason"]:
         rows.append(("Reason", text_of(sweep["reason"])))

@@ -19,6 +19,7 @@ _STYLES = {
     "running": "cyan",
     "ready": "green",
     "queued": "yellow",
+    "waiting": "yellow",
     "kept": "green",
     "arriving": "yellow",
     "suspect": "yellow",

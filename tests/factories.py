@@ -18,11 +18,11 @@ from muster.accounts.services import create_token
 from muster.accounts.uids import free_uid
 from muster.common.secrets import digest
 from muster.fleet.models import Gpu, Node, NodeLease, Pool
-from muster.jobs.models import Allocation, Attempt, GpuClaim, Job
+from muster.jobs.models import Allocation, Attempt, GpuClaim, Job, JobGroup
 from muster.tenants.models import Membership, Quota, Tenant, VirtualCluster
 from muster.tenants.roles import Role
 from scheduler.model import SLOTS
-from scheduler.model.lifecycle import AllocationState, AttemptState, JobState, NodeHealth, Reason
+from scheduler.model.lifecycle import AllocationState, AttemptState, GroupKind, JobState, NodeHealth, Reason
 from scheduler.model.request import Choice, Request
 
 PASSWORD = "correct horse battery staple"
@@ -160,6 +160,22 @@ def make_job(vc: VirtualCluster | None = None, owner: User | None = None, **fiel
     """A job for one GPU that waits in the queue."""
     vc = vc or make_vc()
     return Job.objects.create(**job_fields(vc, owner or make_user(tenant=vc.tenant), **fields))
+
+
+def make_group(vc: VirtualCluster, owner: User, *states: str, name: str = "search", **fields: Any) -> JobGroup:
+    """A sweep with a member in each of the states."""
+    group = JobGroup.objects.create(
+        kind=GroupKind.SWEEP,
+        tenant_id=vc.tenant_id,
+        vc=vc,
+        pool_id=vc.pool_id,
+        owner=owner,
+        name=name,
+        **{"spec": {}, "size": len(states), "parallel": 4} | fields,
+    )
+    for member, state in enumerate(states, start=1):
+        make_job(vc, owner, name=name, state=state, group=group, member=member)
+    return group
 
 
 def make_attempt(

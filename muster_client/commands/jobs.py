@@ -50,11 +50,17 @@ def ls_command(
         str | None, typer.Option(help="With this text in the name, or this number.", show_default=False)
     ] = None,
     mine: Annotated[bool, typer.Option("--mine", help="Only your own.")] = False,
+    group: Annotated[
+        int | None, typer.Option(min=1, help="The members of this sweep, one by one.", show_default=False)
+    ] = None,
+    members: Annotated[
+        bool, typer.Option("--members", help="Each member of a sweep, not one line for all of them.")
+    ] = False,
     limit: Annotated[int, typer.Option(min=1, help="At most this many.")] = 50,
     cursor: Annotated[str | None, typer.Option(help="Go on from the `next` of --json.", show_default=False)] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """List jobs, newest first."""
+    """List jobs, newest first, with one line for each sweep."""
     session = begin(ctx, as_json=as_json)
     with session.client() as client:
         page = client.jobs(
@@ -67,6 +73,8 @@ def ls_command(
             tag=tags_for_api(tag),
             search=search,
             mine=mine,
+            group=group,
+            members=members or group is not None,
         )
     session.output.answer(page, jobs_table(page["results"], utc_now()))
     if page["next"] is not None:

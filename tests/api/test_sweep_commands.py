@@ -90,7 +90,7 @@ def test_a_sweep_is_submitted_shown_cloned_and_cancelled(run: Commands) -> None:
     assert "is being cancelled" in run("sweep", "cancel", str(sweep)).stdout
     listed = [line.split() for line in run("sweep", "ls", "--mine").stdout.splitlines()[1:]]
     assert [line[:3] for line in listed] == [
-        [str(document["id"]), "lr-search", "active"],
+        [str(document["id"]), "lr-search", "waiting"],
         [str(sweep), "lr-search", "cancelled"],
     ]
 

@@ -67,13 +67,14 @@ def test_a_member_names_its_sweep_and_its_parameters(world: World, api: Api) -> 
     found = submitted(client)
     members = client.get(f"{SWEEPS}/{found['id']}/members").json()["results"]
     one = client.get(f"/api/v1/jobs/{members[0]['job']}").json()
-    assert one["sweep"] == {"id": found["id"], "name": "lr-search", "member": 1, "members": 6}
+    group = {"id": found["id"], "kind": "sweep", "name": "lr-search", "state": "active", "member": 1, "members": 6}
+    assert one["group"] == group | {"progress": None}
     assert one["params"] == {"lr": 0.1, "layers": 1} == members[0]["params"]
     (event,) = client.get(f"/api/v1/jobs/{members[4]['job']}/events").json()["results"]
     assert (event["kind"], event["actor"]) == ("job.submitted", "olivia")
     assert event["data"] == {"sweep": found["id"], "member": 5}
     listed = client.get("/api/v1/jobs?search=lr-search").json()["results"]
-    assert {job["sweep"]["member"] for job in listed} == {1, 2, 3, 4, 5, 6}
+    assert {job["group"]["member"] for job in listed} == {1, 2, 3, 4, 5, 6}
     assert {job["params"]["lr"] for job in listed} == {0.1, 0.01, 0.001}
 
 

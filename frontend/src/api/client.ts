@@ -5,6 +5,7 @@ import type {
   Attempt,
   CancelAnswer,
   DryRun,
+  GroupState,
   Job,
   JobCount,
   JobEdit,
@@ -27,7 +28,6 @@ import type {
   Sweep,
   SweepInList,
   SweepMember,
-  SweepState,
   Upload,
   Vc,
   Why,
@@ -44,10 +44,15 @@ export interface JobFilter {
   search?: string | undefined;
   mine?: boolean | undefined;
   ended_after?: string | undefined;
+  /** Only the members of this group, in the order of their numbers. */
+  group?: number | undefined;
 }
 
+/** A list may have one row for each group instead of its members. */
+export type ListFilter = JobFilter & { members?: false | undefined };
+
 /** The fields of a filter that say something, as the server reads them. */
-function selection({ mine, state, tag, ...rest }: JobFilter) {
+function selection<T extends JobFilter>({ mine, state, tag, ...rest }: T) {
   return {
     ...rest,
     ...(mine === true && { mine }),
@@ -57,7 +62,7 @@ function selection({ mine, state, tag, ...rest }: JobFilter) {
 }
 
 export function listJobs(
-  filter: JobFilter,
+  filter: ListFilter,
   limit: number,
   cursor?: string,
   signal?: AbortSignal,
@@ -146,7 +151,7 @@ export function dryRun(spec: Spec, signal?: AbortSignal): Promise<DryRun> {
 
 /** The sweeps that one may see, the newest first. */
 export function listSweeps(
-  filter: { state?: SweepState | undefined; mine?: boolean | undefined },
+  filter: { state?: GroupState | undefined; mine?: boolean | undefined },
   cursor?: string,
 ): Promise<Page<SweepInList>> {
   const query = { ...(filter.state && { state: filter.state }), ...(filter.mine && { mine: true }), cursor };

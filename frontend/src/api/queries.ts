@@ -44,7 +44,7 @@ export const meQuery = queryOptions({ queryKey: ["me"], queryFn: api.getMe, stal
 
 export const JOBS_PAGE = 100;
 
-export const jobsQuery = (filter: api.JobFilter) =>
+export const jobsQuery = (filter: api.ListFilter) =>
   infiniteQueryOptions({
     queryKey: ["jobs", "list", filter],
     queryFn: ({ pageParam, signal }) => api.listJobs(filter, JOBS_PAGE, pageParam, signal),
@@ -52,7 +52,7 @@ export const jobsQuery = (filter: api.JobFilter) =>
     getNextPageParam: (page) => page.next ?? undefined,
   });
 
-export const someJobsQuery = (filter: api.JobFilter, limit: number) =>
+export const someJobsQuery = (filter: api.ListFilter, limit: number) =>
   queryOptions({
     queryKey: ["jobs", "some", filter, limit],
     queryFn: ({ signal }) => api.listJobs(filter, limit, undefined, signal),

@@ -5,6 +5,8 @@ type Schemas = components["schemas"];
 
 export type JobState = Schemas["JobState"];
 export type Job = Schemas["JobInList"];
+export type JobGroup = NonNullable<Job["group"]>;
+export type GroupState = Schemas["GroupState"];
 export type JobCount = Schemas["JobCount"];
 export type CancelAnswer = Schemas["CancelAnswer"];
 export type Efficiency = Schemas["Efficiency"];
@@ -58,7 +60,6 @@ export type NewWebhook = Schemas["WebhookWithSecret"];
 export type Upload = Schemas["Upload"];
 export type ServerSpec = Schemas["JobSpec"];
 
-export type SweepState = Schemas["GroupState"];
 export type SweepInList = Schemas["SweepInList"];
 export type Sweep = Schemas["Sweep"];
 export type SweepMember = Schemas["SweepMember"];

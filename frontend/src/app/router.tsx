@@ -70,7 +70,8 @@ const overview = createRoute({
 const jobs = createRoute({
   getParentRoute: () => app,
   path: "/jobs",
-  validateSearch: (search) => pick(search, "state", "vc", "tenant", "owner", "mine", "search", "tag"),
+  validateSearch: (search) =>
+    pick(search, "state", "vc", "tenant", "owner", "mine", "search", "tag", "group", "members"),
   component: lazyRouteComponent(() => loadPart(() => import("../pages/jobs/JobsPage")), "JobsPage"),
 });
 

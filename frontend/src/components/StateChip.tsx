@@ -1,7 +1,8 @@
 import type { CSSProperties, ReactNode } from "react";
 
-import type { JobState } from "../api/types";
+import type { GroupState, JobState } from "../api/types";
 import { humanize } from "../format/words";
+import { waits } from "./groups";
 import classes from "./StateChip.module.css";
 
 export type Tone = "queued" | "active" | "succeeded" | "failed" | "cancelled";
@@ -82,6 +83,16 @@ export function JobStateChip({
   return (
     <Chip tone={stopping ? "queued" : toneOf(state)} pulse={state === "active"}>
       {stopping ? "Stopping" : label}
+    </Chip>
+  );
+}
+
+/** What a group is doing now, by how many of its members have their GPUs. */
+export function GroupStateChip({ state, running }: { state: GroupState; running: number }) {
+  if (waits(state, running)) return <Chip tone="queued">Waiting</Chip>;
+  return (
+    <Chip tone={toneOf(state)} pulse={state === "active"}>
+      {LABELS[state]}
     </Chip>
   );
 }

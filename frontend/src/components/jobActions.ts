@@ -1,17 +1,11 @@
 import { useQueryClient } from "@tanstack/react-query";
 
-import {
-  actOnWaiting,
-  cancelJob,
-  cancelJobs,
-  requeueJob,
-  type JobFilter,
-  type WaitingAct,
-} from "../api/client";
+import { actOnWaiting, cancelJob, cancelJobs, requeueJob, type WaitingAct } from "../api/client";
 import { messageOf } from "../api/problem";
 import { jobQuery } from "../api/queries";
 import type { CancelAnswer } from "../api/types";
 import { plural } from "../format/amount";
+import type { Which } from "./groups";
 import { toast } from "./toast";
 
 const DONE: Record<WaitingAct, string> = {
@@ -43,22 +37,28 @@ export function useJobActions() {
     await settle([id]);
   };
 
-  /** Cancels jobs by their numbers, or all that match a filter and that the caller may cancel. */
-  const cancelAll = async (which: JobFilter | { ids: readonly number[] }) => {
+  /** Cancels jobs by their numbers, and all that match a filter and that the caller may cancel. */
+  const cancelAll = async (selections: readonly Which[]) => {
     const done: number[] = [];
     const refused: string[] = [];
-    try {
-      let answer: CancelAnswer;
-      do {
-        answer = await cancelJobs(which);
-        done.push(...answer.cancelled);
-        refused.push(...answer.refused.map(({ id, problem }) => `#${id}: ${problem.detail}`));
-      } while (answer.remaining > 0 && answer.cancelled.length > 0);
-    } catch (error) {
-      refused.push(messageOf(error));
+    for (const which of selections) {
+      try {
+        let answer: CancelAnswer;
+        do {
+          answer = await cancelJobs(which);
+          done.push(...answer.cancelled);
+          refused.push(...answer.refused.map(({ id, problem }) => `#${id}: ${problem.detail}`));
+        } while (answer.remaining > 0 && answer.cancelled.length > 0);
+      } catch (error) {
+        refused.push(messageOf(error));
+      }
     }
     if (refused.length > 0) toast("failed", `Not cancelled: ${refused.slice(0, 3).join("; ")}`);
-    const left = "ids" in which && refused.length === 0 ? which.ids.length - done.length : 0;
+    const asked = selections.map((which) => ("ids" in which ? which.ids.length : null));
+    const left =
+      asked.includes(null) || refused.length > 0
+        ? 0
+        : asked.reduce<number>((sum, many) => sum + (many ?? 0), 0) - done.length;
     if (left > 0) {
       toast("failed", `${plural(left, "job")} not cancelled: ended already, or not yours to cancel`);
     }

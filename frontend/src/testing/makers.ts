@@ -1,7 +1,17 @@
 /** Valid objects of the API for tests; a test states only what it is about. */
 import type { Cell, PoolCells, VcCells, VirtualCell } from "../api/cells";
 import type { Cap, Tenant, VcDetail, VcQuota } from "../api/types";
-import type { Attempt, Gpu, Job, Node, NodeDetail, Sweep, SweepMember, QueueEntry } from "../api/types";
+import type {
+  Attempt,
+  Gpu,
+  Job,
+  JobGroup,
+  Node,
+  NodeDetail,
+  Sweep,
+  SweepMember,
+  QueueEntry,
+} from "../api/types";
 
 export const AT = (seconds: number): string => new Date(Date.UTC(2026, 0, 1, 12, 0, seconds)).toISOString();
 
@@ -25,8 +35,7 @@ export function makeJob(changes: Partial<Job> = {}): Job {
     gpus: 1,
     nodes: 1,
     gpus_total: 1,
-    array: null,
-    sweep: null,
+    group: null,
     params: {},
     submitted_at: AT(0),
     started_at: null,
@@ -44,6 +53,25 @@ export function makeJob(changes: Partial<Job> = {}): Job {
     links: { self: "", logs: "", events: "", attempts: "", why: "", page: "" },
     ...changes,
   };
+}
+
+/** A row that stands for a group of members that wait, but for the given counts. */
+export function makeGroupRow(
+  counts: Partial<NonNullable<JobGroup["progress"]>>,
+  group: Partial<Omit<JobGroup, "progress">> = {},
+  changes: Partial<Job> = {},
+): Job {
+  const none = { waiting: 0, running: 0, paused: 0, succeeded: 0, failed: 0, stopped: 0, cancelled: 0 };
+  const times = { started_at: null, changed_at: AT(0), ended_at: null };
+  return makeJob({
+    name: "lr-search",
+    group: {
+      ...{ id: 3, kind: "sweep", name: "lr-search", state: "active", member: 1, members: 27 },
+      ...group,
+      progress: { ...none, ...times, ...counts },
+    },
+    ...changes,
+  });
 }
 
 export function makeAttempt(changes: Partial<Attempt> = {}): Attempt {

@@ -264,6 +264,9 @@ class Job(models.Model):
             models.Index(
                 fields=["id"], name="job_to_be_counted", condition=Q(state__in=sorted(JOB_TERMINAL), counted=False)
             ),
+            models.Index(
+                fields=["group", "state", "id"], name="job_of_group_by_state", condition=Q(group__isnull=False)
+            ),
             models.Index(fields=["code"], name="job_of_code", condition=Q(code__isnull=False)),
             models.Index(fields=["cloned_from"], name="job_cloned", condition=Q(cloned_from__isnull=False)),
             GinIndex(fields=["tags"], name="job_tags"),

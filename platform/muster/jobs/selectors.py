@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db.models import Case, Count, F, IntegerField, Max, Q, QuerySet, Sum, When
+from django.db.models import Case, Count, Exists, F, IntegerField, Max, OuterRef, Q, QuerySet, Sum, When
 
 from muster.accounts.models import User
 from muster.common.errors import NotFound
@@ -32,19 +32,43 @@ def visible_jobs(user: User) -> QuerySet[Job]:
 def matching_jobs(
     user: User,
     *,
-    ids: Collection[int] | None = None,
-    state: Collection[str] = (),
     vc: str | None = None,
     owner: str | None = None,
     tenant: str | None = None,
+    mine: bool = False,
+    group: int | None = None,
+    members: bool = True,
+    **conditions: Any,
+) -> QuerySet[Job]:
+    """The jobs that the user may see and that match every given condition; `conditions` are those of `_with`.
+
+    Without `members` one job stands for each group: the first of its members that match.
+    """
+    # These are the same for all members of a group.
+    exact = {"vc__name": vc, "owner__username": owner, "tenant__name": tenant, "group": group}
+    jobs = visible_jobs(user).filter(**{column: value for column, value in exact.items() if value is not None})
+    if mine:
+        jobs = jobs.filter(owner=user)
+    jobs = _with(jobs, **conditions)
+    if members:
+        return jobs
+    if not any(conditions.values()):
+        return jobs.filter(Q(member=None) | Q(member=1))
+    # By id and not by member, which has the same order: so Postgres takes the index that has the state too.
+    before = _with(Job.objects.filter(group=OuterRef("group"), pk__lt=OuterRef("pk")), **conditions)
+    return jobs.filter(Q(member=None) | ~Exists(before))
+
+
+def _with(
+    jobs: QuerySet[Job],
+    *,
+    ids: Collection[int] | None = None,
+    state: Collection[str] = (),
     tag: Iterable[str] = (),
     search: str | None = None,
-    mine: bool = False,
     ended_after: datetime | None = None,
 ) -> QuerySet[Job]:
-    """The jobs that the user may see and that match every given condition; a `tag` is key:value."""
-    exact = {"vc__name": vc, "owner__username": owner, "tenant__name": tenant, "ended_at__gt": ended_after}
-    jobs = visible_jobs(user).filter(**{column: value for column, value in exact.items() if value is not None})
+    """Those of the jobs that match; a `tag` is key:value."""
     if ids is not None:
         jobs = jobs.filter(pk__in=ids)
     if state:
@@ -54,9 +78,7 @@ def matching_jobs(
         jobs = jobs.filter(tags__contains={key: value})
     if search is not None:
         jobs = jobs.filter(Q(name__icontains=search) | Q(pk=number_searched(search)))
-    if mine:
-        jobs = jobs.filter(owner=user)
-    return jobs
+    return jobs if ended_after is None else jobs.filter(ended_at__gt=ended_after)
 
 
 def number_searched(text: str) -> int | None:

@@ -9,22 +9,20 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from django.db.models import Count, Q, QuerySet, Sum
+from django.db.models import Count, QuerySet, Sum
 
 from muster.accounts.models import User
 from muster.common.clock import utc_now
 from muster.common.errors import NotFound
 from muster.common.rows import first_of
+from muster.jobs.groups import MEMBER_STATES, STOPPED_BY_GROUP, member_state
 from muster.jobs.models import Attempt, Job, JobGroup
 from muster.sweeps.models import Trial
 from muster.sweeps.spec import SweepSpec, sweep_of
 from muster.tenants.selectors import tenants_of
-from scheduler.model.lifecycle import ATTEMPT_LIVE, JOB_TERMINAL, GroupKind, JobState
+from scheduler.model.lifecycle import ATTEMPT_LIVE, JOB_TERMINAL, GroupKind, JobState, Reason
 from scheduler.search import rungs as search
 from scheduler.search.rungs import RungCount, judge
-
-MEMBER_STATES = ("waiting", "running", "paused", "succeeded", "failed", "stopped", "cancelled")
-_STATES = {JobState.ACTIVE: "running", JobState.SUCCEEDED: "succeeded", JobState.FAILED: "failed"}
 
 
 @dataclass(slots=True)
@@ -74,13 +72,11 @@ def get_sweep(user: User, group_id: int) -> JobGroup:
 def standings(groups: Iterable[JobGroup]) -> dict[int, Standing]:
     """How far each of the sweeps is; three queries for all of them."""
     found = {group.pk: Standing() for group in groups}
-    stopped = Q(trial__stopped_at__isnull=False)
-    rows = (
-        Job.objects.filter(group__in=list(found)).order_by("group").values("group", "state", "paused", stopped=stopped)
-    )
+    rows = Job.objects.filter(group__in=list(found)).order_by("group").values("group", "state", "paused")
+    rows = rows.annotate(stopped=STOPPED_BY_GROUP)
     for row in rows.annotate(members=Count("pk"), had=Sum("attained_gpu_s"), saved=Sum("trial__saved_gpu_s")):
         standing = found[row["group"]]
-        standing.members[_state(row["state"], row["paused"], row["stopped"])] += row["members"]
+        standing.members[member_state(row["state"], paused=row["paused"], stopped=row["stopped"])] += row["members"]
         standing.gpu_s += row["had"]
         standing.saved_gpu_s += row["saved"] or 0.0
     for group_id, gpu_s in held_gpu_s(list(found), by="job__group").items():
@@ -104,15 +100,16 @@ def members_of(group: JobGroup) -> list[Member]:
         "attained_gpu_s",
         "started_at",
         "ended_at",
+        "reason",
         "reason_detail",
     )
-    of_trial = ("stopped_at", "value", "step", "readings", "saved_gpu_s", "why")
+    of_trial = ("value", "step", "readings", "saved_gpu_s", "why")
     rows = Job.objects.filter(group=group).order_by("member").values(*names, *(f"trial__{name}" for name in of_trial))
     return [
         Member(
             job_id=row["pk"],
             member=row["member"],
-            state=_state(row["state"], row["paused"], row["trial__stopped_at"] is not None),
+            state=member_state(row["state"], paused=row["paused"], stopped=row["reason"] == Reason.STOPPED_EARLY),
             params=row["spec__params"],
             value=row["trial__value"],
             step=row["trial__step"],
@@ -154,37 +151,6 @@ def search_member(
 def spec_of(group: JobGroup) -> SweepSpec:
     """How its members differ."""
     return sweep_of(group.spec)
-
-
-@dataclass(frozen=True, slots=True)
-class Membership:
-    """Which member of which sweep a job is, and its parameters."""
-
-    group_id: int
-    name: str
-    member: int
-    members: int
-
-
-def memberships_of(jobs: Iterable[Job]) -> dict[int, Membership]:
-    """Of each job that is a member of a sweep, which; one query, none if no job is."""
-    members = [job for job in jobs if job.group_id is not None]
-    if not members:
-        return {}
-    groups = JobGroup.objects.defer("spec").in_bulk({job.group_id for job in members if job.group_id is not None})
-    return {
-        job.pk: Membership(group.pk, group.name, job.member or 0, group.size)
-        for job in members
-        if job.group_id is not None and (group := groups[job.group_id])
-    }
-
-
-def _state(state: str, paused: bool, stopped: bool) -> str:
-    if state == JobState.QUEUED:
-        return "paused" if paused else "waiting"
-    if state == JobState.CANCELLED:
-        return "stopped" if stopped else "cancelled"
-    return _STATES[JobState(state)]
 
 
 def held_gpu_s(group_ids: Collection[int], *, by: str) -> dict[int, float]:

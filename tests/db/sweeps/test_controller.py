@@ -214,7 +214,7 @@ class TestTheEnd:
         ended = look(group)
         assert ended.state == GroupState.FAILED
         assert ended.reason.startswith("its first 3 members to end failed, and none succeeded; member 3:")
-        assert states(group) == ["failed"] * 3 + ["cancelled"] * 6
+        assert states(group) == ["failed"] * 3 + ["stopped"] * 6
 
     def test_one_success_among_the_first_lets_the_sweep_go_on(self, world: World) -> None:
         group = running(world, "random", members=9)

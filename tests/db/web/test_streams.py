@@ -20,6 +20,7 @@ from muster.jobs.attempts import lose_allocations
 from muster.jobs.models import Allocation, Attempt
 from muster.jobs.services import cancel_job, requeue_job
 from muster.logs.store import Chunk, append, finish
+from muster.sweeps.services import submit_sweep
 from scheduler.model.lifecycle import Reason
 from tests.db.conftest import client
 from tests.db.stories import (
@@ -490,6 +491,18 @@ class TestEvents:
             may_commit.set()
             late.result()
             assert [next(events).data["kind"] for _ in range(2)] == ["job.late", "job.early"]
+
+    def test_what_happens_to_a_group_of_ones_own_tenant_is_told_among_the_jobs(
+        self, http: httpx.Client, world: World
+    ) -> None:
+        spec = {"command": "true", "sweep": {"method": "grid", "metric": "loss", "params": {"lr": [1, 2]}}}
+        with following(http, "/api/v1/stream") as events:
+            next(events)
+            submit_sweep(user=make_world().user, data=spec)
+            group, _ = submit_sweep(user=world.user, data=spec)
+            told = next(events).data
+            assert (told["topic"], told["kind"], told["job"]) == ("jobs", "sweep.submitted", None)
+            assert told["data"]["sweep"] == group.pk
 
     def test_one_job_can_be_watched(self, http: httpx.Client, world: World) -> None:
         watched, other = submit(world), submit(world)

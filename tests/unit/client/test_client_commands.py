@@ -365,6 +365,7 @@ def test_ls_passes_its_filters_on(server: FakeServer, run: Run) -> None:
     assert "train" in result.stdout
     assert sorted(server.requests[0].url.params.multi_items()) == [
         ("limit", "50"),
+        ("members", "false"),
         ("mine", "true"),
         ("owner", "o"),
         ("search", "s"),
@@ -376,6 +377,49 @@ def test_ls_passes_its_filters_on(server: FakeServer, run: Run) -> None:
         ("vc", "v"),
     ]
     assert json.loads(run("ls", "--json").stdout) == {"results": [job()], "next": None}
+
+
+PROGRESS = {
+    **dict.fromkeys(("waiting", "running", "paused", "succeeded", "failed", "stopped", "cancelled"), 0),
+    "started_at": None,
+    "changed_at": "2026-11-21T00:00:00Z",
+    "ended_at": None,
+}
+
+
+@pytest.mark.parametrize(
+    ("counts", "state", "told"),
+    [
+        ({"waiting": 27}, "waiting", "0 of 27 ended, 27 waiting"),
+        ({"waiting": 14, "running": 8, "succeeded": 2, "failed": 1, "stopped": 2}, "running",
+         "5 of 27 ended, 8 running, 14 waiting, 1 failed"),
+        ({"waiting": 23, "paused": 4}, "waiting", "0 of 27 ended, 4 paused, 23 waiting"),
+    ],
+)  # fmt: skip
+def test_ls_has_one_line_for_a_group_with_its_progress(
+    counts: dict[str, int], state: str, told: str, server: FakeServer, run: Run
+) -> None:
+    group = {"id": 12, "kind": "sweep", "name": "lr-search", "state": "active", "member": 1, "members": 27}
+    row = job(id=90, name="lr-search", group=group | {"progress": PROGRESS | counts})
+    server.on("GET /jobs", httpx.Response(200, json={"results": [row, job()], "next": None}))
+    _, line, other = run("ls", COLUMNS="300").stdout.splitlines()
+    assert line.split()[:4] == ["sweep", "12", "lr-search", state]
+    assert "27 × 2" in line
+    assert line.rstrip().endswith(told)
+    assert other.split()[0] == "7"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "asked"),
+    [(["--members"], {"members": "true"}), (["--group", "12"], {"group": "12", "members": "true"})],
+)
+def test_ls_lists_members_if_it_is_asked_to(
+    arguments: list[str], asked: dict[str, str], server: FakeServer, run: Run
+) -> None:
+    group = {"id": 12, "kind": "sweep", "name": "lr-search", "state": "active", "member": 3, "members": 27}
+    server.on("GET /jobs", httpx.Response(200, json={"results": [job(group=group | {"progress": None})], "next": None}))
+    assert run("ls", *arguments).stdout.splitlines()[1].split()[:3] == ["7", "train", "queued"]
+    assert dict(server.requests[0].url.params) == {"limit": "50", **asked}
 
 
 def test_output_into_a_pipe_has_no_colour_and_no_cut(server: FakeServer, run: Run) -> None:

@@ -138,7 +138,7 @@ def test_sweeps_are_listed_over_pages(server: FakeServer, run: Run) -> None:
     assert rows[0].split()[:11] == [
         "12",
         "lr-search",
-        "active",
+        "running",
         "vision",
         "ada",
         "asha",
@@ -210,8 +210,9 @@ def test_a_clone_sends_only_what_changes(server: FakeServer, run: Run) -> None:
 
 
 def test_a_job_tells_of_which_sweep_it_is(server: FakeServer, run: Run) -> None:
-    of = {"id": 12, "name": "lr-search", "member": 4, "members": 27}
-    server.on("GET /jobs/7", httpx.Response(200, json=job(sweep=of, params={"lr": 0.0123456789, "batch": 64})))
+    of = {"id": 12, "kind": "sweep", "name": "lr-search", "state": "active", "member": 4, "members": 27}
+    of |= {"progress": None}
+    server.on("GET /jobs/7", httpx.Response(200, json=job(group=of, params={"lr": 0.0123456789, "batch": 64})))
     assert "12 lr-search, member 4 of 27: lr 0.0123457, batch 64" in run("show", "7").stdout
 
 

@@ -11,7 +11,7 @@ import classes from "./JobPage.module.css";
 export function FairnessLine({ job }: { job: Job }) {
   const query = useQuery({
     ...jobFairnessQuery(job.id),
-    enabled: job.gpus_total > 0 && job.sweep === null,
+    enabled: job.gpus_total > 0 && job.group === null,
     refetchInterval: useFallbackInterval(),
   });
   return query.data === undefined ? null : <FairnessWords fairness={query.data} />;

@@ -112,12 +112,12 @@ export function JobFacts({ job, attempt }: { job: JobWithSpec; attempt: Attempt 
         <Fact name="Job">
           <span className="mono">#{job.id}</span>
         </Fact>
-        {job.sweep === null ? null : (
+        {job.group === null ? null : (
           <Fact name="Sweep">
-            <Link to="/sweeps/$sweepId" params={{ sweepId: String(job.sweep.id) }} className="link">
-              {job.sweep.name}
+            <Link to="/sweeps/$sweepId" params={{ sweepId: String(job.group.id) }} className="link">
+              {job.group.name}
             </Link>
-            , member {job.sweep.member} of {job.sweep.members}
+            , member {job.group.member} of {job.group.members}
           </Fact>
         )}
         {Object.keys(job.params).length === 0 ? null : (

@@ -107,8 +107,8 @@ function JobBody({ job }: { job: JobWithSpec }) {
           <WhyCard job={job} />
         ) : null}
         {job.finish === null ? null : <FinishCard finish={job.finish} />}
-        {job.sweep !== null && job.reason === "stopped_early" ? (
-          <StoppedCard job={job} sweep={job.sweep} />
+        {job.group !== null && job.reason === "stopped_early" ? (
+          <StoppedCard job={job} sweep={job.group} />
         ) : null}
         {job.state === "failed" ? <FailureCard job={job} /> : null}
         {phone ? null : <Results job={job} />}

@@ -6,7 +6,7 @@ import { sentence } from "../../format/words";
 import { MarkCard } from "./MarkCard";
 
 /** Says why its sweep stopped a member early. */
-export function StoppedCard({ job, sweep }: { job: Job; sweep: NonNullable<Job["sweep"]> }) {
+export function StoppedCard({ job, sweep }: { job: Job; sweep: NonNullable<Job["group"]> }) {
   return (
     <MarkCard icon={<IconScissors size={18} stroke={1.8} />} title="Its sweep stopped it early">
       {job.reason_detail === null || job.reason_detail === "" ? null : `${sentence(job.reason_detail)}. `}

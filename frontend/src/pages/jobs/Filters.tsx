@@ -1,5 +1,5 @@
 import { NativeSelect, TextInput } from "@mantine/core";
-import { IconSearch, IconTag, IconUser, IconX } from "@tabler/icons-react";
+import { IconListTree, IconSearch, IconTag, IconUser, IconX } from "@tabler/icons-react";
 import { useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
 import { useEffect, useRef, useState } from "react";
@@ -65,6 +65,33 @@ export function Filters() {
           >
             <IconTag size={15} stroke={1.8} />
             <span className="truncate">{search.tag.replace(":", ": ")}</span>
+            <IconX size={14} />
+          </Link>
+        )}
+        {search.group === undefined ? (
+          <Link
+            to="/jobs"
+            search={(old) => ({ ...old, members: search.members === "1" ? undefined : "1" })}
+            className={classes.toggle}
+            role="switch"
+            aria-checked={search.members === "1"}
+            data-on={search.members === "1" || undefined}
+            aria-label="Each member of a sweep by itself"
+            title="Each member of a sweep by itself"
+          >
+            <IconListTree size={15} stroke={1.8} />
+            Members
+          </Link>
+        ) : (
+          <Link
+            to="/jobs"
+            search={(old) => ({ ...old, group: undefined })}
+            className={classes.toggle}
+            data-on
+            aria-label={`Remove the filter by sweep ${search.group}`}
+          >
+            <IconListTree size={15} stroke={1.8} />
+            <span className="truncate">Sweep #{search.group}</span>
             <IconX size={14} />
           </Link>
         )}

@@ -5,8 +5,10 @@ import { getRouteApi, Link } from "@tanstack/react-router";
 import { useMemo, useState } from "react";
 
 import { jobCountQuery, jobsQuery, useFallbackInterval } from "../../api/queries";
+import type { Job, JobState } from "../../api/types";
 import { Confirm } from "../../components/Confirm";
 import { isOpen } from "../../components/cause";
+import { groupOf, openMembers, rowKey, type Which } from "../../components/groups";
 import { useJobActions } from "../../components/jobActions";
 import { Empty, Failed } from "../../components/Notice";
 import { Page, PageHeader } from "../../components/Page";
@@ -14,15 +16,20 @@ import { count, plural } from "../../format/amount";
 import { Filters } from "./Filters";
 import classes from "./JobsPage.module.css";
 import { JobTable, JobTableSkeleton } from "./JobTable";
+import { useMembers } from "./useMembers";
 
 const route = getRouteApi("/app/jobs");
-
-type Which = Parameters<ReturnType<typeof useJobActions>["cancelAll"]>[0];
 
 /** What can be cancelled at all. */
 const OPEN = ["queued", "active"] as const;
 
 const STATES = ["queued", "active", "succeeded", "failed", "cancelled"] as const;
+
+/** How many jobs a row has that can be cancelled: of a group those of its members that match. */
+function openJobs(row: Job, state: JobState | undefined): number {
+  const group = groupOf(row);
+  return group === null ? Number(isOpen(row)) : openMembers(group, state && [state]);
+}
 
 export function JobsPage() {
   const search = route.useSearch();
@@ -35,30 +42,51 @@ export function JobsPage() {
     tag: search.tag === undefined ? undefined : [search.tag],
     search: search.search,
     mine: search.mine === "1",
+    group: Number(search.group) || undefined,
   };
+  // Each member has a row of its own where they are asked for: all of them, or those of one group.
+  const collapsed = search.members !== "1" && filter.group === undefined;
   const filtered = Object.keys(search).length > 0;
-  const query = useInfiniteQuery({ ...jobsQuery(filter), refetchInterval: useFallbackInterval() });
+  const query = useInfiniteQuery({
+    ...jobsQuery(collapsed ? { ...filter, members: false } : filter),
+    refetchInterval: useFallbackInterval(),
+  });
   const jobs = useMemo(() => query.data?.pages.flatMap((page) => page.results) ?? [], [query.data]);
 
-  const [selected, setSelected] = useState<ReadonlySet<number>>(new Set());
+  const members = useMembers(filter);
+
+  const [selected, setSelected] = useState<ReadonlySet<string>>(new Set());
   // All that match, whether the page has loaded them or not; for the filter under which that was chosen.
   const filterText = JSON.stringify(filter);
   const [allOf, setAllOf] = useState<string | null>(null);
   const all = allOf === filterText;
-  const open = jobs.filter(isOpen).map((job) => job.id);
-  const chosen = all ? open : open.filter((id) => selected.has(id));
+  const loaded = jobs.flatMap((job) => [job, ...(members.membersOf(groupOf(job)?.id ?? 0)?.jobs ?? [])]);
+  const open = loaded.filter((job) => openJobs(job, state) > 0);
+  const chosen = all ? open : open.filter((job) => selected.has(rowKey(job)));
+  const groups = new Set(chosen.flatMap((job) => groupOf(job)?.id ?? []));
+  // The members of a chosen group are chosen with it.
+  const each = chosen.filter((job) => groupOf(job) !== null || !groups.has(job.group?.id ?? 0));
   const matching = useQuery({ ...jobCountQuery(filter), enabled: all || chosen.length > 0 }).data
     ?.cancellable;
-  const many = all ? matching : chosen.length;
-  const select = (ids: ReadonlySet<number>) => {
+  const many = all ? matching : each.reduce((sum, job) => sum + openJobs(job, state), 0);
+  const select = (keys: ReadonlySet<string>) => {
     setAllOf(null);
-    setSelected(ids);
+    setSelected(keys);
+  };
+  const states = filter.state ?? OPEN;
+  const whichOf = (): Which[] => {
+    if (all) return [{ ...filter, state: states }];
+    const ids = each.filter((job) => groupOf(job) === null).map((job) => job.id);
+    return [
+      ...(ids.length > 0 ? [{ ids }] : []),
+      ...[...groups].map((group) => ({ ...filter, group, state: states })),
+    ];
   };
 
   const { cancelAll } = useJobActions();
   const [asking, setAsking] = useState(false);
   // What was asked about stays as it was while the dialog closes.
-  const [question, setQuestion] = useState({ jobs: "", which: { ids: [] } as Which });
+  const [question, setQuestion] = useState({ jobs: "", which: [] as Which[] });
 
   return (
     <Page title="Jobs">
@@ -109,7 +137,9 @@ export function JobsPage() {
       ) : (
         <JobTable
           jobs={jobs}
-          selected={all ? new Set(open) : selected}
+          selected={all ? new Set(open.map(rowKey)) : selected}
+          open={open}
+          members={members}
           onSelect={select}
           hasMore={query.hasNextPage}
           loadingMore={query.isFetchingNextPage}
@@ -135,7 +165,7 @@ export function JobsPage() {
             onClick={() => {
               setQuestion({
                 jobs: plural(many, "job"),
-                which: all ? { ...filter, state: filter.state ?? OPEN } : { ids: chosen },
+                which: whichOf(),
               });
               setAsking(true);
             }}

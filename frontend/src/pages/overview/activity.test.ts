@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 
-import { AT, makeJob } from "../../testing/makers";
+import { AT, makeGroupRow, makeJob } from "../../testing/makers";
 import { happeningOf, happenings } from "./activity";
 
 test("the newest happening comes first, whatever was submitted last", () => {
@@ -29,4 +29,19 @@ test("a waiting job says what for and where it stands", () => {
 
 test("a job that was placed and does not run yet is starting", () => {
   expect(happeningOf(makeJob({ state: "active" })).verb).toBe("is starting");
+});
+
+test("a group is one happening, with how far its members are", () => {
+  const waiting = makeGroupRow({ waiting: 27 });
+  expect(happeningOf(waiting, true)).toMatchObject({
+    verb: "waits: 0 of 27 ended, 27 waiting",
+    detail: "sweep #3 · ada · vision · 27 × 1 GPU",
+  });
+  const running = makeGroupRow({ waiting: 20, running: 4, failed: 1, succeeded: 2, changed_at: AT(40) });
+  expect(happeningOf(running)).toMatchObject({
+    at: AT(40),
+    verb: "runs: 3 of 27 ended, 4 running, 20 waiting, 1 failed",
+  });
+  const over = makeGroupRow({ cancelled: 27, ended_at: AT(50) }, { state: "cancelled" });
+  expect(happeningOf(over)).toMatchObject({ at: AT(50), verb: "was cancelled: 27 of 27 ended" });
 });

@@ -10,22 +10,13 @@ import { sweepQuery } from "../../api/queries";
 import type { Sweep } from "../../api/types";
 import { Confirm } from "../../components/Confirm";
 import { Fact, Facts } from "../../components/Fact";
-import { Chip, toneOf } from "../../components/StateChip";
+import { GroupStateChip } from "../../components/StateChip";
 import { Ago, Elapsed } from "../../components/Time";
 import { toast } from "../../components/toast";
 import { plural } from "../../format/amount";
-import { humanize } from "../../format/words";
 import job from "../job/JobPage.module.css";
 import classes from "./SweepPage.module.css";
 import { methodWords } from "./words";
-
-export function SweepStateChip({ state }: { state: Sweep["state"] }) {
-  return (
-    <Chip tone={toneOf(state)} pulse={state === "active"}>
-      {state === "active" ? "Running" : humanize(state)}
-    </Chip>
-  );
-}
 
 /** The name of the sweep, its state and what can be done with it. */
 export function SweepHeader({ sweep }: { sweep: Sweep }) {
@@ -48,7 +39,7 @@ export function SweepHeader({ sweep }: { sweep: Sweep }) {
       <div className={job.header}>
         <div className={job.titleRow}>
           <h1 className={job.title}>{sweep.name}</h1>
-          <SweepStateChip state={sweep.state} />
+          <GroupStateChip state={sweep.state} running={sweep.members.running} />
         </div>
         <div className={job.actions}>
           <Button

@@ -8,10 +8,10 @@ import type { SweepInList } from "../../api/types";
 import { figure } from "../../components/charts/charts";
 import { Empty, Failed } from "../../components/Notice";
 import { Page, PageHeader } from "../../components/Page";
+import { GroupStateChip } from "../../components/StateChip";
 import { Ago } from "../../components/Time";
 import { count, gpuHours } from "../../format/amount";
 import filters from "../jobs/Filters.module.css";
-import { SweepStateChip } from "../sweep/SweepHeader";
 import { methodWords, paramWords } from "../sweep/words";
 import classes from "./SweepsPage.module.css";
 
@@ -136,7 +136,7 @@ function Row({ sweep }: { sweep: SweepInList }) {
   return (
     <div role="row" className={classes.row}>
       <span role="cell" className={classes.state}>
-        <SweepStateChip state={sweep.state} />
+        <GroupStateChip state={sweep.state} running={members.running} />
       </span>
       <span role="cell" className={classes.name}>
         <Link

@@ -17,7 +17,8 @@ from muster.dispatch.finish import FinishByType
 from muster.events.models import Event
 from muster.fleet.networks import host_network_reason
 from muster.jobs.estimates import current_estimate
-from muster.jobs.models import Allocation, Attempt, GpuClaim, Job
+from muster.jobs.groups import GroupProgress, Membership, memberships_of
+from muster.jobs.models import Allocation, Attempt, GpuClaim, Job, JobGroup
 from muster.jobs.outcome import blamed_for
 from muster.jobs.queue import positions
 from muster.jobs.resizes import failed_resize_from
@@ -28,7 +29,6 @@ from muster.logs.models import LogFile
 from muster.samples.rates import KnownRate, rates_of
 from muster.screening.models import ScreeningResult
 from muster.screening.selectors import results_of
-from muster.sweeps.selectors import Membership, memberships_of
 from muster.usage.efficiency import efficiency_of
 from muster.usage.models import Efficiency
 from scheduler.diagnosis.failures import title_of
@@ -57,21 +57,41 @@ def for_list(jobs: QuerySet[Job]) -> QuerySet[Job]:
     )
 
 
-def job_list(jobs: Iterable[Job]) -> list[Json]:
-    """The jobs as lists show them; one more query each for all places in the queue, run times, marks and
-    sweeps."""
+def job_list(jobs: Iterable[Job], *, collapsed: bool = False) -> list[Json]:
+    """The jobs as lists show them; one more query each for all places in the queue, run times, marks and groups.
+
+    With `collapsed`, a member of a group stands for it, and one more query tells how far the groups are.
+    """
     jobs = list(jobs)
-    places, marks, ran, memberships = positions(jobs), marks_of(jobs), run_times(jobs), memberships_of(jobs)
+    places, marks, ran = positions(jobs), marks_of(jobs), run_times(jobs)
+    memberships = memberships_of(jobs, collapsed=collapsed)
     return [
         _job(job, places.get(job.pk), ran.get(job.pk, RunTime()), marks.get(job.pk, NO_MARKS))
-        | _of_sweep(job, memberships.get(job.pk))
+        | _of_group(job, memberships.get(job.pk))
         for job in jobs
     ]
 
 
-def _of_sweep(job: Job, found: Membership | None) -> Json:
-    sweep = found and {"id": found.group_id, "name": found.name, "member": found.member, "members": found.members}
-    return {"sweep": sweep, "params": job.params}
+def _of_group(job: Job, found: Membership | None) -> Json:
+    return {"group": found and _group(job, found.group, found.progress), "params": job.params}
+
+
+def _group(job: Job, group: JobGroup, progress: GroupProgress | None) -> Json:
+    return {
+        "id": group.pk,
+        "kind": group.kind,
+        "name": group.name,
+        "state": group.state,
+        "member": job.member,
+        "members": group.size,
+        "progress": progress
+        and {
+            **progress.members,
+            "started_at": moment(progress.started_at),
+            "changed_at": moment(progress.changed_at),
+            "ended_at": moment(group.ended_at),
+        },
+    }
 
 
 def submitted_list(jobs: Iterable[Job]) -> list[Json]:
@@ -79,7 +99,7 @@ def submitted_list(jobs: Iterable[Job]) -> list[Json]:
 
     Their places in the queue are left out, for they would take a look at all jobs that wait.
     """
-    return [_job(job, None, RunTime(), NO_MARKS) | _of_sweep(job, None) for job in jobs]
+    return [_job(job, None, RunTime(), NO_MARKS) | _of_group(job, None) for job in jobs]
 
 
 def submitted_document(job: Job) -> Json:
@@ -180,7 +200,6 @@ def _job(job: Job, position: int | None, ran: RunTime, marks: Marks) -> Json:
         "gpus": job.gpus,
         "nodes": job.nodes,
         "gpus_total": job.gpus_total,
-        "array": None,
         "submitted_at": moment(job.submitted_at),
         "started_at": moment(job.started_at),
         "ended_at": moment(job.ended_at),

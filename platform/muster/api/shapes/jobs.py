@@ -11,7 +11,17 @@ from muster.api.shapes.common import Choice, Flag, Integer, Moment, Number, Prob
 from muster.jobs.spec import PRIORITIES
 from scheduler.diagnosis.efficiency import Grade, NoGradeReason
 from scheduler.diagnosis.screening import ScreeningVerdict
-from scheduler.model.lifecycle import AttemptState, Desired, HoldReason, JobState, Observed, Reason, Stage
+from scheduler.model.lifecycle import (
+    AttemptState,
+    Desired,
+    GroupKind,
+    GroupState,
+    HoldReason,
+    JobState,
+    Observed,
+    Reason,
+    Stage,
+)
 from scheduler.predict.estimate import Source
 from scheduler.predict.rates import RateSource
 
@@ -134,13 +144,34 @@ class DryRunSize(JobSize):
     memory_from = Text(allow_null=True, help_text="Likewise of the memory.")
 
 
-class SweepOfJob(Shape):
-    """The sweep that a job is a member of."""
+class GroupProgress(Shape):
+    """How many members of a group are in which state, and when that last changed."""
 
-    id = Integer(help_text="The sweep's number.")
-    name = Text(help_text="The sweep's name.")
+    waiting = Integer(help_text="Members that wait.")
+    running = Integer(help_text="Members that have their GPUs.")
+    paused = Integer(help_text="Members that their group holds back between two of their attempts.")
+    succeeded = Integer(help_text="Members that have succeeded.")
+    failed = Integer(help_text="Members that have failed.")
+    stopped = Integer(help_text="Members that their group has stopped.")
+    cancelled = Integer(help_text="Members that were cancelled by a user.")
+    started_at = Moment(allow_null=True, help_text="When the first member started; null: none has.")
+    changed_at = Moment(help_text="When a member was last submitted or started, or ended.")
+    ended_at = Moment(allow_null=True, help_text="When the group ended; null if it has not.")
+
+
+class GroupOfJob(Shape):
+    """The group that a job is a member of."""
+
+    id = Integer(help_text="The group's number: of a sweep the sweep's.")
+    kind = Choice(choices=values(GroupKind), help_text="What the group is.")
+    name = Text(help_text="The group's name.")
+    state = Choice(choices=values(GroupState), help_text="The state of the group.")
     member = Integer(help_text="The job's number among its members, from 1.")
-    members = Integer(help_text="How many members the sweep has.")
+    members = Integer(help_text="How many members the group has.")
+    progress = GroupProgress(
+        allow_null=True,
+        help_text="Of a row that stands for its group, which lists with `members=false` have; else null.",
+    )
 
 
 class JobInList(Shape):
@@ -166,8 +197,7 @@ class JobInList(Shape):
     gpus = Integer(help_text="On each node, by the first choice.")
     nodes = Integer(help_text="Number of nodes, one rank on each.")
     gpus_total = Integer(help_text="GPUs on all nodes together, by the first choice.")
-    array = Values(allow_null=True, help_text="Null: not part of an array.")
-    sweep = SweepOfJob(allow_null=True, help_text="Null: not a member of a sweep.")
+    group = GroupOfJob(allow_null=True, help_text="Null: not a member of a group, such as a sweep.")
     params = Values(help_text="Its parameters by name; empty if it has none.")
     submitted_at = Moment(help_text="When the job was submitted.")
     started_at = Moment(allow_null=True, help_text="When it first started; null if it has not.")
@@ -333,7 +363,7 @@ class SubmittedJob(Job):
 
 
 class JobPage(Shape):
-    """A page of jobs, newest first."""
+    """A page of jobs, newest first; the members of one `group` in the order of their numbers."""
 
     results = JobInList(many=True, help_text="The jobs of this page.")
     next = Text(allow_null=True, help_text="The cursor of the next page; null on the last page.")
@@ -543,12 +573,19 @@ class JobSelector(Shape):
     search = Text(required=False, max_length=200, help_text="A part of the name, or a number such as 7 or #7.")
     mine = Flag(required=False, help_text="Only the caller's own.")
     ended_after = Moment(required=False, help_text="Only jobs that ended after this moment.")
+    group = Integer(required=False, min_value=1, help_text="Only members of the group with this number.")
 
 
 @extend_schema_serializer(component_name="JobFilter")
 class JobFilter(JobSelector):
     """The filters of the list, and which piece of it."""
 
+    members = Flag(
+        required=False,
+        default=True,
+        help_text="false: one row for each group instead of its members: the first of them that match, which tells in "
+        "`group.progress` how far all of them are.",
+    )
     limit = Integer(required=False, default=50, min_value=1, max_value=200, help_text="Jobs on one page.")
     cursor = Text(required=False, max_length=200, help_text="`next` of the page before.")
 

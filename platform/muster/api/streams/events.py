@@ -24,6 +24,7 @@ from muster.events.selectors import EventCursor, after, newest
 from muster.fleet.models import Node
 from muster.jobs.selectors import get_job
 from muster.tenants.selectors import tenants_of
+from scheduler.model.lifecycle import GroupKind
 
 log = logging.getLogger(__name__)
 
@@ -35,6 +36,7 @@ MAX_EVENTS_AT_ONCE = 500
 MAX_QUEUED_EVENTS = 2000
 NAMES_AGAIN_EVERY_S = 30.0
 
+_OF_GROUPS = tuple(f"{kind}." for kind in GroupKind)
 _TOPIC = re.compile(r"jobs|nodes|job:[0-9]{1,18}")
 
 
@@ -157,6 +159,9 @@ def _topic_of(event: Event, topics: frozenset[str], job_ids: set[int], allowed: 
         if event.job_id in job_ids:
             return f"job:{event.job_id}"
         return "jobs" if "jobs" in topics else None
+    if event.kind.startswith(_OF_GROUPS):
+        # Of its members' submission only the group tells.
+        return "jobs" if "jobs" in topics and (allowed is None or event.tenant_id in allowed) else None
     if event.node_id is not None and "nodes" in topics:
         return "nodes"
     return None

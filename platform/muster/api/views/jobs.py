@@ -63,11 +63,14 @@ class Jobs(ApiView):
 
     @describe("list_jobs", tag="jobs", answers={200: JobPage}, problems=(422,), parameters=[JobFilter])
     def get(self, request: Request) -> Response:
-        """A page of jobs, newest first."""
+        """A page of jobs, newest first; with `group` its members in the order of their numbers.
+
+        With `members=false` one row stands for each group, such as a sweep.
+        """
         query = _selection_of(request, JobFilter)
         page = {name: query.pop(name) for name in ("limit", "cursor") if name in query}
         rows, following = _page_of(matching_jobs(caller(request), **query), query | page)
-        return Response({"results": job_list(rows), "next": following})
+        return Response({"results": job_list(rows, collapsed=not query["members"]), "next": following})
 
     @describe(
         "submit_job",
@@ -246,13 +249,20 @@ def _selection_of(request: Request, shape: type[JobSelector]) -> dict[str, Any]:
 
 
 def _page_of(jobs: QuerySet[JobRow], query: dict[str, Any]) -> tuple[list[JobRow], str | None]:
-    """A page of the jobs, the newest first but exact matches of a search before the others; and the next cursor."""
+    """A page of the jobs, and the next cursor.
+
+    The newest come first, but exact matches of a search before the others, and of a group its first members.
+    """
     limit, cursor = query["limit"], query.get("cursor")
     if "search" in query:
         jobs = jobs.annotate(rank=search_rank(query["search"])).order_by("-rank", "-pk")
         if cursor is not None:
             rank, pk = decode_cursor(cursor, parts=2)
             jobs = jobs.filter(Q(rank__lt=rank) | Q(rank=rank, pk__lt=pk))
+    elif "group" in query:
+        jobs = jobs.order_by("pk")
+        if cursor is not None:
+            jobs = jobs.filter(pk__gt=decode_cursor(cursor)[0])
     else:
         jobs = jobs.order_by("-pk")
         if cursor is not None:

@@ -1,0 +1,58 @@
+"""The group that a job is a member of, such as a sweep; in lists one row stands for all its members."""
+
+from __future__ import annotations
+
+from typing import Any, TypedDict
+
+from muster_client.marks import params_text
+from muster_client.terminal import clean
+
+
+class GroupProgress(TypedDict):
+    """How many members of a group are in which state, and when that last changed."""
+
+    waiting: int
+    running: int
+    paused: int
+    succeeded: int
+    failed: int
+    stopped: int
+    cancelled: int
+    started_at: str | None
+    changed_at: str
+    ended_at: str | None
+
+
+class GroupOfJob(TypedDict):
+    """The group that a job is a member of; `progress` is told where the job stands for its group."""
+
+    id: int
+    kind: str
+    name: str
+    state: str
+    member: int
+    members: int
+    progress: GroupProgress | None
+
+
+def group_texts(group: GroupOfJob | None, params: dict[str, Any]) -> list[str]:
+    """`3 lr-search, member 4 of 27: lr 0.01, batch 64`; empty outside of any group."""
+    if group is None:
+        return []
+    told = f": {params_text(params)}" if params else ""
+    return [f"{group['id']} {clean(group['name'])}, member {group['member']} of {group['members']}{told}"]
+
+
+def group_state(state: str, running: int) -> str:
+    """The state of a group in words: one that goes on waits until a member has its GPUs."""
+    if state != "active":
+        return state
+    return "running" if running else "waiting"
+
+
+def progress_text(group: GroupOfJob, progress: GroupProgress) -> str:
+    """`3 of 27 ended, 8 running, 16 waiting, 1 failed`."""
+    going = progress["waiting"] + progress["running"] + progress["paused"]
+    counts = [(progress[name], name) for name in ("running", "paused", "waiting", "failed")]
+    told = [f"{count} {word}" for count, word in counts if count]
+    return ", ".join([f"{group['members'] - going} of {group['members']} ended", *told])
