@@ -12,6 +12,8 @@ from django.contrib.auth.models import Group
 from django.db import transaction
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
+from django.urls import reverse
+from django.utils.html import format_html
 
 from muster.accounts.models import ApiToken, User
 from muster.accounts.services import end_by_new_password, revoke_token
@@ -21,11 +23,13 @@ from muster.events.admin_base import AuditedMixin, ModelAdmin, ReadOnlyMixin, ac
 from muster.events.services import access_changed, audit
 
 if TYPE_CHECKING:
-    from django.contrib.auth.forms import AdminPasswordChangeForm, AdminUserCreationForm
+    from django.contrib.auth.forms import AdminPasswordChangeForm as DjangoPasswordChangeForm
+    from django.contrib.auth.forms import AdminUserCreationForm
     from django.contrib.auth.forms import UserChangeForm as DjangoUserChangeForm
 
     UserCreationForm = AdminUserCreationForm[User]
     UserChangeForm = DjangoUserChangeForm[User]
+    AdminPasswordChangeForm = DjangoPasswordChangeForm[User]
     UserPage = DjangoUserAdmin[User]
 else:
     from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
@@ -53,7 +57,9 @@ class FreeUidMixin:
 
 
 class AddUserForm(FreeUidMixin, UserCreationForm):
-    """A new user."""
+    """A new user, with a password: there is no other way to sign in."""
+
+    usable_password = None  # type: ignore[assignment]  # how Django leaves out a field of the base
 
     class Meta:
         model = User
@@ -76,28 +82,37 @@ class EditUserForm(FreeUidMixin, UserChangeForm):
         return gids
 
 
-@admin.register(User)
+class PasswordForm(AdminPasswordChangeForm):
+    """A new password of a user."""
+
+    usable_password = None
+
+
 class UserAdmin(AuditedMixin, UserPage, ModelAdmin[User]):
-    """Users. They are deactivated rather than deleted, because jobs keep their owners."""
+    """Users. They are deactivated rather than deleted, because jobs keep their owners.
+
+    `muster.tenants.admin` registers it, with the tenants that a user belongs to.
+    """
 
     form = EditUserForm
     add_form = AddUserForm
-    change_password_form = AdminPasswordChangeForm
+    add_form_template = None
+    change_password_form = PasswordForm
     list_display = ["username", "email", "is_active", "is_staff", "uid", "last_login"]
     list_filter = ["is_active", "is_staff"]
     search_fields = ["username", "email"]
     ordering = ["username"]
     filter_horizontal = []
-    readonly_fields = ["last_login", "date_joined"]
+    readonly_fields = ["last_login", "date_joined", "new_password"]
     fieldsets = [
-        (None, {"fields": ["username", "password"]}),
+        (None, {"fields": ["username", "new_password"]}),
         ("Person", {"fields": ["first_name", "last_name", "email"]}),
         ("Rights", {"fields": ["is_active", "is_staff"]}),
         ("On the nodes", {"fields": ["uid", "gids"]}),
         ("Dates", {"fields": ["last_login", "date_joined"]}),
     ]
     add_fieldsets = [
-        (None, {"fields": ["username", "email", "usable_password", "password1", "password2", "is_staff", "uid"]}),
+        (None, {"fields": ["username", "email", "password1", "password2", "is_staff", "uid"]}),
     ]
     actions = ["deactivate", "activate"]
 
@@ -105,9 +120,22 @@ class UserAdmin(AuditedMixin, UserPage, ModelAdmin[User]):
         """Users are deactivated instead."""
         return False
 
+    @admin.display(description="Password")
+    def new_password(self, user: User) -> str:
+        """The way to another one. What is stored of the present one concerns nobody who looks at this page."""
+        page = reverse("admin:auth_user_password_change", args=[user.pk])
+        return format_html('<a class="link" href="{}">Set a new password</a>', page)
+
+    def response_add(self, request: HttpRequest, obj: User, post_url_continue: str | None = None) -> HttpResponse:
+        """Back to the list: the form had all that a new user needs, so Django's second form is left out."""
+        return ModelAdmin.response_add(self, request, obj, post_url_continue)
+
     def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
         """The form, in which operators cannot shut themselves out."""
         form = super().get_form(request, obj, change=change, **kwargs)
+        if "is_staff" in form.base_fields:
+            form.base_fields["is_staff"].label = "Operator"
+            form.base_fields["is_staff"].help_text = "May use the admin and see every tenant."
         if obj is not None and obj.pk == request.user.pk:
             for name in ("is_active", "is_staff"):
                 form.base_fields[name].disabled = True

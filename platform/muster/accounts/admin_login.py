@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from django import forms
 from django.contrib import admin
 from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
 
 from muster.accounts.signin import WrongCredentials, describe_session, sign_in
 from muster.common.errors import TooMany
@@ -42,7 +43,10 @@ admin.site.login_form = SignInForm
 
 
 def login_page(request: HttpRequest) -> HttpResponse:
-    """The page; 429 with Retry-After when too many attempts failed."""
+    """The page; 403 for a user who is no operator, 429 with Retry-After when too many attempts failed."""
+    if request.method == "GET" and request.user.is_authenticated and not admin.site.has_permission(request):
+        context = admin.site.each_context(request)
+        return TemplateResponse(request, "admin/only_operators.html", context, status=403)
     response = admin.site.login(request)
     if request.method == "POST" and response.status_code == 302:
         describe_session(request)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from django import forms
@@ -12,8 +14,10 @@ from django.db.models import F, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import reverse
+from django.utils import timezone
 from django.utils.formats import localize
 from django.utils.html import format_html
+from django.utils.text import Truncator
 from django.utils.timezone import localtime
 
 from muster.common.clock import database_now
@@ -46,6 +50,23 @@ else:
 _PLACEMENT_FIELDS = frozenset({"rack", "labels", "single_user_tenant", "single_user_shared"})
 
 
+def ago(past: timedelta) -> str:
+    """A time that is past, in its largest unit: 7 s ago, 3 h ago."""
+    seconds = max(int(past.total_seconds()), 0)
+    for unit, length_s in (("d", 86_400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * length_s:
+            return f"{seconds // length_s} {unit} ago"
+    return f"{seconds} s ago"
+
+
+class StateFilter(admin.ChoicesFieldListFilter):
+    """Nodes by what operators want of them."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.title = "state"
+
+
 class GpuInline(ReadOnlyMixin, TabularInline[Gpu, Node]):
     """The node's GPUs, as its agent reports them."""
 
@@ -65,19 +86,8 @@ class ReasonForm(forms.Form):
 class NodeAdmin(AuditedMixin, ModelAdmin[Node]):
     """Servers."""
 
-    list_display = [
-        "name",
-        "pool",
-        "admin",
-        "health",
-        "reason",
-        "rack",
-        "cpus",
-        "memory_mib",
-        "last_seen",
-        "agent_version",
-    ]
-    list_filter = ["pool", "admin", "health"]
+    list_display = ["name", "pool", "state", "health", "gpu_list", "machine", "seen", "agent", "why"]
+    list_filter = ["pool", ("admin", StateFilter), "health"]
     list_select_related = ["pool", "lease"]
     search_fields = ["name", "address", "rack"]
     ordering = ["name"]
@@ -100,7 +110,7 @@ class NodeAdmin(AuditedMixin, ModelAdmin[Node]):
             "State",
             {
                 "fields": [
-                    "admin",
+                    "state",
                     "reason",
                     "moves_jobs_off",
                     "planned",
@@ -122,7 +132,7 @@ class NodeAdmin(AuditedMixin, ModelAdmin[Node]):
     add_fieldsets = [(None, {"fields": ["name", "pool", "address", "rack"]})]
     readonly_fields = [
         "single_user",
-        "admin",
+        "state",
         "reason",
         "moves_jobs_off",
         "planned",
@@ -171,6 +181,44 @@ class NodeAdmin(AuditedMixin, ModelAdmin[Node]):
         )
         obj.pk, obj._state.adding = node.pk, False
         self._show_join_token(request, node, secret)
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Node]:
+        """The nodes with their GPUs."""
+        return super().get_queryset(request).prefetch_related("gpus")
+
+    @admin.display(description="State", ordering="admin")
+    def state(self, node: Node) -> str:
+        """What operators want of it: whether jobs may start there."""
+        return node.admin
+
+    @admin.display(description="GPUs")
+    def gpu_list(self, node: Node) -> str:
+        """How many of each type there are, and how many of them have failed."""
+        present = [gpu for gpu in node.gpus.all() if gpu.present]
+        types = [f"{count} {name}" for name, count in sorted(Counter(gpu.type for gpu in present).items())]
+        failed = sum(not gpu.healthy for gpu in present)
+        return ", ".join(types) + (f" ({failed} failed)" if failed else "") or "none"
+
+    @admin.display(description="CPUs and memory", ordering="memory_mib")
+    def machine(self, node: Node) -> str:
+        """What its agent offers; empty before the first registration."""
+        return f"{node.cpus}, {node.memory_mib / 1024:.0f} GiB" if node.cpus else ""
+
+    @admin.display(description="Seen", ordering="lease__seen_at")
+    def seen(self, node: Node) -> str | None:
+        """How long ago its agent last spoke; the node's page has the moment."""
+        lease = getattr(node, "lease", None)
+        return ago(timezone.now() - lease.seen_at) if lease and node.credential_digest else None
+
+    @admin.display(description="Agent", ordering="agent_version")
+    def agent(self, node: Node) -> str:
+        """The version of its agent."""
+        return node.agent_version
+
+    @admin.display(description="Reason", ordering="reason")
+    def why(self, node: Node) -> str:
+        """Why it is cordoned or draining."""
+        return Truncator(node.reason).chars(60)
 
     @admin.display(description="Last seen")
     def last_seen(self, node: Node) -> str | None:

@@ -11,6 +11,7 @@ from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextInputWidget
 
+import muster.tenants.admin_users  # noqa: F401  (the pages of users, with their tenants)
 from muster.common.errors import Invalid
 from muster.events.admin_base import AuditedMixin, ModelAdmin, OperatorsMixin, TabularInline, actor
 from muster.events.services import access_changed, wake_pool

@@ -51,6 +51,7 @@ from tests.factories import (
 
 pytestmark = pytest.mark.django_db
 
+NEW_PASSWORD = "a long and winding road"
 READ_ONLY = [
     "events_event",
     "events_auditentry",
@@ -451,14 +452,14 @@ def test_an_edit_of_a_node_leaves_alone_what_its_agent_writes(browser: Client) -
 def test_a_password_is_hashed_and_audited_nowhere(browser: Client, settings: Any) -> None:
     settings.PASSWORD_HASHERS = PASSWORD_HASHERS
     secret = "a long and winding road"
-    data = {"username": "ada", "email": "", "usable_password": "true", "password1": secret, "password2": secret}
+    data = {"username": "ada", "email": "", "password1": secret, "password2": secret, **formset("memberships", [])}
     assert browser.post(reverse("admin:accounts_user_add"), data).status_code == 302
     ada = User.objects.get(username="ada")
     assert ada.password.startswith("argon2")
     assert ada.check_password(secret)
     again = "another long and winding road"
     url = reverse("admin:auth_user_password_change", args=[ada.pk])
-    assert browser.post(url, {"usable_password": "true", "password1": again, "password2": again}).status_code == 302
+    assert browser.post(url, {"password1": again, "password2": again}).status_code == 302
     ada.refresh_from_db()
     assert ada.check_password(again)
     entries = [str((entry.before, entry.after)) for entry in AuditEntry.objects.all()]
@@ -466,10 +467,58 @@ def test_a_password_is_hashed_and_audited_nowhere(browser: Client, settings: Any
     assert not any("argon2" in text or "winding" in text for text in entries)
 
 
+def test_a_user_is_added_with_a_tenant_on_one_page_and_the_password_is_shown_nowhere(browser: Client) -> None:
+    tenant = make_tenant("vision")
+    data = {"username": "ada", "email": "", "password1": NEW_PASSWORD, "password2": NEW_PASSWORD}
+    data |= formset("memberships", [{"tenant": tenant.pk, "role": "manager"}])
+    answer = browser.post(reverse("admin:accounts_user_add"), data, follow=True)
+    assert answer.redirect_chain == [(reverse("admin:accounts_user_changelist"), 302)]
+    assert "vision (manager)" in answer.content.decode()
+    ada = User.objects.get(username="ada")
+    assert ada.memberships.get().role == Role.MANAGER
+    assert last_audit("membership").actor == "olga"
+    page = browser.get(reverse("admin:accounts_user_change", args=[ada.pk])).content.decode()
+    assert "Set a new password" in page
+    assert "argon2" not in page
+
+
+def test_a_user_without_a_tenant_is_pointed_out(browser: Client) -> None:
+    data = {"username": "ada", "email": "", "password1": NEW_PASSWORD, "password2": NEW_PASSWORD}
+    answer = browser.post(reverse("admin:accounts_user_add"), data | formset("memberships", []), follow=True)
+    assert "ada belongs to no tenant, and can submit no jobs" in answer.content.decode()
+
+
+def test_a_user_who_is_no_operator_is_told_so_in_the_place_of_the_sign_in_form(client: Client) -> None:
+    client.force_login(make_user("ada"))
+    answer = client.get("/admin/", follow=True)
+    text = answer.content.decode()
+    assert answer.status_code == 403
+    assert "You are signed in as <strong>ada</strong>" in text
+    assert 'href="/"' in text
+    assert 'type="password"' not in text
+
+
+def test_a_node_is_one_line_of_words_with_its_gpus(browser: Client) -> None:
+    node = make_node(make_pool(), gpus=2, gpu_type="A100")
+    Gpu.objects.filter(node=node, index=0).update(health="failure")
+    text = browser.get(reverse("admin:fleet_node_changelist")).content.decode()
+    assert "2 A100 (1 failed)" in text
+    assert re.search(r"State\s*</a>", text)
+
+
+def test_the_way_to_a_page_names_the_row_as_it_is_called(browser: Client) -> None:
+    tenant = make_tenant("speech")
+    text = browser.get(reverse("admin:tenants_tenant_change", args=[tenant.pk])).content.decode()
+    ways = re.findall(
+        r'<a href="/admin/tenants/(?:tenant/)?(?:\d+/change/)?" class="align-middle[^>]*>\s*(\S+)\s*</a>', text
+    )
+    assert ways == ["Tenants", "speech"]
+
+
 def test_an_operator_is_made_and_unmade_by_one_mark(browser: Client) -> None:
     ada = make_user("ada")
     url = reverse("admin:accounts_user_change", args=[ada.pk])
-    data = {"username": "ada", "email": "", "is_active": "on", "gids": "[]", "uid": "4321"}
+    data = {"username": "ada", "email": "", "is_active": "on", "gids": "[]", "uid": "4321"} | formset("memberships", [])
     assert browser.post(url, {**data, "is_staff": "on"}).status_code == 302
     ada.refresh_from_db()
     assert (ada.is_staff, ada.is_superuser, ada.uid) == (True, True, 4321)
@@ -479,7 +528,7 @@ def test_an_operator_is_made_and_unmade_by_one_mark(browser: Client) -> None:
 
 
 def test_operators_cannot_shut_themselves_out(browser: Client, operator: User) -> None:
-    data = {"username": "olga", "email": "", "gids": "[]"}
+    data = {"username": "olga", "email": "", "gids": "[]"} | formset("memberships", [])
     assert browser.post(reverse("admin:accounts_user_change", args=[operator.pk]), data).status_code == 302
     action = {"action": "deactivate", "_selected_action": [operator.pk]}
     browser.post(reverse("admin:accounts_user_changelist"), action)

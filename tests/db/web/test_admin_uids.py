@@ -13,6 +13,8 @@ from tests.factories import make_user
 
 pytestmark = pytest.mark.django_db
 
+NO_TENANTS = {"memberships-TOTAL_FORMS": "0", "memberships-INITIAL_FORMS": "0"}
+
 
 @pytest.fixture
 def browser(client: Client) -> Client:
@@ -34,7 +36,7 @@ def browser(client: Client) -> Client:
 )
 def test_the_form_refuses_ids_of_the_system(changes: dict[str, str], message: str, browser: Client) -> None:
     ada = make_user("ada", uid=4321)
-    data = {"username": "ada", "is_active": "on", "gids": "[]", "uid": "4321", **changes}
+    data = {"username": "ada", "is_active": "on", "gids": "[]", "uid": "4321", **NO_TENANTS, **changes}
     page = browser.post(reverse("admin:accounts_user_change", args=[ada.pk]), data)
     assert (page.status_code, message in page.content.decode()) == (200, True)
     ada.refresh_from_db()
@@ -43,7 +45,7 @@ def test_the_form_refuses_ids_of_the_system(changes: dict[str, str], message: st
 
 def test_the_form_gives_a_new_user_a_uid(browser: Client) -> None:
     secret = "a long and winding road"
-    data = {"username": "ada", "uid": "", "usable_password": "true", "password1": secret, "password2": secret}
+    data = {"username": "ada", "uid": "", "password1": secret, "password2": secret, **NO_TENANTS}
     assert browser.post(reverse("admin:accounts_user_add"), data).status_code == 302
     assert User.objects.get(username="ada").uid in settings.UID_RANGE
 
@@ -51,7 +53,7 @@ def test_the_form_gives_a_new_user_a_uid(browser: Client) -> None:
 def test_the_form_refuses_the_uid_of_another_user(browser: Client) -> None:
     make_user("ada", uid=4321)
     secret = "a long and winding road"
-    data = {"username": "bob", "uid": "4321", "usable_password": "true", "password1": secret, "password2": secret}
+    data = {"username": "bob", "uid": "4321", "password1": secret, "password2": secret, **NO_TENANTS}
     page = browser.post(reverse("admin:accounts_user_add"), data)
     assert (page.status_code, "Another user has this uid." in page.content.decode()) == (200, True)
 
@@ -60,6 +62,6 @@ def test_the_form_says_that_no_uid_is_free(browser: Client, settings: Settings) 
     settings.UID_RANGE = range(7000, 7001)
     make_user("ada")
     secret = "a long and winding road"
-    data = {"username": "bob", "uid": "", "usable_password": "true", "password1": secret, "password2": secret}
+    data = {"username": "bob", "uid": "", "password1": secret, "password2": secret, **NO_TENANTS}
     page = browser.post(reverse("admin:accounts_user_add"), data)
     assert (page.status_code, "MUSTER_UID_RANGE 7000-7000 is exhausted" in page.content.decode()) == (200, True)

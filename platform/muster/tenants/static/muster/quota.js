@@ -60,8 +60,12 @@
       const { text, bad } = sentence(field, pool);
       hint.textContent = text;
       hint.classList.toggle("quota-hint-bad", bad);
-      // The browser does not send the form while a quota is too large.
       field.setCustomValidity(bad ? text : "");
+      // What the platform refused stands below its field until another number is there; then the hint says it all.
+      const refusal = field.parentElement.querySelector(".text-red-600");
+      const stands = refusal !== null && field.value === field.defaultValue;
+      if (refusal) refusal.hidden = !stands;
+      hint.hidden = stands && bad;
       field.setAttribute("aria-invalid", String(bad));
     }
   }
