@@ -137,6 +137,20 @@ def test_a_filter_that_means_nothing_is_refused_by_name(query: str, field: str, 
     assert fields_of(answer) == [field]
 
 
+def test_a_wrong_value_is_answered_with_what_to_write(world: World, api: Api) -> None:
+    for query, message in {
+        "limit=many": "write a whole number",
+        "limit=0": "write at least 1",
+        "limit=201": "write at most 200",
+        "limit=" + "9" * 5000: "write a smaller number",
+        "mine=perhaps": "write true or false",
+        "owner=" + "x" * 151: "write at most 150 characters",
+        "ended_after=noon": "write a time, such as 2026-11-28T09:30:00Z",
+    }.items():
+        answer = problem_of(api(world.owner).get(f"/api/v1/jobs?{query}"))
+        assert [error["message"] for error in answer["errors"]] == [message]
+
+
 @pytest.mark.parametrize("search", ["9" * 40, "%F0%9F%98%80", "%", "\\", "'; DROP TABLE jobs_job; --", "%ED%A0%80"])
 def test_strange_searches_find_nothing(search: str, world: World, api: Api) -> None:
     answer = api(world.owner).get("/api/v1/jobs", {"search": search})

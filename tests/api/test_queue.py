@@ -95,11 +95,18 @@ def test_what_a_job_waited_for_before_it_was_held_is_shown_again(world: World, a
     assert act(api(world.owner), world.waiting, "release")["hold"]["detail"] == "its turn"
 
 
-def test_a_job_that_runs_can_neither_be_held_nor_bumped(world: World, api: Api) -> None:
-    for what in ("hold", "bump"):
-        answer = api(world.manager).post(f"/api/v1/jobs/{world.running.pk}:{what}")
+@pytest.mark.parametrize("what", ["hold", "release", "bump"])
+def test_a_job_that_runs_or_has_ended_can_be_neither_held_nor_released_nor_bumped(
+    world: World, api: Api, what: str
+) -> None:
+    for job in (world.running, make_job(world.vc, world.owner, state=JobState.SUCCEEDED)):
+        answer = api(world.manager).post(f"/api/v1/jobs/{job.pk}:{what}")
         assert answer.status_code == 409
         assert "only a waiting job" in problem_of(answer)["detail"]
+
+
+def test_a_waiting_job_that_is_not_held_stays_as_it_is_when_it_is_released(world: World, api: Api) -> None:
+    assert act(api(world.owner), world.waiting, "release")["held"] is False
 
 
 def test_jobs_of_one_owner_share_out_their_places(world: World, api: Api, path: str) -> None:

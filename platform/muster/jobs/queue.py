@@ -97,10 +97,12 @@ def hold_jobs(job_ids: Iterable[int], *, user: User) -> int:
 
 
 def release_job(*, user: User, job: Job) -> Job:
-    """Let a held job wait for its turn again."""
+    """Let a held job wait for its turn again; a job that waits and is not held stays as it is."""
     require_may_act(user, job)
-    release_jobs([job.pk], user=user)
+    released = release_jobs([job.pk], user=user)
     job.refresh_from_db()
+    if not released and job.state != JobState.QUEUED:
+        raise Conflict(f"job {job.pk} is {job.state}: only a waiting job can be released")
     return job
 
 
