@@ -19,6 +19,7 @@ from bench.figures import (
     AUCTION,
     CELLS,
     CELLS_POSTGRES,
+    CLI,
     CONTAINERS,
     CYCLE,
     CYCLE_GROWTH,
@@ -34,6 +35,7 @@ from bench.figures import (
     JOB_LIST,
     LANES,
     LOG_PAGE,
+    PAGE_SUBMIT,
     PLANNERS,
     POSTGRES,
     REST,
@@ -156,7 +158,7 @@ def _measure_live(  # noqa: PLR0912, PLR0915 - one branch for each item
     # These need Django's settings, which need the home.
     from django.core.management import call_command  # noqa: PLC0415
 
-    from bench.live import agents, containers, ingest, jobs, lanes, listing, pages  # noqa: PLC0415
+    from bench.live import agents, commands, containers, ingest, jobs, lanes, listing, pages  # noqa: PLC0415
     from bench.live import cells as live_cells  # noqa: PLC0415
     from bench.live import cycle as live_cycle  # noqa: PLC0415
     from bench.live import sweeps as live_sweeps  # noqa: PLC0415
@@ -183,6 +185,13 @@ def _measure_live(  # noqa: PLR0912, PLR0915 - one branch for each item
                     series |= pages.measure(stack, plan)
                 except pages.NoChromium as error:
                     console.print(f"The page of logs is not measured: {error}", highlight=False)
+            if PAGE_SUBMIT in plan.items:
+                try:
+                    series |= pages.measure_submit(stack, plan)
+                except pages.NoChromium as error:
+                    console.print(f"Submitting by the page is not measured: {error}", highlight=False)
+            if CLI in plan.items:
+                series |= commands.measure(stack, plan)
             if AGENTS in plan.items:
                 series |= agents.measure_fleet(stack, plan)
             if LANES in plan.items:

@@ -18,7 +18,7 @@ CYCLE_SCREENING = "cycle-screening"
 EACH_POLICY = "policies"
 POSTGRES = "cycle-postgres"
 AGENTS, INGEST, CONTAINERS, IDLE = "agents", "ingest", "docker", "idle"
-LOG_PAGE = "log-page"
+LOG_PAGE, PAGE_SUBMIT, CLI = "log-page", "page-submit", "cli"
 FAILURES = "failures"
 USAGE, SWEEPS = "usage", "sweeps"
 LANES, PLANNERS, GAVEL, AUCTION = "lanes", "planners", "gavel", "auction"
@@ -34,6 +34,8 @@ ITEMS: Mapping[str, str] = {
     IDLE: "an agent that has nothing to do, and the process that keeps links over SSH",
     INGEST: "logs of eight agents that write all they can, and a line beside them",
     LOG_PAGE: "from a job's print to the page in Chromium that shows it, alone and beside those eight agents",
+    PAGE_SUBMIT: "from pressing the button that submits a folder to its first line in view, in Chromium",
+    CLI: "`muster ls` beside importing httpx, rich and typer",
     CONTAINERS: "from submitting a job in a container to its first line, beside `docker run`",
     AGENTS: "the calls of two thousand agents to one web process",
     CYCLE: "one scheduling decision over 1,000 nodes with 8 GPUs each and 10,000 waiting jobs",
@@ -148,6 +150,13 @@ FIGURES: tuple[Figure, ...] = (
     *_times("log-page.line", "log_page_ms", "log line to view in Chromium", (None, 200)),
     *_times("log-page.busy", "log_page_busy_ms", "the same while 8 agents write", (None, 200)),
     Figure("log-page.rate", "logs taken from them meanwhile", "MB/s", "log_page_mb_s", median, 50, True),
+    *_times(PAGE_SUBMIT, "page_submit_ms", "folder submitted by the page to first line", (500, None)),
+    Figure("cli.ratio", "`muster ls` to the imports, CPU", "times", "cli_ratio", median, 1.4),
+    *(
+        Figure(f"cli.{what}{suffix}", f"{title}, {way}", "ms", f"cli_{what}_{series}", median)
+        for what, title in (("ls", "`muster ls`"), ("imports", "importing httpx, rich and typer"))
+        for suffix, way, series in (("-cpu", "CPU", "cpu_ms"), ("", "clock", "ms"))
+    ),
     Figure("docker.over-p50", "first line over `docker run`, p50", "ms", "docker_over_ms", median, 1500),
     *_times(CONTAINERS, "docker_job_ms", "submit to first line, container", (None, None)),
     Figure("docker.engine-p50", "`docker run` to first line, p50", "ms", "docker_engine_ms", median),

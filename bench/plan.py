@@ -8,6 +8,7 @@ from bench.figures import (
     AGENTS,
     CELLS,
     CELLS_POSTGRES,
+    CLI,
     CONTAINERS,
     CYCLE,
     CYCLE_GROWTH,
@@ -21,6 +22,7 @@ from bench.figures import (
     JOB_LIST,
     LANES,
     LOG_PAGE,
+    PAGE_SUBMIT,
     PLANNERS,
     POSTGRES,
     REST,
@@ -37,7 +39,10 @@ LINE_COMMAND = 'LC_ALL=C; for _ in $(seq "$1"); do echo "at $EPOCHREALTIME"; sle
 _ALONE = frozenset({CELLS, CYCLE, CYCLE_GROWTH, CYCLE_SCREENING, EACH_POLICY, FAILURES, PLANNERS, SIMULATE})
 # What no peer has a counterpart of.
 _OURS = frozenset(
-    {AGENTS, CELLS_POSTGRES, CONTAINERS, GROWTH, IDLE, INGEST, JOB_LIST, LANES, LOG_PAGE, POSTGRES, REST, SWEEPS, USAGE}
+    {
+        *(AGENTS, CELLS_POSTGRES, CLI, CONTAINERS, GROWTH, IDLE, INGEST, JOB_LIST, LANES, LOG_PAGE, PAGE_SUBMIT),
+        *(POSTGRES, REST, SWEEPS, USAGE),
+    }
 )
 # What needs the platform's database, and none of its processes.
 STORED = frozenset({CELLS_POSTGRES, POSTGRES, SWEEPS, USAGE})
@@ -64,6 +69,8 @@ class Plan:
     agents_s: float = 60.0
     ingest_s: float = 15.0
     containers: int = 15
+    page_submits: int = 20
+    commands: int = 15
     solves: int = 3
     planner_hours: float = 4.0
     idle_s: float = 30.0
@@ -99,6 +106,8 @@ def quick(items: tuple[str, ...]) -> Plan:
         agents_s=20.0,
         ingest_s=5.0,
         containers=5,
+        page_submits=5,
+        commands=5,
         solves=1,
         planner_hours=1.0,
         idle_s=10.0,

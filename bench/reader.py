@@ -9,11 +9,13 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from playwright.sync_api import Page, sync_playwright
 
-_PATIENCE_MS = 60_000
+PATIENCE_MS = 60_000
 _LOOK_EVERY_MS = 500
 _SIZE = {"width": 1280, "height": 900}
 
@@ -65,12 +67,21 @@ def watched(shown: list[tuple[float, float]], begun: float) -> list[tuple[float,
     return sorted((printed, at) for printed, at in shown if printed > begun)
 
 
-def _sign_in(page: Page, orders: Orders) -> None:
-    page.goto(orders.url)
-    page.get_by_label("User name").fill(orders.username)
-    page.get_by_label("Password", exact=True).fill(orders.password)
-    page.get_by_role("button", name="Sign in").click()
-    page.get_by_role("heading", name="Overview").wait_for()
+@contextmanager
+def signed_in(orders: Orders) -> Iterator[Page]:
+    """A page in Chromium that shows the overview to the user."""
+    with sync_playwright() as playwright:
+        # As root Chromium refuses to run with its own sandbox.
+        options = ["--no-sandbox"] if os.geteuid() == 0 else []
+        with playwright.chromium.launch(executable_path=orders.chromium, args=options) as browser:
+            page = browser.new_page(viewport=_SIZE)
+            page.set_default_timeout(PATIENCE_MS)
+            page.goto(orders.url)
+            page.get_by_label("User name").fill(orders.username)
+            page.get_by_label("Password", exact=True).fill(orders.password)
+            page.get_by_role("button", name="Sign in").click()
+            page.get_by_role("heading", name="Overview").wait_for()
+            yield page
 
 
 def _read(page: Page, url: str, reading: Reading) -> list[tuple[float, float]]:
@@ -88,16 +99,10 @@ def _read(page: Page, url: str, reading: Reading) -> list[tuple[float, float]]:
 def main() -> int:
     """Read the orders, sign in, and read every log that is told."""
     orders = Orders(**json.loads(sys.stdin.readline()))
-    with sync_playwright() as playwright:
-        # As root Chromium refuses to run with its own sandbox.
-        options = ["--no-sandbox"] if os.geteuid() == 0 else []
-        with playwright.chromium.launch(executable_path=orders.chromium, args=options) as browser:
-            page = browser.new_page(viewport=_SIZE)
-            page.set_default_timeout(_PATIENCE_MS)
-            _sign_in(page, orders)
-            print(json.dumps({"signed_in": True}), flush=True)
-            for line in sys.stdin:
-                print(json.dumps({"shown": _read(page, orders.url, Reading(**json.loads(line)))}), flush=True)
+    with signed_in(orders) as page:
+        print(json.dumps({"signed_in": True}), flush=True)
+        for line in sys.stdin:
+            print(json.dumps({"shown": _read(page, orders.url, Reading(**json.loads(line)))}), flush=True)
     return 0
 
 

@@ -21,7 +21,11 @@ if TYPE_CHECKING:
     from muster_client.spec import load_spec
     from muster_client.training import checkpoint, report
 
+# To ask the installed package's metadata for it takes longer than to import any module here.
+VERSION = "0.1.0"
+
 __all__ = [
+    "VERSION",
     "ApiError",
     "Archive",
     "Client",

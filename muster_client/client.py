@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote
 
 import httpx
@@ -17,7 +17,6 @@ from muster_client.config import normalise_url
 from muster_client.errors import MusterError
 from muster_client.logs import LogEvent, LogPage, follow, page_of
 from muster_client.machines import Gpu, Node
-from muster_client.pack import Archive
 from muster_client.queue import QueueCalls
 from muster_client.selection import selection
 from muster_client.shapes import (
@@ -56,6 +55,10 @@ from muster_client.shapes import (
 from muster_client.shellcalls import ShellCalls
 from muster_client.sweeps import SweepCalls
 from muster_client.transport import Transport, new_idempotency_key
+
+if TYPE_CHECKING:
+    # What packing needs to import takes as long as many a command.
+    from muster_client.pack import Archive
 
 FILE_PART_BYTES = 4 << 20
 LOG_PAGE_BYTES = 1024 * 1024

@@ -9,6 +9,7 @@ from muster_client.errors import EXIT_ERROR, EXIT_INTERRUPTED
 from muster_client.logs import LogEnd, LogEvent, LogState, LogText
 from muster_client.output import Output
 from muster_client.shapes import FINISHED, Job
+from muster_client.sweeps import Sweep
 from muster_client.terminal import LogWriter
 
 
@@ -63,6 +64,12 @@ def tell_end(output: Output, job: Job) -> None:
     if failure["hint"]:
         output.note(f"  {failure['hint']}")
     output.note(f"  More: muster why {job['id']}")
+
+
+def warn_of(output: Output, job: Job | Sweep) -> None:
+    """Tell on standard error what keeps an accepted job or sweep from starting."""
+    for warning in job.get("warnings", []):
+        output.warn(f"{warning}.")
 
 
 def exit_status_of(job: Job) -> int:

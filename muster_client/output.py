@@ -14,10 +14,12 @@ from typing import Any, TextIO
 
 from rich.console import Console, RenderableType
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+from rich.table import Table
 from rich.text import Text
 
 from muster_client.errors import MusterError
 from muster_client.render import problem_lines
+from muster_client.tables import plain_lines
 from muster_client.terminal import LogWriter, clean
 
 # A pipe has no width: a table there takes what it needs rather than losing columns.
@@ -38,7 +40,11 @@ class Output:
             self._print_json(document, indent=2)
             return
         for part in human:
-            self.console.print(part)
+            lines = plain_lines(part, PIPE_WIDTH) if isinstance(part, Table) and not self.on_terminal else None
+            if lines is None:
+                self.console.print(part)
+            else:
+                self.text("".join(f"{line}\n" for line in lines))
 
     def text(self, text: str) -> None:
         """Print text as it is, for programs and people alike."""

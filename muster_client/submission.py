@@ -9,7 +9,7 @@ from pathlib import Path
 
 from muster_client.client import Client
 from muster_client.errors import MusterError, SpecError, UnreachableError, UsageError
-from muster_client.follow import exit_status_of, follow_to_the_end, tell_that_it_goes_on
+from muster_client.follow import exit_status_of, follow_to_the_end, tell_that_it_goes_on, warn_of
 from muster_client.output import Output
 from muster_client.pack import Archive, pack_folder
 from muster_client.shapes import Job, JobSpec
@@ -75,12 +75,6 @@ def submitted_line(sweep: Sweep) -> str:
     count = "1 member" if members == 1 else f"{members} members"
     where = f"in {clean(sweep['vc'])}: muster sweep show {sweep['id']}"
     return f"Submitted sweep {sweep['id']} ({clean(sweep['name'])}) with {count} {where}"
-
-
-def warn_of(output: Output, job: Job | Sweep) -> None:
-    """Tell on standard error what keeps an accepted job or sweep from starting."""
-    for warning in job.get("warnings", []):
-        output.warn(f"{warning}.")
 
 
 def send(client: Client, output: Output, spec: JobSpec, *, key: str | None) -> Job:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from rich.cells import cell_len
 from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -44,6 +45,24 @@ def sheet(rows: Iterable[tuple[str, RenderableType]]) -> Table:
     for label, value in rows:
         table.add_row(label, value)
     return table
+
+
+def plain_lines(table: Table, max_width: int) -> list[str] | None:
+    """Return the lines of a table of ours without colours; None if only a console can lay it out.
+
+    They are those that a console writes into a pipe, in a tenth of the time.
+    """
+    columns: list[list[str]] = []
+    for column in table.columns:
+        cells = [column.header] if table.show_header else []
+        cells += list(column.cells)
+        texts = [cell.plain if isinstance(cell, Text) else cell for cell in cells if isinstance(cell, str | Text)]
+        if len(texts) < len(cells) or any("\n" in text for text in texts):
+            return None
+        width = max([column.min_width or 0, *map(cell_len, texts)]) + 2
+        columns.append([text + " " * (width - cell_len(text)) for text in texts])
+    lines = ["".join(cells) for cells in zip(*columns, strict=True)]
+    return None if any(cell_len(line) > max_width for line in lines) else lines
 
 
 def text_of(value: object, limit: int | None = None) -> Text:

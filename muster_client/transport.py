@@ -12,12 +12,12 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from importlib.metadata import PackageNotFoundError, version
 from types import TracebackType
 from typing import Any
 
 import httpx
 
+from muster_client import VERSION
 from muster_client.backoff import BackOff
 from muster_client.errors import ApiError, MusterError, UnreachableError
 from muster_client.shapes import FieldError, JsonObject, Problem
@@ -45,7 +45,7 @@ class Transport:
     ) -> None:
         self.url = url
         self.backoff = backoff or BackOff()
-        headers = {"Accept": "application/json", "User-Agent": f"muster/{_version()}"}
+        headers = {"Accept": "application/json", "User-Agent": f"muster/{VERSION}"}
         if token is not None:
             headers["Authorization"] = f"Bearer {token}"
         try:
@@ -222,10 +222,3 @@ def _retry_after_s(response: httpx.Response) -> float | None:
 def new_idempotency_key() -> str:
     """Return a key that no other request has."""
     return str(uuid.uuid4())
-
-
-def _version() -> str:
-    try:
-        return version("muster-cluster")
-    except PackageNotFoundError:
-        return "unknown"

@@ -1,4 +1,4 @@
-"""How late a job's lines come into view in Chromium: alone, and beside jobs that write all they can."""
+"""What users of the pages in Chromium wait for: a job's lines, and the first line of a folder that they submit."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import secrets
 import shutil
 
-from bench import reader
+from bench import reader, submitter
 from bench.figures import Series
 from bench.live import programs
 from bench.live.ingest import writing
@@ -14,6 +14,7 @@ from bench.live.jobs import spec_of
 from bench.live.programs import Program
 from bench.live.stack import ACTOR, NAME, Stack, StackError, new_token, new_user
 from bench.plan import LINE_COMMAND, Plan, read_line_time
+from muster.accounts.models import User
 from muster.tenants.models import Tenant
 from muster.tenants.roles import Role
 from muster.tenants.services import add_member
@@ -21,6 +22,7 @@ from muster_client.client import Client
 
 _CHROMIUMS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 _POOL = _READER = "page"
+_SUBMITTER = "submitter"
 # So long may it take from the job's submission until its page is open.
 _OPENED_WITHIN_S = 15.0
 
@@ -31,13 +33,7 @@ class NoChromium(RuntimeError):
 
 def measure(stack: Stack, plan: Plan) -> Series:
     """Milliseconds from each line's print until it is in view, without and with the writers, and what they wrote."""
-    chromium = next(filter(None, map(shutil.which, _CHROMIUMS)), None)
-    if chromium is None:
-        raise NoChromium("there is no Chromium: apt-get install chromium")
-    password = secrets.token_urlsafe(24)
-    user = new_user(_READER, password=password)
-    add_member(tenant=Tenant.objects.get(name=NAME), user=user, role=Role.MEMBER, actor=ACTOR)
-    orders = reader.Orders(stack.url, user.username, password, chromium)
+    user, orders = _new_reader(stack, _READER)
     with programs.running("bench.reader", orders) as program, Client(stack.url, new_token(user)) as client:
         program.next("signed_in")
         # Else what the writers before wrote goes to the disk meanwhile, and the database waits for that.
@@ -47,6 +43,28 @@ def measure(stack: Stack, plan: Plan) -> Series:
             beside = _delays_ms(program, client, plan)
             rate = end()
     return {"log_page_ms": alone, "log_page_busy_ms": beside, "log_page_mb_s": [rate]}
+
+
+def measure_submit(stack: Stack, plan: Plan) -> Series:
+    """Milliseconds from pressing *Submit job*, with a folder chosen, until the first line of the log is in view."""
+    _, orders = _new_reader(stack, _SUBMITTER)
+    with programs.running("bench.submitter", orders) as program:
+        program.next("signed_in")
+        took: list[float] = []
+        for number in range(plan.warm_ups + plan.page_submits):
+            program.tell(submitter.Submission(f"folder-{number}"))
+            took.append(program.next("took_ms")["took_ms"])
+    return {"page_submit_ms": took[plan.warm_ups :]}
+
+
+def _new_reader(stack: Stack, name: str) -> tuple[User, reader.Orders]:
+    chromium = next(filter(None, map(shutil.which, _CHROMIUMS)), None)
+    if chromium is None:
+        raise NoChromium("there is no Chromium: apt-get install chromium")
+    password = secrets.token_urlsafe(24)
+    user = new_user(name, password=password)
+    add_member(tenant=Tenant.objects.get(name=NAME), user=user, role=Role.MEMBER, actor=ACTOR)
+    return user, reader.Orders(stack.url, user.username, password, chromium)
 
 
 def _delays_ms(program: Program, client: Client, plan: Plan) -> list[float]:

@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from muster_client.commands.group import Group
 from muster_client.commands.options import JsonFlag
 from muster_client.config import Login, normalise_url, save_config, travels_unencrypted
 from muster_client.errors import ApiError, ConfigError, NotLoggedInError, UnreachableError
@@ -30,7 +31,7 @@ class Scope(StrEnum):
     ADMIN = "admin"
 
 
-tokens_app = typer.Typer(help="Make, list and end API tokens.", no_args_is_help=True)
+tokens_app = typer.Typer(cls=Group, help="Make, list and end API tokens.", no_args_is_help=True)
 
 
 def login_command(

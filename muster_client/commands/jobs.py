@@ -1,4 +1,4 @@
-"""The commands about jobs that are there: ls, show, why, logs, cancel, requeue, clone, spec, wait."""
+"""The commands about jobs that are there: ls, show, why, logs, cancel, requeue, wait."""
 
 from __future__ import annotations
 
@@ -17,21 +17,17 @@ from muster_client.commands.options import (
     JobIds,
     JsonFlag,
     Rank,
-    Sets,
     States,
     Tags,
     tags_for_api,
 )
 from muster_client.errors import EXIT_ERROR, EXIT_NOT_FOUND, ApiError, UsageError
-from muster_client.follow import exit_status_of, labels_ranks, show_logs, tell_end, tell_that_it_goes_on
+from muster_client.follow import exit_status_of, labels_ranks, show_logs, tell_end, tell_that_it_goes_on, warn_of
 from muster_client.logs import LogPage, LogTurn
 from muster_client.output import Output
 from muster_client.render import attempts_table, job_sheet, jobs_table, why_sheet
 from muster_client.session import begin
 from muster_client.shapes import Job, JsonObject
-from muster_client.spec import apply_sets, spec_text, without_defaults
-from muster_client.submission import warn_of
-from muster_client.terminal import clean
 from muster_client.times import utc_now
 from muster_client.trainingsheet import training_lines
 
@@ -213,33 +209,11 @@ def _note_refusals(output: Output, refused: list[JsonObject]) -> None:
 
 def requeue_command(ctx: typer.Context, job_id: JobId, as_json: JsonFlag = False) -> None:
     """Stop a job and put it back into the queue."""
-    _change(ctx, lambda client: client.requeue(job_id), "Job {id} goes back into the queue.", as_json=as_json)
-
-
-def clone_command(ctx: typer.Context, job_id: JobId, sets: Sets = None, as_json: JsonFlag = False) -> None:
-    """Submit the spec of a job again, as a new job; --set changes keys of it."""
-
-    def clone(client: Client) -> Job:
-        if not sets:
-            return client.clone(job_id)
-        before = client.job(job_id)["spec"]
-        after = apply_sets(before, sets)
-        changes = {key: value for key, value in after.items() if key not in before or value != before[key]}
-        return client.clone(job_id, changes=changes)
-
-    _change(ctx, clone, "Submitted job {id} ({name}).", as_json=as_json)
-
-
-def spec_command(ctx: typer.Context, job_id: JobId, as_json: JsonFlag = False) -> None:
-    """Print the spec of a job as YAML without defaults, as `muster submit -` takes it; --json has every key."""
     session = begin(ctx, as_json=as_json)
     with session.client() as client:
-        spec = client.job(job_id)["spec"]
-        shown = spec if as_json else without_defaults(spec, client.spec_schema())
-    if as_json:
-        session.output.answer(shown)
-    else:
-        session.output.text(spec_text(shown))
+        job = client.requeue(job_id)
+    warn_of(session.output, job)
+    session.output.answer(job, f"Job {job['id']} goes back into the queue.")
 
 
 def wait_command(
@@ -278,17 +252,7 @@ def register(app: typer.Typer) -> None:
     app.command("logs")(logs_command)
     app.command("cancel")(cancel_command)
     app.command("requeue")(requeue_command)
-    app.command("clone")(clone_command)
-    app.command("spec")(spec_command)
     app.command("wait")(wait_command)
-
-
-def _change(ctx: typer.Context, action: Callable[[Client], Job], sentence: str, *, as_json: bool) -> None:
-    session = begin(ctx, as_json=as_json)
-    with session.client() as client:
-        job = action(client)
-    warn_of(session.output, job)
-    session.output.answer(job, sentence.format(id=job["id"], name=clean(job["name"])))
 
 
 def _print_stored(

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from muster_client.commands.group import Group
 from muster_client.commands.options import JsonFlag
 from muster_client.errors import UsageError
 from muster_client.render import maintenance_table
@@ -15,7 +16,9 @@ from muster_client.session import begin
 from muster_client.terminal import clean
 from muster_client.times import moment_text, utc_now
 
-maintenance_app = typer.Typer(help="Have nodes free of jobs for some time. For operators.", no_args_is_help=True)
+maintenance_app = typer.Typer(
+    cls=Group, help="Have nodes free of jobs for some time. For operators.", no_args_is_help=True
+)
 
 _SPAN = re.compile(r"([0-9]{1,5})([smhd])")
 _UNIT_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400}

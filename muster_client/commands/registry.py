@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from muster_client.commands.group import Group
 from muster_client.commands.options import JsonFlag
 from muster_client.config import travels_unencrypted
 from muster_client.errors import ConfigError, NotThereError
@@ -15,7 +16,9 @@ from muster_client.session import begin
 from muster_client.terminal import clean
 from muster_client.times import utc_now
 
-registry_app = typer.Typer(help="Store what a tenant's jobs sign in with at private registries.", no_args_is_help=True)
+registry_app = typer.Typer(
+    cls=Group, help="Store what a tenant's jobs sign in with at private registries.", no_args_is_help=True
+)
 
 Host = Annotated[str, typer.Argument(metavar="REGISTRY", help="As images name it, such as ghcr.io.")]
 Tenant = Annotated[

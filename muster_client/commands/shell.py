@@ -34,7 +34,7 @@ def shell_command(
     ] = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Open a shell in a running job, or run a command in it; ~. at the start of a line leaves.
+    """Open a shell in a running job, or run a command in it; `~.` at the start of a line leaves.
 
     It ends with the exit status of the shell, or with 255 if something else ended it. --json has no terminal and prints
     one JSON line for each piece of output, and one for the end.

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from muster_client.commands.group import Group
 from muster_client.commands.options import JsonFlag
 from muster_client.errors import MusterError
 from muster_client.render import webhooks_table
@@ -13,7 +14,7 @@ from muster_client.session import begin
 from muster_client.terminal import clean
 from muster_client.times import utc_now
 
-webhook_app = typer.Typer(help="Have notices about your jobs posted to an address.", no_args_is_help=True)
+webhook_app = typer.Typer(cls=Group, help="Have notices about your jobs posted to an address.", no_args_is_help=True)
 
 Number = Annotated[int, typer.Argument(metavar="WEBHOOK", min=1, help="Its number, as `webhook ls` shows it.")]
 

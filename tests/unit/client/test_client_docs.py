@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import importlib
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import typer
 
+import muster_client
 from muster_client import errors
-from muster_client.main import app
+from muster_client.main import MODULES, app
 from tests.unit.client.fake_server import Run
 
 PAGE = (Path(__file__).parents[3] / "docs" / "cli.md").read_text()
@@ -69,3 +75,37 @@ def test_every_exit_status_and_variable_is_there() -> None:
     source = "".join(path.read_text() for path in Path(errors.__file__).parent.rglob("*.py"))
     variables = set(re.findall(r'"((?:MUSTER|XDG)_[A-Z_]+)"', source))
     assert variables == set(re.findall(r"^\| `([A-Z_]+)` \|", PAGE, flags=re.MULTILINE))
+
+
+def test_the_help_of_a_group_is_not_cut_short(run: Run) -> None:
+    for name in ("", "sweep"):
+        shown = run(*name.split(), "--help").stdout
+        assert "…" not in shown
+        assert "..." not in shown.partition("Commands:")[2]
+
+
+def test_each_module_registers_the_commands_that_it_is_listed_with() -> None:
+    for module, names in MODULES.items():
+        one = typer.Typer()
+        importlib.import_module(f"muster_client.commands.{module}").register(one)
+        groups = [group.name for group in one.registered_groups]
+        assert [*(command.name for command in one.registered_commands), *groups] == list(names)
+
+
+def test_a_command_imports_no_library_that_it_does_not_need() -> None:
+    code = """
+import sys
+from muster_client.main import app
+for words in (["ls"], ["why", "7"], ["cancel", "--tag", "a=b"]):
+    app(["--url", "http://127.0.0.1:1", *words], standalone_mode=False)
+print(*sorted({"pydantic", "pathspec", "yaml"} & set(sys.modules)))
+"""
+    environment = {**os.environ, "MUSTER_CONFIG": "/nonexistent"}
+    environment.pop("MUSTER_TOKEN", None)
+    ended = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert ended.stdout.strip() == ""
+    assert ended.stderr.count("You are not logged in") == 3
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    assert version("muster-cluster") == muster_client.VERSION

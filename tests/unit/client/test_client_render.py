@@ -10,8 +10,11 @@ from typing import Any
 
 import pytest
 from rich.console import Console, RenderableType
+from rich.table import Table
 
 from muster_client import render, times
+from muster_client.output import PIPE_WIDTH
+from muster_client.tables import plain_lines
 from tests.unit.client.fake_server import job
 
 NOW = datetime(2026, 11, 21, 1, 0, tzinfo=UTC)
@@ -296,3 +299,15 @@ def test_a_job_that_waits_for_its_quota_is_told_who_has_the_gpus() -> None:
     why: Any = {"state": "queued", "reason": "quota", "detail": "4 of 4", "evidence": {}, "helps": [], "position": 297}
     text = shown(render.why_sheet({**why, "holders": [holder]}))
     assert "pete: 3, by 12 large (2) and 1 more" in text
+
+
+def test_a_table_in_a_pipe_is_what_the_console_writes_there() -> None:
+    jobs = [job(id=7, name="größe 図", vc="a"), job(id=12345, name="x" * 60)]
+    for table in (render.jobs_table(jobs, NOW), render.job_sheet(jobs[0], NOW)):
+        assert isinstance(table, Table)
+        stream = io.StringIO()
+        Console(file=stream, width=PIPE_WIDTH, markup=False, highlight=False, soft_wrap=True).print(table)
+        lines = plain_lines(table, PIPE_WIDTH)
+        assert lines is not None
+        assert [line.rstrip() for line in lines] == [line.rstrip() for line in stream.getvalue().splitlines()]
+        assert plain_lines(table, 20) is None
