@@ -251,17 +251,21 @@ def files_table(files: Sequence[OutputFile]) -> RenderableType:
     return table
 
 
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def files_notes(summary: OutputsSummary) -> list[str]:
     """Return what is to be said of a job's files beside the list of them."""
     notes = []
     if not summary["patterns"]:
         notes.append("The job's spec names no outputs, so nothing of its working folder is kept.")
     if summary["pending"]:
-        notes.append(f"The files of {summary['pending']} ranks are still to come.")
+        notes.append(f"Files of {_count(summary['pending'], 'rank')} are still to come.")
     if summary["lost"]:
-        notes.append(f"The nodes of {summary['lost']} ranks were lost with what they left.")
+        notes.append(f"The nodes of {_count(summary['lost'], 'rank')} were lost with what they left.")
     if summary["unnamed"]:
-        notes.append(f"{summary['unnamed']} more files were not kept.")
+        notes.append(f"Not kept: {_count(summary['unnamed'], 'more file')}.")
     if summary["cut_short"]:
         notes.append("Not all was looked at: a working folder held too many files.")
     return notes

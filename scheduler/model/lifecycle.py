@@ -287,9 +287,9 @@ ALLOCATION_MOVES: Table = _table(
 
 NODE_ADMIN_MOVES: Table = _table(
     {
-        _N.ACTIVE: (_N.CORDONED,),
+        _N.ACTIVE: (_N.CORDONED, _N.DRAINING),
         _N.CORDONED: (_N.ACTIVE, _N.DRAINING, _N.RETIRED),
-        _N.DRAINING: (_N.CORDONED,),
+        _N.DRAINING: (_N.ACTIVE, _N.CORDONED),
         _N.RETIRED: (),
     }
 )

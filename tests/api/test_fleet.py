@@ -164,7 +164,10 @@ def test_an_operator_changes_a_node_with_a_reason(action: str, start: str, end: 
     answer = send(api(world.operator), "PATCH", NODE, {"action": action, "reason": "new fans"})
     require_described("PATCH", NODE, answer)
     assert (answer.json()["admin"], answer.json()["reason"]) == (end, "new fans")
-    assert AuditEntry.objects.filter(actor="oscar", object_type="node", object_id="gpu01").exists()
+    entry = AuditEntry.objects.get(actor="oscar", object_type="node", object_id="gpu01")
+    assert entry.before is not None
+    assert entry.after is not None
+    assert (entry.before["admin"], entry.after["admin"]) == (start, end)
 
 
 def test_resuming_needs_no_reason_and_leaves_none_on_the_node(world: World, api: Api) -> None:

@@ -79,10 +79,7 @@ def drain_node(*, node: Node, reason: str, actor: str, move: bool = False) -> No
 
     With `move`, the reaper stops the preemptible jobs, with their grace, and queues them again.
     """
-    with transaction.atomic():
-        if Node.objects.filter(pk=node.pk, admin=NodeAdmin.ACTIVE).exists():
-            _set_admin(node=node, target=NodeAdmin.CORDONED, reason=reason, actor=actor)
-        _set_admin(node=node, target=NodeAdmin.DRAINING, reason=reason, actor=actor, moves_jobs_off=move)
+    _set_admin(node=node, target=NodeAdmin.DRAINING, reason=reason, actor=actor, moves_jobs_off=move)
 
 
 def move_jobs_off(*, node: Node, reason: str, actor: str) -> None:
@@ -111,8 +108,6 @@ def resume_node(*, node: Node, actor: str, reason: str = "") -> None:
             raise Conflict(f"node {row.name} was declared gone, and what lay there is not let go yet: try again soon")
         if reason:
             reason = require_reason(reason)
-        if row.admin == NodeAdmin.DRAINING:
-            _change_admin(node=node, target=NodeAdmin.CORDONED, reason=reason, actor=actor)
         _change_admin(node=node, target=NodeAdmin.ACTIVE, reason=reason, actor=actor)
         Node.objects.filter(pk=node.pk).update(
             reason="",

@@ -63,7 +63,7 @@ def test_files_are_listed_with_why_they_are_not_kept(server: FakeServer, run: Ru
     assert "1 B" in result.stdout
     assert re.search(r"3\.0 GiB +too_large +big", result.stdout)
     assert "\x1b" not in result.stdout
-    notes = ("4 more files", "1 ranks are still to come", "2 ranks were lost", "Not all was looked at")
+    notes = ("4 more files", "Files of 1 rank are still to come", "2 ranks were lost", "Not all was looked at")
     assert [note for note in notes if note not in result.stderr] == []
     assert len(json.loads(run("files", "7", "--json").stdout)["results"]) == 2
 

@@ -68,6 +68,7 @@ test("a file that is kept is a download, and one that is not says why", async ()
   const kept = screen.getByRole("row", { name: /last\.pt/ });
   expect(within(kept).getByText("2 KiB")).toBeDefined();
   const left = screen.getByRole("row", { name: /<b>link/ });
+  expect(screen.getByText("Why not kept")).toBeDefined();
   expect(within(left).getByText("not a regular file")).toBeDefined();
   expect(within(left).queryByRole("link")).toBeNull();
   expect(screen.getByText("3 more files not kept.")).toBeDefined();
@@ -84,6 +85,7 @@ test("a list of several pages goes on when it is asked to", async () => {
   show("succeeded");
   await userEvent.click(await screen.findByRole("button", { name: "More files" }));
   expect(await screen.findByRole("link", { name: "later" })).toBeDefined();
+  expect(screen.queryByText("Why not kept")).toBeNull();
 });
 
 test.each([

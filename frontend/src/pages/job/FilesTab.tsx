@@ -37,6 +37,7 @@ export function FilesTab({ job }: { job: JobWithSpec }) {
   if (summary === undefined) return <Failed error={query.error} onRetry={() => void query.refetch()} />;
   const files = query.data?.pages.flatMap((page) => page.results) ?? [];
   const notes = notesOf(summary);
+  const leftOut = files.some((file) => file.state !== "kept");
   if (files.length === 0) {
     return (
       <div className="card">
@@ -69,12 +70,12 @@ export function FilesTab({ job }: { job: JobWithSpec }) {
               <th className={classes.number}>Size</th>
               <th className={classes.number}>Attempt</th>
               <th className={classes.number}>Rank</th>
-              <th>Why not kept</th>
+              {leftOut ? <th>Why not kept</th> : null}
             </tr>
           </thead>
           <tbody>
             {files.map((file) => (
-              <FileRow key={file.id} job={job.id} file={file} />
+              <FileRow key={file.id} job={job.id} file={file} leftOut={leftOut} />
             ))}
           </tbody>
         </table>
@@ -95,7 +96,7 @@ export function FilesTab({ job }: { job: JobWithSpec }) {
   );
 }
 
-function FileRow({ job, file }: { job: number; file: OutputFile }) {
+function FileRow({ job, file, leftOut }: { job: number; file: OutputFile; leftOut: boolean }) {
   const kept = file.state === "kept";
   return (
     <tr>
@@ -111,7 +112,7 @@ function FileRow({ job, file }: { job: number; file: OutputFile }) {
       <td className={classes.number}>{bytes(file.size)}</td>
       <td className={classes.number}>{file.attempt}</td>
       <td className={classes.number}>{file.rank}</td>
-      <td className={classes.why}>{WHY[file.state]}</td>
+      {leftOut ? <td className={classes.why}>{WHY[file.state]}</td> : null}
     </tr>
   );
 }

@@ -17,6 +17,7 @@ import { paramWords } from "../sweep/words";
 import { estimateWords, rateWords } from "./estimate";
 import classes from "./JobPage.module.css";
 import { NodeFacts } from "./NodeFacts";
+import { ShellFact } from "./ShellFact";
 import { WaitingActions } from "./WaitingActions";
 
 const TONE_OF_CAUSE: Record<string, Tone> = { failed: "failed", active: "queued" };
@@ -143,6 +144,7 @@ export function JobFacts({ job, attempt }: { job: JobWithSpec; attempt: Attempt 
         {job.estimate === null ? null : <Fact name="Expected run time">{estimateWords(job.estimate)}</Fact>}
         {job.rates.length === 0 ? null : <Fact name="Rates">{job.rates.map(rateWords).join("; ")}</Fact>}
         {attempt === undefined ? null : <NodeFacts attempt={attempt} />}
+        <ShellFact job={job} attempt={attempt} />
         {job.exit_code === null ? null : <Fact name="Exit code">{job.exit_code}</Fact>}
         {job.cloned_from === null ? null : (
           <Fact name="Clone of">

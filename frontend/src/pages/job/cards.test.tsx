@@ -9,6 +9,7 @@ import { FinishCard } from "./FinishCard";
 import { IdleCard } from "./IdleCard";
 import { KeptCard } from "./KeptCard";
 import { NodeFacts } from "./NodeFacts";
+import { ShellFact } from "./ShellFact";
 
 const UNKNOWN = {
   class: "exit_nonzero",
@@ -20,6 +21,21 @@ const UNKNOWN = {
   retried: null,
   last_words: "Segment 7 is not aligned",
 } as const;
+
+it.each([
+  ["runs", {}, "running", true],
+  ["starts", {}, "starting", false],
+  ["is being stopped", { desired: "stop" }, "running", false],
+  ["is in a pool without shells", { shells: false }, "running", false],
+] as const)("a job that %s has the command of a shell, or none", (_name, changes, state, shown) => {
+  const job = { ...makeJob(), shells: true, ...changes };
+  render(
+    <MantineProvider env="test">
+      <ShellFact job={job} attempt={makeAttempt({ state })} />
+    </MantineProvider>,
+  );
+  expect(screen.queryByText("muster shell 7") !== null).toBe(shown);
+});
 
 it("shows the last lines of an unknown failure, and that they may not be the cause", () => {
   render(

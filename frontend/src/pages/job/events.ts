@@ -4,7 +4,7 @@ import type { JobEvent } from "../../api/types";
 const WORDS: Record<string, string> = {
   "job.submitted": "Submitted",
   "job.queued": "Queued again",
-  "job.active": "Placed",
+  "job.active": "Left the queue",
   "job.succeeded": "Succeeded",
   "job.failed": "Failed",
   "job.cancelled": "Cancelled",

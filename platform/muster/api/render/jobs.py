@@ -115,6 +115,7 @@ def submitted_document(job: Job) -> Json:
         "finish": None,
         "failed_resize": None,
         "efficiency": None,
+        "shells": job.vc.pool.shells,
     }
 
 
@@ -135,6 +136,7 @@ def job_document(job: Job) -> Json:
     document["failed_resize"] = _failed_resize(job)
     found = efficiency_of(job)
     document["efficiency"] = None if found is None else efficiency(found)
+    document["shells"] = job.vc.pool.shells
     return document
 
 

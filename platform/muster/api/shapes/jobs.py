@@ -352,6 +352,7 @@ class Job(JobInList):
     )
     failed_resize = FailedResize(allow_null=True, help_text="Null: a policy may resize it, or it has one size.")
     efficiency = Efficiency(allow_null=True, help_text="Of a job that has ended, some seconds after.")
+    shells = Flag(help_text="Whether its pool lets `muster shell` into running jobs.")
 
 
 class SubmittedJob(Job):
