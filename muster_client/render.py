@@ -529,7 +529,7 @@ def _estimate_rows(estimate: RunTimeEstimate | None) -> list[tuple[str, Renderab
 
 _SOURCES = {
     "user": "its owner's estimate",
-    "history": "by the last jobs alike",
+    "history": "from similar jobs before it",
     "limit": "its time limit",
     "sweep": "the steps that its sweep expects of it",
     "doubled": "doubled: it has run for longer than was expected",

@@ -9,8 +9,8 @@ from muster_client.terminal import clean
 
 _MAX_FIGURES = 12
 _SAID = {
-    "nan": "the loss is no number any more",
-    "rising": "the loss rises",
+    "nan": "the loss is not a number (NaN)",
+    "rising": "the loss is rising",
     "plateau": "the loss has reached a plateau",
 }
 _NO_FIGURE = {"total"}

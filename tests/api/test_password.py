@@ -1,4 +1,4 @@
-"""Changing one's own password, and what ends by it."""
+"""Changing one's own password and mail address, and what ends by it."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_a_password_that_an_operator_sets_ends_tokens_too(ada: User, world: Worl
     admin = Client()
     admin.force_login(world.operator)
     page = reverse("admin:auth_user_password_change", args=[ada.pk])
-    assert admin.post(page, {"password1": NEW, "password2": NEW, "usable_password": "true"}).status_code == 302
+    assert admin.post(page, {"password1": NEW, "password2": NEW}).status_code == 302
     assert by_token(secret).get("/api/v1/me").status_code == 401
     assert AuditEntry.objects.get(action="revoke").actor == world.operator.username
 
@@ -125,8 +125,32 @@ def test_a_password_that_is_wrong_or_weak_is_refused_by_field(
     assert ada.check_password(PASSWORD)
 
 
-def test_guessing_the_present_password_becomes_slow(ada: User, browser: Client) -> None:
+def test_guessing_the_current_password_becomes_slow(ada: User, browser: Client) -> None:
     statuses = [change(browser, current=f"guess {number}").status_code for number in range(12)]
     assert set(statuses[:10]) == {422}
     assert statuses[-1] == 429
     assert ApiToken.objects.count() == 0
+
+
+def test_an_address_is_changed_with_the_password_and_audited(ada: User, browser: Client) -> None:
+    answer = send(browser, "PATCH", "/api/v1/me", {"email": "ada@example.org", "current": PASSWORD})
+    assert (answer.status_code, answer.json()["email"]) == (200, "ada@example.org")
+    require_described("PATCH", "/api/v1/me", answer)
+    ada.refresh_from_db()
+    assert ada.email == "ada@example.org"
+    entry = AuditEntry.objects.get(object_type="user")
+    assert (entry.actor, entry.before, entry.after) == ("ada", {"email": ""}, {"email": "ada@example.org"})
+    assert send(browser, "PATCH", "/api/v1/me", {"email": "", "current": PASSWORD}).json()["email"] == ""
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [({"current": "wrong"}, "current"), ({"email": "ada"}, "email"), ({"email": "a@b.org\nBcc: c@d.org"}, "email")],
+)
+def test_an_address_that_is_none_or_a_wrong_password_is_refused_by_field(
+    changes: dict[str, str], field: str, ada: User, browser: Client
+) -> None:
+    answer = send(browser, "PATCH", "/api/v1/me", {"email": "ada@example.org", "current": PASSWORD, **changes})
+    assert (answer.status_code, fields_of(answer)) == (422, [field])
+    ada.refresh_from_db()
+    assert ada.email == ""

@@ -3,6 +3,7 @@ import { send } from "./http";
 import { problemFrom } from "./problem";
 import { http, read } from "./rest";
 import type {
+  Me,
   NewToken,
   NewWebhook,
   NotificationChanges,
@@ -27,6 +28,9 @@ export async function listDownloads(): Promise<Download[]> {
   const lines = (await response.text()).trim().split("\n");
   return lines.map((line) => ({ sha256: line.slice(0, 64), name: line.slice(66) }));
 }
+
+export const changeEmail = (email: string, current: string): Promise<Me> =>
+  read(http.PATCH("/api/v1/me", { body: { email, current } }));
 
 export async function changePassword(current: string, wanted: string): Promise<void> {
   await read(http.POST("/api/v1/password", { body: { current, new: wanted } }));

@@ -107,6 +107,18 @@ function Tabs() {
   );
 }
 
+/** Says to a user who has just been added why there is nothing to do yet. */
+function NoTenant() {
+  const me = useMe();
+  if (me.is_operator || me.tenants.length > 0) return null;
+  return (
+    <p className={classes.notice} role="status">
+      <strong>You belong to no tenant yet,</strong> so you can submit no jobs. Ask an operator of this cluster
+      to add you to one, with your user name: {me.username}.
+    </p>
+  );
+}
+
 /** The frame around every page: navigation, who is signed in, and whether what is shown is live. */
 export function Shell() {
   const client = useQueryClient();
@@ -145,6 +157,7 @@ export function Shell() {
       </header>
       <main id="content" className={classes.main} tabIndex={-1}>
         <AwayBanner />
+        <NoTenant />
         <Outlet />
       </main>
       <Tabs />

@@ -17,7 +17,7 @@ const HOLDS: Record<string, string> = {
   policy: "Served later by the policy",
   group: "Its sweep holds it back",
   held: "Held until it is released",
-  cap: "Limit of its owner reached",
+  cap: "Owner's limit reached",
   back_off: "Waiting to retry",
   still_stopping: "Last try still stopping",
   cycle_limit: "Next in the cycle",
@@ -58,7 +58,7 @@ const REASONS: Record<string, string> = {
   gpu_failed: "GPU failed",
   screening_passed: "Passed screening",
   gpu_check_failed: "GPU failed its check",
-  idle: "GPUs stood idle",
+  idle: "GPUs were idle",
   agent_stopped: "Agent stopped",
   gpu_lost: "GPU left the bus",
   gpu_ecc: "GPU memory error",
@@ -130,8 +130,8 @@ export function sentence(text: string, names: readonly string[] = []): string {
 }
 
 const ADVICE: Record<string, string> = {
-  nan: "The loss is no number any more",
-  rising: "The loss rises",
+  nan: "The loss is not a number (NaN)",
+  rising: "The loss is rising",
   plateau: "The loss has reached a plateau",
 };
 

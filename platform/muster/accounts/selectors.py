@@ -21,7 +21,7 @@ def live_tokens(token_ids: Collection[int]) -> set[int]:
 
 
 def live_sessions(session_keys: Collection[str]) -> set[str]:
-    """Those of the sessions that are not ended, and were begun with the present password of their user."""
+    """Those of the sessions that are not ended, and were begun with the current password of their user."""
     contents = contents_of(session_keys)
     users = User.objects.only("password").in_bulk(
         {int(content[SESSION_KEY]) for content in contents.values() if SESSION_KEY in content}
@@ -35,7 +35,7 @@ def live_sessions(session_keys: Collection[str]) -> set[str]:
 
 
 def sessions_of(user: User) -> list[Session]:
-    """The user's sessions that were begun with the present password and have not ended, the last used first."""
+    """The user's sessions that were begun with the current password and have not ended, the last used first."""
     auth_hash = user.get_session_auth_hash()
     return [
         session

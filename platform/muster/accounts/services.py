@@ -61,16 +61,38 @@ def create_user(
     return user
 
 
+def change_email(*, user: User, current: str, email: str) -> None:
+    """Set the address to which the user's mail goes; empty for none.
+
+    Raises:
+        Invalid: `current` is not the user's password, or `email` is no address.
+    """
+    if not user.check_password(current):
+        raise Invalid.field("current", "it is not your current password")
+    before, user.email = user.email, email
+    require_valid(user)
+    with transaction.atomic():
+        user.save(update_fields=["email"])
+        audit(
+            "change",
+            actor=user.username,
+            object_type="user",
+            object_id=user.username,
+            before={"email": before},
+            after={"email": email},
+        )
+
+
 def change_password(*, user: User, current: str, new: str) -> None:
     """Set the user's password. Their sessions end, and their tokens but for those that are marked to survive it.
 
     Raises:
-        Invalid: `current` is not the present password, or `new` is too weak or the same.
+        Invalid: `current` is not the user's password, or `new` is too weak or the same.
     """
     if not user.check_password(current):
-        raise Invalid.field("current", "it is not your present password")
+        raise Invalid.field("current", "it is not your current password")
     if new == current:
-        raise Invalid.field("new", "it is your present password; write another one")
+        raise Invalid.field("new", "it is your current password; write another one")
     try:
         validate_password(new, user)
     except ValidationError as error:

@@ -49,7 +49,7 @@ SHELL = Bucket("shell", per_s=0.5, burst=30)
 # Each is looked through, which takes the interpreter up to a few seconds.
 UPLOAD = Bucket("upload", per_s=0.5, burst=60)
 
-# Guessing the present password is slow, mistyping it a few times is not.
+# Guessing the current password is slow, mistyping it a few times is not.
 PASSWORD = Bucket("password", per_s=0.2, burst=10)
 
 

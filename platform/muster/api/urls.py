@@ -76,7 +76,7 @@ def _to(route: str, view: type[ApiView], write_scope: Scope | None = None) -> UR
 v1 = [
     _to("login", accounts.Login),
     _to("logout", accounts.Logout, Scope.SUBMIT),
-    _to("me", accounts.Me),
+    _to("me", accounts.Me, Scope.MANAGE),
     _to("me/notifications", notices.MyNotifications, Scope.SUBMIT),
     _to("webhooks", notices.Webhooks, Scope.SUBMIT),
     _to("webhooks/<id:webhook_id>", notices.OneWebhook, Scope.SUBMIT),

@@ -116,14 +116,14 @@ class Elastic(_Strict):
 
 
 class Notify(_Strict):
-    """What the owner is told of by mail and by their webhooks; it overrides their settings."""
+    """What the owner is notified of by mail and webhooks; it overrides their settings."""
 
     mail: list[Annotated[Kind, Field(strict=False)]]
     webhook: list[Annotated[Kind, Field(strict=False)]]
 
 
 class Idle(_Strict):
-    """What becomes of the job when all of its GPUs stand idle."""
+    """What happens to the job when all of its GPUs are idle."""
 
     below: float = Field(default=5, gt=0, le=100, description="Per cent of utilisation, of its busiest GPU.")
     for_: Annotated[Duration, AfterValidator(_idle_time)] = Field(
@@ -220,7 +220,9 @@ class JobSpec(_Strict):
             "When it should have ended, such as 2026-12-01T08:00Z. Policies that know deadlines use it; it ends no job."
         ),
     )
-    vc: Annotated[Text, Field(max_length=63)] | None = Field(default=None, description="Default: your own.")
+    vc: Annotated[Text, Field(max_length=63)] | None = Field(
+        default=None, description="The virtual cluster whose quota it uses. Default: your own."
+    )
     priority: Literal["low", "normal", "high", "urgent"] = Field(
         default="normal", description="Its priority among the jobs of its virtual cluster."
     )
@@ -264,13 +266,15 @@ class JobSpec(_Strict):
         Notify | None, BeforeValidator(_notify, json_schema_input_type=list[Kind | Channel] | dict[Channel, list[Kind]])
     ] = Field(
         default=None,
-        description="What its owner is told of: [ended, failed] or {mail: [failed]}. Default: their settings.",
+        description="What its owner is notified of: [ended, failed] or {mail: [failed]}. Default: their settings.",
     )
     stop_on: list[Literal["nan", "rising"]] = Field(
-        default=[], max_length=2, description="What of its loss ends the job; else its owner is only told."
+        default=[],
+        max_length=2,
+        description="Problems of its loss that end the job; of the others its owner is only notified.",
     )
     idle: Idle | None = Field(
-        default=None, description="What becomes of the job when all of its GPUs stand idle. Default: the tenant's."
+        default=None, description="What happens to the job when all of its GPUs are idle. Default: the tenant's rule."
     )
     keep_failed: Duration | None = Field(
         default=None,

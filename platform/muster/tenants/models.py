@@ -89,7 +89,7 @@ class Tenant(TreeNode):
         max_length=6,
         choices=choices(Mode),
         default=Mode.AUTO,
-        help_text="Whether its jobs are first tried on few GPUs, where their pool does that; auto: as each job says.",
+        help_text="Whether jobs first run on a few GPUs, in pools with screening; auto: as each job says.",
     )
     created_at = models.DateTimeField(db_default=DatabaseNow())
     members = models.ManyToManyField(settings.AUTH_USER_MODEL, through="Membership", related_name="tenants")
@@ -97,18 +97,18 @@ class Tenant(TreeNode):
         max_length=4,
         choices=choices(Action),
         default=Action.WARN,
-        help_text="What becomes of a job whose GPUs all stand idle, unless its spec says so itself.",
+        help_text="What happens to a job whose GPUs are all idle, unless its spec says something else.",
     )
-    idle_below = models.FloatField(default=5, help_text="Idle is what does less than so many per cent.")
-    idle_for_s = models.FloatField(default=3600, help_text="After how many seconds; from 120 to a week.")
+    idle_below = models.FloatField(default=5, help_text="GPUs below this utilisation, in per cent, count as idle.")
+    idle_for_s = models.FloatField(default=3600, help_text="For how many seconds they must be idle: 120 to a week.")
     idle_binding = models.BooleanField(
-        default=False, help_text="Whether this holds for jobs, too, whose spec asks for less."
+        default=False, help_text="Whether this rule wins over a spec that asks for less."
     )
 
     wait_for_hardware = models.BooleanField(
         default=False,
-        help_text="Whether jobs that no node or quota of their pool could ever meet may be submitted; they wait until "
-        "one does.",
+        help_text="Whether jobs that no node or quota of their pool can meet today may be submitted. They wait until "
+        "one can.",
     )
 
     class Meta:

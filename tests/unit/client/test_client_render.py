@@ -239,7 +239,7 @@ def test_why_shows_the_evidence_and_what_helps() -> None:
         "- Ask for 2 GPUs.",
         "- Wait for job 6.",
         "uses 6 of 8",
-        "1 h 30 min (by the last jobs alike)",
+        "1 h 30 min (from similar jobs before it)",
     ):
         assert part in text
 

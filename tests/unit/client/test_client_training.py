@@ -33,7 +33,7 @@ def test_advice_and_rules_are_said_and_control_characters_are_not() -> None:
     advice = {"kind": "nan", "text": "step 3\x1b[2J", "step": 3.0, "attempt": 1, "at": ""}
     rule = {"rule": "hang", "line": "it\x07 hangs", "actions": [], "attempt": 1, "rank": 0, "node": "n", "at": ""}
     said = lines(advice=[advice], rules=[rule])
-    assert said[0].startswith("Advice: the loss is no number any more: step 3")
+    assert said[0].startswith("Advice: the loss is not a number (NaN): step 3")
     assert said[1].startswith("Rule: hang matched: it")
     assert "\x1b" not in "".join(said)
 

@@ -7,7 +7,7 @@ import { bucketsOf } from "../../format/periods";
 export const GROUPS = [
   { key: "succeeded", label: "Succeeded", outcomes: ["succeeded"] },
   { key: "going", label: "In progress", outcomes: ["running", "preempted"] },
-  { key: "stopped", label: "Stopped by the owner", outcomes: ["cancelled", "requeued"] },
+  { key: "stopped", label: "Cancelled by the owner", outcomes: ["cancelled", "requeued"] },
   { key: "screening", label: "Screening", outcomes: ["screening"] },
   { key: "wasted", label: "Wasted", outcomes: ["failed", "work_lost", "node_lost"] },
 ] as const satisfies readonly { key: string; label: string; outcomes: readonly Outcome[] }[];

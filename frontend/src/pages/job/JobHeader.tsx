@@ -76,7 +76,7 @@ export function JobHeader({ job }: { job: JobWithSpec }) {
         onYes={() => cancel(job.id)}
       >
         {job.state === "active"
-          ? "It is told to stop, gets its grace period to save a checkpoint, and is ended then."
+          ? "The job gets its stop signal and can save a checkpoint. It is killed when its grace period is over."
           : "It leaves the queue. It can be cloned later."}
       </Confirm>
       <Confirm

@@ -26,7 +26,7 @@ test("advice and the interval are said in words, with the figures that it comes 
   const nan = { kind: "nan" as const, text: "the last 3 losses are not finite", step: 9, attempt: 1, at: "" };
   render(<TrainingWords training={{ ...NOTHING, advice: [nan], checkpoint: INTERVAL }} />);
   expect(screen.getAllByRole("heading").map((each) => each.textContent)).toEqual([
-    "The loss is no number any more",
+    "The loss is not a number (NaN)",
     "Save a checkpoint every 1h 20m",
   ]);
   expect(checkpointWords(INTERVAL)).toBe(

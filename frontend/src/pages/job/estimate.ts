@@ -3,7 +3,7 @@ import { duration } from "../../format/time";
 
 const SOURCES: Record<RunTimeEstimate["source"], string> = {
   user: "its owner's estimate",
-  history: "by the last jobs alike",
+  history: "from similar jobs before it",
   limit: "its time limit",
   sweep: "the steps that its sweep expects of it",
   doubled: "doubled: it has run for longer than was expected",

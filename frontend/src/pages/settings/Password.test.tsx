@@ -22,7 +22,7 @@ afterEach(() => vi.restoreAllMocks());
 const field = (name: string) => screen.getByLabelText<HTMLInputElement>(name);
 
 async function change() {
-  await userEvent.type(field("Present password"), "old one");
+  await userEvent.type(field("Current password"), "old one");
   await userEvent.type(field("New password"), "new one");
   await userEvent.click(screen.getByRole("button", { name: "Change password" }));
 }
@@ -31,13 +31,13 @@ it("sends both passwords and forgets them", async () => {
   const changed = vi.spyOn(api, "changePassword").mockResolvedValue();
   await change();
   expect(changed).toHaveBeenCalledWith("old one", "new one");
-  await waitFor(() => expect(field("Present password").value + field("New password").value).toBe(""));
+  await waitFor(() => expect(field("Current password").value + field("New password").value).toBe(""));
 });
 
 it("says at the field what is wrong with it", async () => {
-  const wrong = [{ field: "current", message: "it is not your present password" }];
+  const wrong = [{ field: "current", message: "it is not your current password" }];
   vi.spyOn(api, "changePassword").mockRejectedValue(new Problem(422, "Invalid", "wrong", "invalid", wrong));
   await change();
-  const told = await screen.findByText("it is not your present password");
-  expect(told.closest(".mantine-PasswordInput-root")?.contains(field("Present password"))).toBe(true);
+  const told = await screen.findByText("it is not your current password");
+  expect(told.closest(".mantine-PasswordInput-root")?.contains(field("Current password"))).toBe(true);
 });

@@ -3,18 +3,11 @@ import { useQueryClient } from "@tanstack/react-query";
 import { useState, type SubmitEvent } from "react";
 
 import { changePassword } from "../../api/account";
-import { messageOf, Problem } from "../../api/problem";
 import { sessionsQuery, tokensQuery } from "../../api/accountQueries";
 import { SectionHead } from "../../components/Page";
 import { toast } from "../../components/toast";
+import { refusalsOf } from "./refusals";
 import classes from "./SettingsPage.module.css";
-
-/** Why the server refused, by the field that it named. */
-function refusalsOf(error: unknown): Record<string, string> {
-  const fields = error instanceof Problem ? error.fields : [];
-  if (fields.length === 0) return { new: messageOf(error) };
-  return Object.fromEntries(fields.map(({ field, message }) => [field, message]));
-}
 
 /** Changing the caller's password. */
 export function Password() {
@@ -37,7 +30,7 @@ export function Password() {
         [sessionsQuery, tokensQuery].map(({ queryKey }) => client.invalidateQueries({ queryKey })),
       );
     } catch (error) {
-      setRefusals(refusalsOf(error));
+      setRefusals(refusalsOf(error, "new"));
     } finally {
       setBusy(false);
     }
@@ -51,7 +44,7 @@ export function Password() {
       </p>
       <form className={classes.form} onSubmit={(event) => void change(event)}>
         <PasswordInput
-          label="Present password"
+          label="Current password"
           autoComplete="current-password"
           value={current}
           error={refusals.current}

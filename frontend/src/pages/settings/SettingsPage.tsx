@@ -7,6 +7,7 @@ import { Label } from "../../components/StateChip";
 import { humanize } from "../../format/words";
 import classes from "./SettingsPage.module.css";
 import { CommandLine } from "./CommandLine";
+import { Email } from "./Email";
 import { Notifications } from "./Notifications";
 import { Password } from "./Password";
 import { Sessions } from "./Sessions";
@@ -50,6 +51,7 @@ export function SettingsPage() {
             onChange={(value) => setColorScheme(SCHEMES.find((each) => each === value) ?? "auto")}
           />
         </section>
+        <Email />
         <Password />
         <Sessions />
         <Notifications />

@@ -17,10 +17,17 @@ class Credentials(Shape):
 
 
 class NewPassword(Shape):
-    """The present password, and the one to have in its place."""
+    """The current password, and the one to have in its place."""
 
     current = Text(max_length=4096, trim_whitespace=False, help_text="The current password.")
     new = Text(max_length=4096, trim_whitespace=False, help_text="The new password.")
+
+
+class NewEmail(Shape):
+    """Where the caller's mail is to go, and the current password."""
+
+    email = Text(max_length=254, allow_blank=True, help_text="The new mail address; empty for none.")
+    current = Text(max_length=4096, trim_whitespace=False, help_text="The current password.")
 
 
 class MyTenant(Shape):

@@ -15,6 +15,7 @@ from rest_framework.response import Response
 from muster.accounts.models import ApiToken
 from muster.accounts.selectors import sessions_of
 from muster.accounts.services import (
+    change_email,
     change_password,
     create_token,
     end_other_sessions,
@@ -81,6 +82,20 @@ class Me(ApiView):
     def get(self, request: Request) -> Response:
         """The caller, their tenants and what they may submit to."""
         return Response(render.me(caller(request)))
+
+    @describe(
+        "change_me",
+        tag="account",
+        answers={200: shapes.Me},
+        problems=(413, 415, 422, 429),
+        request=shapes.NewEmail,
+    )
+    def patch(self, request: Request) -> Response:
+        """Change the mail address of the caller."""
+        user, body = caller(request), body_of(request, shapes.NewEmail)
+        limits.take(limits.PASSWORD, user.pk)
+        change_email(user=user, current=body["current"], email=body["email"])
+        return Response(render.me(user))
 
 
 class Password(ApiView):
