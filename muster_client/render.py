@@ -160,8 +160,9 @@ def job_sheet(job: Job, now: datetime, fairness: JobFairness | None = None) -> R
     rows += _resize_rows(job.get("failed_resize"), now)
     rows += _failure_rows(failure)
     if job["reason"]:
-        detail = f": {job['reason_detail']}" if job["reason_detail"] else ""
-        rows.append(("Reason", text_of(f"{job['reason']}{detail}")))
+        told = _reason_text(job["reason"], job["reason_detail"])
+        detail = f": {job['reason_detail']}" if job["reason_detail"] and job["reason_detail"] not in told else ""
+        rows.append(("Reason", text_of(f"{told}{detail}")))
     rows += _efficiency_rows(job.get("efficiency"))
     line = (failure["line"] or "") if failure else ""
     rows += [("Screening", text_of(_run_words(run, told=line))) for run in job.get("screening_runs", ())]
@@ -287,7 +288,7 @@ def why_sheet(why: Why) -> RenderableType:
     failure = why.get("failure")
     rows += _failure_rows(failure)
     if why["reason"] and not failure:
-        rows.append(("Reason", text_of(why["reason"])))
+        rows.append(("Reason", text_of(_reason_text(why["reason"], None))))
     if why["detail"] and not failure:
         rows.append(("", text_of(with_times_in_words(why["detail"], utc_now()))))
     if why["position"] is not None:
@@ -506,7 +507,14 @@ def _short_reason(job: Job) -> str:
         return "idle"
     if job["failure"]:
         return job["failure"]["title"]
-    return job["reason"] or "" if job["state"] in {"failed", "cancelled"} else ""
+    return _reason_text(job["reason"], job["reason_detail"]) if job["state"] in {"failed", "cancelled"} else ""
+
+
+def _reason_text(reason: str | None, detail: str | None) -> str:
+    """Return why a job ended: of a member that its group stopped in words, and with the reason of that."""
+    if reason != "stopped_early":
+        return reason or ""
+    return f"stopped by its sweep: {detail}" if detail else "stopped by its sweep"
 
 
 def _hold_rows(hold: Hold | None) -> list[tuple[str, RenderableType]]:

@@ -66,6 +66,7 @@ class Sweep(TypedDict):
     rungs: NotRequired[list[Rung]]
     rho: NotRequired[SweepRho | None]
     warnings: NotRequired[list[str]]
+    retried: NotRequired[int]
 
 
 class SweepMember(TypedDict):
@@ -128,6 +129,10 @@ class SweepCalls:
             cursor = page["next"]
             if cursor is None or len(results) >= limit:
                 return {"results": results, "next": cursor}
+
+    def retry_sweep(self, sweep_id: int) -> Sweep:
+        """Return the sweep, whose failed members run again; `retried` says how many."""
+        return cast(Sweep, self._http.document("POST", f"/sweeps/{sweep_id}:retry"))
 
     def cancel_sweep(self, sweep_id: int) -> Sweep:
         """Return the sweep, all members of which are being stopped."""

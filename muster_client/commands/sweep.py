@@ -1,4 +1,4 @@
-"""The commands about sweeps: sweep ls, show, cancel, clone."""
+"""The commands about sweeps: sweep ls, show, cancel, retry, clone."""
 
 from __future__ import annotations
 
@@ -74,6 +74,17 @@ def cancel_command(ctx: typer.Context, sweep_id: SweepId, as_json: JsonFlag = Fa
     with session.client() as client:
         sweep = client.cancel_sweep(sweep_id)
     session.output.answer(sweep, f"Sweep {sweep['id']} is being cancelled; members that run stop within their grace.")
+
+
+@sweep_app.command("retry")
+def retry_command(ctx: typer.Context, sweep_id: SweepId, as_json: JsonFlag = False) -> None:
+    """Run the failed members of a sweep again, inside the sweep."""
+    session = begin(ctx, as_json=as_json)
+    with session.client() as client:
+        sweep = client.retry_sweep(sweep_id)
+    many = sweep.get("retried", 0)
+    told = "1 member of it runs" if many == 1 else f"{many} members of it run"
+    session.output.answer(sweep, f"Sweep {sweep['id']} goes on: {told} again.")
 
 
 @sweep_app.command("clone")

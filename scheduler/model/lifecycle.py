@@ -262,6 +262,9 @@ GROUP_MOVES: Table = _table(
     }
 )
 
+RETRIED_FROM = frozenset({_J.FAILED, _J.CANCELLED})
+"""Final states of a job that is a member of a group, out of which the retry of a user queues it again."""
+
 ATTEMPT_MOVES: Table = _table(
     {
         _A.PLACED: (_A.STARTING, _A.STOPPING, _A.CANCELLED, _A.PREEMPTED, _A.LOST),

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from django.db.models.functions import Now
 from django.test import Client
 
 from muster.accounts.models import User
@@ -17,6 +18,7 @@ from muster.sweeps.models import Trial
 from scheduler.model.lifecycle import GroupState, HoldReason, JobState
 from tests.api.asking import fields_of, require_described, send
 from tests.api.conftest import World
+from tests.factories import make_job
 
 Api = Callable[[User | None], Client]
 
@@ -145,6 +147,24 @@ def test_cancelling_ends_all_members_that_wait(world: World, api: Api) -> None:
     assert answer.json()["members"]["cancelled"] == 6
     assert set(Job.objects.filter(group=found["id"]).values_list("state", flat=True)) == {JobState.CANCELLED}
     assert client.post(f"{SWEEPS}/{found['id']}:cancel").status_code == 202
+
+
+def test_a_retry_queues_the_failed_members_and_requeue_one_of_them(world: World, api: Api) -> None:
+    client = api(world.owner)
+    found = submitted(client)
+    path, ended = f"{SWEEPS}/{found['id']}:retry", {"state": JobState.FAILED, "hold_reason": "", "ended_at": Now()}
+    assert client.post(path).status_code == 409
+    Job.objects.filter(group=found["id"], member__lte=3).update(**ended)
+    answer = client.post(path)
+    require_described("POST", path.replace(str(found["id"]), "{sweep_id}"), answer)
+    assert (answer.status_code, answer.json()["retried"], answer.json()["members"]["waiting"]) == (202, 3, 6)
+    Job.objects.filter(group=found["id"], member=4).update(**ended)
+    one = Job.objects.get(group=found["id"], member=4)
+    assert client.post(f"/api/v1/jobs/{one.pk}:requeue").json()["state"] == JobState.QUEUED
+    alone = make_job(world.vc, world.owner, state=JobState.FAILED)
+    assert "muster clone" in client.post(f"/api/v1/jobs/{alone.pk}:requeue").json()["detail"]
+    assert api(world.stranger).post(path).status_code == 404
+    assert api(world.peer).post(path).status_code == 403
 
 
 def test_a_clone_changes_keys_of_the_sweep(world: World, api: Api) -> None:

@@ -23,6 +23,7 @@ import type {
   OutputFilePage,
   Page,
   Pool,
+  RetriedSweep,
   ServerSpec,
   Spec,
   Sweep,
@@ -168,6 +169,10 @@ export const listSweepMembers = (id: number): Promise<{ results: SweepMember[] }
 
 export const cancelSweep = (id: number): Promise<Sweep> =>
   read(http.POST("/api/v1/sweeps/{sweep_id}:cancel", ofSweep(id)));
+
+/** Runs the failed members again, inside the sweep; `retried` says how many. */
+export const retrySweep = (id: number): Promise<RetriedSweep> =>
+  read(http.POST("/api/v1/sweeps/{sweep_id}:retry", ofSweep(id)));
 
 /** Submits one sweep with all its members; the same `key` with the same spec gives the same sweep. */
 export function submitSweep(spec: Spec, key: string): Promise<Sweep> {

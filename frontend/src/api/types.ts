@@ -62,6 +62,7 @@ export type ServerSpec = Schemas["JobSpec"];
 
 export type SweepInList = Schemas["SweepInList"];
 export type Sweep = Schemas["Sweep"];
+export type RetriedSweep = Schemas["RetriedSweep"];
 export type SweepMember = Schemas["SweepMember"];
 export type Vc = Schemas["VirtualCluster"];
 export type VcDetail = Schemas["VirtualClusterDetail"];

@@ -16,4 +16,12 @@ export function causeOf(job: Job): string | null {
   return null;
 }
 
+/** The same, with what a sweep stopped its member for. */
+export function causeInFull(job: Job): string | null {
+  const cause = causeOf(job);
+  return job.reason === "stopped_early" && job.reason_detail !== null
+    ? `${cause}: ${job.reason_detail}`
+    : cause;
+}
+
 export const isOpen = (job: Job): boolean => job.state === "queued" || job.state === "active";

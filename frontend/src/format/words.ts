@@ -66,7 +66,7 @@ const REASONS: Record<string, string> = {
   infeasible: "Fits no node",
   loss_diverged: "The loss diverged",
   resize_failed: "Did not come back from a resize",
-  stopped_early: "Stopped early by its sweep",
+  stopped_early: "Stopped by its sweep",
   paused: "Paused by its sweep",
   log_rule: "Stopped by a rule of the operators",
   semantic_error: "Python exception",

@@ -115,6 +115,7 @@ v1 = [
     _to("sweeps/<id:sweep_id>:cancel", sweeps.CancelSweep, Scope.SUBMIT),
     _to("sweeps/<id:sweep_id>:hold", queue.HoldSweep, Scope.SUBMIT),
     _to("sweeps/<id:sweep_id>:release", queue.ReleaseSweep, Scope.SUBMIT),
+    _to("sweeps/<id:sweep_id>:retry", sweeps.RetrySweep, Scope.SUBMIT),
     _to("sweeps/<id:sweep_id>:clone", sweeps.CloneSweep, Scope.SUBMIT),
     _to("frameworks", offers.Frameworks, Scope.SUBMIT),
     _to("frameworks/<id:framework_id>", offers.OneFramework, Scope.SUBMIT),

@@ -22,9 +22,12 @@ from muster.jobs.models import Allocation, Attempt, Job, Reservation
 from scheduler.model.lifecycle import (
     ATTEMPT_TERMINAL,
     JOB_TERMINAL,
+    RETRIED_FROM,
     AllocationState,
     AttemptState,
+    Desired,
     JobState,
+    Reason,
     require_move,
 )
 
@@ -185,6 +188,50 @@ def move_jobs(
     for job in jobs:
         job.state = target
         record(f"job.{target}", **_told_of(job, source, target, actor=actor, data=data[job.pk]))
+
+
+def requeue_ended(jobs: Sequence[Job], *, actor: str, hold: Mapping[str, Any]) -> None:
+    """Queue members of a group again that have failed or were cancelled; the caller has them under lock.
+
+    They keep their attempts and what these cost. What was stored of their ends is forgotten first.
+    """
+    if not {JobState(job.state) for job in jobs} <= RETRIED_FROM or any(job.group_id is None for job in jobs):
+        raise RuntimeError("only failed and cancelled members of groups are queued again")
+    for forget in _forget_ends:
+        forget([job.pk for job in jobs])
+    for job in jobs:
+        told = {"from": job.state, "state": JobState.QUEUED, "reason": Reason.REQUEUED_BY_USER}
+        record("job.queued", actor=actor, tenant_id=job.tenant_id, job_id=job.pk, data=told)
+        job.state = JobState.QUEUED
+    Job.objects.filter(pk__in=[job.pk for job in jobs]).update(
+        state=JobState.QUEUED,
+        desired=Desired.RUN,
+        held=False,
+        paused=False,
+        hold_reason=hold["reason"],
+        hold=hold,
+        requeued_at=DatabaseNow(),
+        eligible_at=DatabaseNow(),
+        ended_at=None,
+        exit_code=None,
+        reason="",
+        reason_detail="",
+        failure=None,
+        failed_resize=None,
+        retries_used=0,
+        retried_because="",
+    )
+
+
+_forget_ends: list[Callable[[Sequence[int]], object]] = []
+
+
+def when_requeued(forget: Callable[[Sequence[int]], object]) -> None:
+    """Let an app above this one forget what it stored of the ends of jobs by their ids, when these are queued again.
+
+    Called when Django starts.
+    """
+    _forget_ends.append(forget)
 
 
 def forget_reservations(job_ids: Iterable[int]) -> None:

@@ -60,7 +60,7 @@ def stop_sweep(group: JobGroup, reason: str) -> None:
             return
         data = {"sweep": group.pk, "detail": reason}
         record("sweep.stopped", actor="platform", tenant_id=group.tenant_id, data=data)
-    end_members(group, reason=Reason.STOPPED_EARLY, detail=f"sweep {group.pk} was stopped: {reason}", actor="platform")
+    end_members(group, reason=Reason.STOPPED_EARLY, detail=reason, actor="platform")
 
 
 def end_members(group: JobGroup, *, reason: Reason, detail: str, actor: str) -> None:

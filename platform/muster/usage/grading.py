@@ -116,6 +116,11 @@ def grade_jobs(job_ids: Iterable[int]) -> int:
     return len(rows)
 
 
+def forget_grades(job_ids: Iterable[int]) -> None:
+    """Delete the grades of jobs that are to run again."""
+    Efficiency.objects.filter(pk__in=list(job_ids)).delete()
+
+
 def _longest_runs(job_ids: Iterable[int]) -> Sequence[Attempt]:
     """Of each job the attempt that ran the longest, screening runs aside."""
     ran = Attempt.objects.filter(

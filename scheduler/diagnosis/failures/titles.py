@@ -24,7 +24,7 @@ _TITLES = {
     "paused": "Paused by its sweep",
     "resize_failed": "Did not come back from a resize",
     "spec_refused": "Refused by the node",
-    "stopped_early": "Stopped early by its sweep",
+    "stopped_early": "Stopped by its sweep",
     "time_limit": "Time limit reached",
 }
 _ACRONYMS = {"cpu": "CPU", "cuda": "CUDA", "gpu": "GPU", "io": "I/O", "nccl": "NCCL", "nvlink": "NVLink"}

@@ -209,6 +209,23 @@ def test_a_clone_sends_only_what_changes(server: FakeServer, run: Run) -> None:
     assert "set its keys" in run("sweep", "clone", "12", "--set", "sweep=1").stderr
 
 
+def test_a_member_that_its_sweep_stopped_says_so_in_words(server: FakeServer, run: Run) -> None:
+    stopped = job(state="cancelled", reason="stopped_early", reason_detail="its first 3 members to end failed")
+    server.on("GET /jobs", httpx.Response(200, json={"results": [stopped], "next": None}))
+    server.on("GET /jobs/7", httpx.Response(200, json=stopped))
+    told = "stopped by its sweep: its first 3 members to end failed"
+    assert run("ls", "--members", COLUMNS="300").stdout.splitlines()[1].rstrip().endswith(told)
+    shown = run("show", "7", COLUMNS="300").stdout
+    assert told in shown
+    assert "stopped_early" not in shown
+
+
+def test_a_retry_tells_how_many_members_run_again(server: FakeServer, run: Run) -> None:
+    server.on("POST /sweeps/12:retry", httpx.Response(202, json=sweep(retried=2)))
+    assert run("sweep", "retry", "12").stdout == "Sweep 12 goes on: 2 members of it run again.\n"
+    assert run("sweep", "retry", "13").exit_code == 4
+
+
 def test_a_job_tells_of_which_sweep_it_is(server: FakeServer, run: Run) -> None:
     of = {"id": 12, "kind": "sweep", "name": "lr-search", "state": "active", "member": 4, "members": 27}
     of |= {"progress": None}

@@ -22,6 +22,10 @@ import { WaitingActions } from "./WaitingActions";
 
 const TONE_OF_CAUSE: Record<string, Tone> = { failed: "failed", active: "queued" };
 
+/** Whether it can be queued again after its end, as a member of its group. */
+const runsAgain = ({ group, state, reason }: JobWithSpec): boolean =>
+  group !== null && (state === "failed" || (state === "cancelled" && reason !== "stopped_early"));
+
 /** The name of the job, its state and what can be done with it. */
 export function JobHeader({ job }: { job: JobWithSpec }) {
   const { cancel, requeue } = useJobActions();
@@ -46,6 +50,16 @@ export function JobHeader({ job }: { job: JobWithSpec }) {
               onClick={() => setAsking("requeue")}
             >
               Requeue
+            </Button>
+          ) : null}
+          {runsAgain(job) ? (
+            <Button
+              variant="default"
+              leftSection={<IconRefresh size={16} />}
+              title="Inside its sweep, as this job"
+              onClick={() => void requeue(job.id)}
+            >
+              Run again
             </Button>
           ) : null}
           <Button

@@ -2,7 +2,7 @@ import { MantineProvider } from "@mantine/core";
 import { render, screen } from "@testing-library/react";
 import { expect, it } from "vitest";
 
-import { causeOf } from "../../components/cause";
+import { causeInFull, causeOf } from "../../components/cause";
 import { AT, makeAttempt, makeJob } from "../../testing/makers";
 import { FailureCard } from "./FailureCard";
 import { FinishCard } from "./FinishCard";
@@ -154,9 +154,9 @@ it("says on which GPU type a waiting job finishes first, and that jobs ahead are
   expect(screen.getByRole("region", { name: "When it would start on each GPU type" })).toBeTruthy();
 });
 
-it("says of a member that its sweep stopped it early, which its state does not say", () => {
-  expect(causeOf(makeJob({ state: "cancelled", reason: "stopped_early" }))).toBe(
-    "Stopped early by its sweep",
-  );
+it("says of a member that its sweep stopped it, and why, which its state does not say", () => {
+  const stopped = makeJob({ state: "cancelled", reason: "stopped_early", reason_detail: "3 members failed" });
+  expect(causeOf(stopped)).toBe("Stopped by its sweep");
+  expect(causeInFull(stopped)).toBe("Stopped by its sweep: 3 members failed");
   expect(causeOf(makeJob({ state: "cancelled", reason: "cancelled_by_user" }))).toBeNull();
 });

@@ -6,7 +6,7 @@ import { useWindowVirtualizer } from "@tanstack/react-virtual";
 import { useEffect, useRef, useState, type CSSProperties, type MouseEvent, type ReactNode } from "react";
 
 import type { Job } from "../../api/types";
-import { causeOf } from "../../components/cause";
+import { causeInFull } from "../../components/cause";
 import { groupOf, progressWords, rowKey, type GroupRow as Group } from "../../components/groups";
 import { GroupStateChip, JobStateChip } from "../../components/StateChip";
 import { Ago, Elapsed, RunTime } from "../../components/Time";
@@ -277,7 +277,7 @@ function GroupRow({
 
 function JobRow({ job, below, style, selected, pick }: RowProps & { below: boolean }) {
   const navigate = useNavigate();
-  const cause = causeOf(job);
+  const cause = causeInFull(job);
   return (
     <div
       className={classes.row}

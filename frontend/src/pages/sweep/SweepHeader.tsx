@@ -1,10 +1,10 @@
 import { Button } from "@mantine/core";
-import { IconCopyPlus, IconPlayerStop } from "@tabler/icons-react";
+import { IconCopyPlus, IconPlayerStop, IconRefresh } from "@tabler/icons-react";
 import { useQueryClient } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { useState } from "react";
 
-import { cancelSweep } from "../../api/client";
+import { cancelSweep, retrySweep } from "../../api/client";
 import { messageOf } from "../../api/problem";
 import { sweepQuery } from "../../api/queries";
 import type { Sweep } from "../../api/types";
@@ -23,6 +23,19 @@ export function SweepHeader({ sweep }: { sweep: Sweep }) {
   const client = useQueryClient();
   const [asking, setAsking] = useState(false);
   const open = sweep.members.waiting + sweep.members.running + sweep.members.paused;
+
+  const retry = async () => {
+    try {
+      const { retried } = await retrySweep(sweep.id);
+      toast(
+        "done",
+        `${plural(retried, "member")} of sweep #${sweep.id} ${retried === 1 ? "runs" : "run"} again`,
+      );
+    } catch (error) {
+      toast("failed", messageOf(error));
+    }
+    await client.invalidateQueries({ queryKey: ["sweeps"] });
+  };
 
   const cancel = async () => {
     try {
@@ -49,6 +62,11 @@ export function SweepHeader({ sweep }: { sweep: Sweep }) {
           >
             Clone
           </Button>
+          {sweep.members.failed > 0 ? (
+            <Button variant="default" leftSection={<IconRefresh size={16} />} onClick={() => void retry()}>
+              Run failed again
+            </Button>
+          ) : null}
           {sweep.state === "active" ? (
             <Button
               variant="default"

@@ -125,6 +125,14 @@ test("all members can be cancelled, and a clone begins with the spec", async () 
   await waitFor(() => expect(api.cancelSweep).toHaveBeenCalledWith(3));
 });
 
+test("failed members can be run again, where there are some", async () => {
+  vi.mocked(api.retrySweep).mockResolvedValue({ ...makeSweep(), retried: 2 });
+  const sweep = makeSweep();
+  show({ ...sweep, state: "succeeded", members: { ...sweep.members, failed: 2 } });
+  await userEvent.click(await screen.findByRole("button", { name: "Run failed again" }));
+  await waitFor(() => expect(api.retrySweep).toHaveBeenCalledWith(3));
+});
+
 test("a sweep without values says so, and one that ended says why", async () => {
   show(
     makeSweep({

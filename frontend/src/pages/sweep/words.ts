@@ -35,11 +35,11 @@ export const paramWords = (params: Record<string, unknown>): string =>
 
 /** What stopping members early has saved, in a sentence; "" for a sweep that stops none. */
 export function savedWords(sweep: Pick<Sweep, "rungs" | "members" | "saved_gpu_hours" | "state">): string {
+  if (sweep.rungs.length === 0) return "";
   const { stopped } = sweep.members;
   if (stopped > 0) {
     return `Stopping ${plural(stopped, "member")} early saved ${gpuHours(sweep.saved_gpu_hours)} GPU-hours.`;
   }
-  if (sweep.rungs.length === 0) return "";
   return sweep.state === "active" ? "No member has been stopped early yet." : "No member was stopped early.";
 }
 

@@ -97,6 +97,12 @@ class SubmittedSweep(Sweep):
     )
 
 
+class RetriedSweep(Sweep):
+    """A sweep of which members run again."""
+
+    retried = Integer(help_text="How many members run again.")
+
+
 class SweepPage(Shape):
     """A page of sweeps, newest first."""
 

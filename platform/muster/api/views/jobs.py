@@ -39,6 +39,8 @@ from muster.dispatch.finish import finish_by_type
 from muster.jobs import services
 from muster.jobs.models import Job as JobRow
 from muster.jobs.selectors import cancellable_jobs, count_jobs, get_job, matching_jobs, search_rank
+from muster.sweeps.retry import retry_member
+from scheduler.model.lifecycle import JOB_TERMINAL
 
 SPEC_BODY = {
     "application/json": SPEC,
@@ -201,9 +203,15 @@ class RequeueJob(_JobAct):
 
     @describe("requeue_job", tag="jobs", answers={202: Job}, problems=(403, 404, 409), request=None)
     def post(self, request: Request, job_id: int) -> Response:
-        """Put the job back into the queue; a finished one is a conflict."""
+        """Put the job back into the queue.
+
+        One that has ended is a conflict, but for a member of a group that has failed or was cancelled: it runs again
+        inside its group.
+        """
         user = caller(request)
-        job = services.requeue_job(user=user, job=job_to_change(request, job_id))
+        job = job_to_change(request, job_id)
+        again = job.group_id is not None and job.state in JOB_TERMINAL
+        job = (retry_member if again else services.requeue_job)(user=user, job=job)
         return Response(job_document(job), status=status.HTTP_202_ACCEPTED)
 
 

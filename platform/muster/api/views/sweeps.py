@@ -15,11 +15,12 @@ from muster.api.pages import decode_cursor, encode_cursor
 from muster.api.render.sweeps import member, sweep_document, sweep_list
 from muster.api.scopes import require_scope, token_of
 from muster.api.shapes.jobs import ANY_VALUES, CloneChanges
-from muster.api.shapes.sweeps import MemberList, SubmittedSweep, Sweep, SweepFilter, SweepPage
+from muster.api.shapes.sweeps import MemberList, RetriedSweep, SubmittedSweep, Sweep, SweepFilter, SweepPage
 from muster.api.views.base import ApiView, body_of, caller, describe, query_of
 from muster.api.views.jobs import BODY_PROBLEMS, KEY, idempotency_key
 from muster.jobs.models import JobGroup
 from muster.sweeps import services
+from muster.sweeps.retry import members_to_retry, retry_sweep
 from muster.sweeps.selectors import get_sweep, members_of, visible_sweeps
 
 _AS_YAML = {"type": "string", "description": "The same spec as YAML."}
@@ -99,6 +100,27 @@ class CancelSweep(ApiView):
             require_scope(token_of(request), Scope.MANAGE)
         services.cancel_sweep(user=user, group=group)
         return Response(sweep_document(get_sweep(user, sweep_id)), status=status.HTTP_202_ACCEPTED)
+
+
+class RetrySweep(ApiView):
+    """Running failed members again."""
+
+    parser_classes = []
+
+    @describe("retry_sweep", tag="sweeps", answers={202: RetriedSweep}, problems=(403, 404, 409, 429), request=None)
+    def post(self, request: Request, sweep_id: int) -> Response:
+        """Run the failed members again, inside the sweep, and those that were stopped with the whole sweep.
+
+        They keep their numbers and parameters, and their values count. A sweep that has ended goes on.
+        """
+        user = caller(request)
+        group = get_sweep(user, sweep_id)
+        if group.owner_id != user.pk:
+            require_scope(token_of(request), Scope.MANAGE)
+        limits.take(limits.SUBMIT, user.pk, cost=max(1, members_to_retry(group).count()))
+        retried = retry_sweep(user=user, group=group)
+        answer = {**sweep_document(get_sweep(user, sweep_id)), "retried": retried}
+        return Response(answer, status=status.HTTP_202_ACCEPTED)
 
 
 class CloneSweep(ApiView):
