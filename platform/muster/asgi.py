@@ -38,6 +38,7 @@ from muster.api.streams.uploads import known, upload  # noqa: E402
 from muster.common.asgi import EXCEPTION_HANDLERS, in_thread  # noqa: E402
 from muster.common.crowds import allow_open_files, spared_collector  # noqa: E402
 from muster.common.errors import MusterError  # noqa: E402
+from muster.common.lingering import Lingering  # noqa: E402
 from muster.events.hub import hub  # noqa: E402
 from muster.fleet.leases import tick  # noqa: E402
 from muster.shells.watch import watch  # noqa: E402
@@ -111,4 +112,4 @@ def behind_proxies(app: ASGIApp, proxies: list[str]) -> ASGIApp:
     return cast(ASGIApp, wrapped)
 
 
-application = behind_proxies(SecurityHeaders(_site), settings.TRUSTED_PROXIES)
+application = behind_proxies(Lingering(SecurityHeaders(_site)), settings.TRUSTED_PROXIES)
