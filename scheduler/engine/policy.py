@@ -42,6 +42,16 @@ class PeriodicPolicy(Protocol):
         ...
 
 
+@runtime_checkable
+class PreemptivePolicy(Protocol):
+    """A policy that may stop running jobs for waiting ones, or take turns."""
+
+    @property
+    def preemptive(self) -> bool:
+        """Whether it does, with its parameters."""
+        ...
+
+
 class Need(StrEnum):
     """What a policy may have to know of jobs beyond what they ask for."""
 

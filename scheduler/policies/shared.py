@@ -185,6 +185,11 @@ class Shared:
         """The share of all GPUs that may be stopping at a time because of a preemption; 0: none."""
         return 0.0
 
+    @property
+    def preemptive(self) -> bool:
+        """Whether it stops running jobs for waiting ones."""
+        return self.max_stopping_share > 0
+
     def try_place(self, context: CycleContext, ledger: ShareLedger, job: Job, demand: Demand) -> bool:
         """Whether the job found room; if so, it is placed."""
         return context.place(job, (demand,))

@@ -18,6 +18,7 @@ from muster.jobs.models import Job
 from muster.samples.models import RateEstimate
 from scheduler.engine.cycle import CycleConfig
 from scheduler.engine.policy import POLICIES
+from scheduler.presets import PRESETS
 from tests.api.asking import fields_of, problem_of, require_described, send
 from tests.api.conftest import World
 
@@ -37,10 +38,17 @@ def test_every_plug_in_is_listed_with_the_schema_of_its_parameters(world: World,
     assert found["fifo"]["properties"]["skip_blocked"]["default"] is True
     assert {one["name"] for one in answer.json()["admissions"]} >= {"quota"}
     assert {one["name"] for one in answer.json()["placements"]} >= {"consolidate"}
+    assert [one["name"] for one in answer.json()["presets"]] == list(PRESETS)
+
+
+def test_the_settings_of_a_preset_can_be_sent_as_they_are_listed(world: World, api: Api, path: str) -> None:
+    for preset in api(world.operator).get("/api/v1/policies").json()["presets"]:
+        answer = send(api(world.operator), "PUT", path, preset["settings"])
+        assert answer.json() == {**preset["settings"], "fallback": None}
 
 
 def test_an_operator_lets_a_pool_decide_in_another_way(world: World, api: Api, path: str) -> None:
-    body = {"policy": "fifo", "policy_params": {"skip_blocked": False}, "placement": "spread"}
+    body = {"policy": "fifo", "policy_params": {"skip_blocked": False}, "placement": "spread", "reason": "a trial"}
     answer = send(api(world.operator), "PUT", path, body)
     require_described("PUT", path, answer)
     assert answer.status_code == 200
@@ -59,7 +67,7 @@ def test_an_operator_lets_a_pool_decide_in_another_way(world: World, api: Api, p
     assert (config.policy_params, config.placement) == ({"skip_blocked": False}, "spread")
     row = AuditEntry.objects.get(object_type="pool")
     assert row.before == {"policy_params": {}, "placement": "consolidate"}
-    assert row.after == {"policy_params": {"skip_blocked": False}, "placement": "spread"}
+    assert row.after == {"policy_params": {"skip_blocked": False}, "placement": "spread", "reason": "a trial"}
 
 
 def test_a_policy_that_is_named_alone_gets_its_defaults(world: World, api: Api, path: str) -> None:
@@ -77,6 +85,7 @@ def test_a_policy_that_is_named_alone_gets_its_defaults(world: World, api: Api, 
         ({"policy": "fifo", "policy_params": {"patience_s": -1}}, "policy_params.patience_s"),
         ({"policy": "fifo", "policy_params": []}, "policy_params"),
         ({"policy": "fifo", "admission": "none-such"}, "admission"),
+        ({"policy": "gandiva", "admission": "hived"}, "admission"),
     ],
 )
 def test_what_a_pool_could_not_decide_by_is_refused_by_name(

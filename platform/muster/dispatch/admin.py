@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from django import forms
 from django.contrib import admin, messages
-from django.db import transaction
+from django.db import models, transaction
 from django.db.models import QuerySet
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
+from django.urls import URLPattern, path
 from django.utils.safestring import SafeString
 
 from muster.dispatch.admin_planners import PlannerAdmin
@@ -17,33 +19,44 @@ from muster.dispatch.forms import PoolForm, field_names, needs_names, pool_form
 from muster.dispatch.models import Cycle, Lane, Planner, Target
 from muster.dispatch.plugins import KINDS, objections
 from muster.dispatch.settings import decide_again, fallback_of, forget_fallback
+from muster.dispatch.word_fields import field_of_column
 from muster.events.admin_base import AuditedMixin, ModelAdmin, ReadOnlyMixin, actor
 from muster.fleet.models import Pool
 from scheduler.engine.cycle import config_from_dict
 
-_JOBS = [
-    "cpus_per_gpu",
-    "memory_mib_per_gpu",
-    "max_grace_s",
-    "log_max_bytes_per_job",
-    "offer_lease_s",
-    "shells",
-    "keep_failed_max_s",
-]
-_CONTAINERS = ["gang_network", "infiniband", "mount_roots"]
-_AGENTS = [
-    "beat_s",
-    "suspect_after_s",
-    "unreachable_after_s",
-    "stop_after_s",
-    "fence_margin_s",
-    "claim_timeout_s",
-    "orphan_grace_s",
-    "strike_half_life_s",
-    "black_hole_jobs",
-    "black_hole_s",
-]
-_CHECKS = ["check_gpus", "check_every_s", "check_s_per_day", "check_release"]
+# The columns that are folded, by subject.
+SUBJECTS: Mapping[str, Sequence[str]] = {
+    "Jobs": (
+        "cpus_per_gpu",
+        "memory_mib_per_gpu",
+        "max_grace_s",
+        "log_max_bytes_per_job",
+        "offer_lease_s",
+        "shells",
+        "keep_failed_max_s",
+    ),
+    "Containers": ("gang_network", "infiniband", "mount_roots"),
+    "Nodes that fail": ("strike_half_life_s", "black_hole_jobs", "black_hole_s"),
+    "Agents": (
+        "beat_s",
+        "suspect_after_s",
+        "unreachable_after_s",
+        "stop_after_s",
+        "fence_margin_s",
+        "claim_timeout_s",
+        "orphan_grace_s",
+    ),
+    "Checks of GPUs": ("check_gpus", "check_every_s", "check_s_per_day", "check_release"),
+}
+# What the columns without a help text of their own mean.
+_HELP = {
+    "beat_s": "How often an agent reports.",
+    "suspect_after_s": "A node that is silent for so long gets no new jobs.",
+    "unreachable_after_s": "A node that is silent for so long is unreachable: its jobs are in doubt.",
+    "claim_timeout_s": "How long a node has to claim a job that was placed there.",
+    "orphan_grace_s": "How long what runs on a node without the platform's knowledge may go on before it is ended.",
+    "log_max_bytes_per_job": "A job's log is cut beyond this size.",
+}
 
 
 admin.site.register(Planner, PlannerAdmin)
@@ -59,29 +72,66 @@ class PoolAdmin(AuditedMixin, ModelAdmin[Pool]):
     ordering = ["name"]
     actions = ["try_again"]
 
+    class Media:
+        js = ["muster/pool.js"]
+        css = {"all": ["muster/pool.css"]}
+
     @property
     def conditional_fields(self) -> dict[str, str]:
         """The parameters of a plug-in, and what a policy needs to know, are shown while it is selected."""
         needs = {name: f"policy == '{policy}'" for name, policy in needs_names().items()}
         return needs | {name: f"{kind} == '{plugin}'" for kind in KINDS for name, plugin in field_names(kind).items()}
 
+    def get_urls(self) -> list[URLPattern]:
+        """The pages, and what saving a form would change."""
+        view = self.admin_site.admin_view(self.preview)
+        return [path("<path:object_id>/preview/", view, name="fleet_pool_preview"), *super().get_urls()]
+
     def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
         """The form with a field for each parameter of each installed plug-in."""
         return super().get_form(request, obj, change, **{**kwargs, "form": pool_form()})
 
+    def formfield_for_dbfield(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
+        """Durations and sizes as in a spec, and each column with its default."""
+        field = field_of_column(db_field) or super().formfield_for_dbfield(db_field, request, **kwargs)
+        if field is not None and any(db_field.name in names for names in SUBJECTS.values()):
+            default = _default_of(db_field, field)
+            told = (field.help_text or _HELP.get(db_field.name, ""), f"Default: {default}." if default else "")
+            field.help_text = " ".join(filter(None, map(str, told)))
+        return field
+
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
-        """The plug-ins, each kind with its parameters, and the rest."""
-        notes = {"policy": needs_names()}
-        kinds = [(kind.capitalize(), {"fields": [kind, *notes.get(kind, ()), *field_names(kind)]}) for kind in KINDS]
-        first = ["name"] if obj is None else ["name", "decides_by", "silent_since", "decided"]
-        return [
-            (None, {"fields": first}),
-            *kinds,
-            ("Jobs", {"fields": _JOBS}),
-            ("Containers", {"fields": _CONTAINERS}),
-            ("Agents", {"fields": _AGENTS}),
-            ("Checks of GPUs", {"fields": _CHECKS}),
+        """What decides, and folded by subject all that seldom changes, with the number of columns that are changed."""
+        decides = ["preset", "policy", *needs_names(), "admission"]
+        state = []
+        if obj is not None:
+            decides += ["preview", "reason"]
+            state = ["decides_by"] * (fallback_of(obj) is not None) + ["silent_since"] * (obj.silent_since is not None)
+        parameters = [*field_names("policy"), "placement", *field_names("placement"), *field_names("admission")]
+        folded = [
+            (_heading(title, names, obj), {"fields": names, "classes": ["collapse"]})
+            for title, names in SUBJECTS.items()
         ]
+        decided = [] if obj is None else [("What its policy decided", {"fields": ["decided"], "classes": ["collapse"]})]
+        return [
+            (None, {"fields": ["name", *state, *decides]}),
+            ("Placement and parameters", {"fields": parameters, "classes": ["collapse"]}),
+            *decided,
+            *folded,
+        ]
+
+    def preview(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """What saving the posted form would change, as a part of the page."""
+        pool = self.get_object(request, object_id)
+        if pool is None or request.method != "POST" or not self.has_change_permission(request, pool):
+            raise Http404
+        form = self.get_form(request, pool, change=True)(request.POST, instance=pool)
+        form.full_clean()
+        return HttpResponse(form.switch)
+
+    def reason_of(self, form: Any) -> str:
+        """Why the pool shall decide otherwise."""
+        return str(form.cleaned_data.get("reason") or "")
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
         """A pool keeps its name."""
@@ -136,6 +186,23 @@ class PoolAdmin(AuditedMixin, ModelAdmin[Pool]):
             with transaction.atomic():
                 forget_fallback(pool, actor=actor(request))
             self.message_user(request, f"{pool.name}: the next cycle tries its settings again.", messages.WARNING)
+
+
+def _default_of(column: models.Field[Any, Any], field: forms.Field) -> str:
+    """A column's default as its field shows it; empty if that is nothing."""
+    value = column.get_default()
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "" if value in (None, "") else str(field.prepare_value(value))
+
+
+def _heading(title: str, names: Iterable[str], pool: Pool | None) -> str:
+    """The subject, with the number of its columns that are not at their default."""
+    if pool is None:
+        return title
+    fresh = Pool()
+    changed = sum(getattr(pool, name) != getattr(fresh, name) for name in names)
+    return f"{title} ({changed} changed)" if changed else title
 
 
 def _source_of(fallback: dict[str, Any]) -> str:

@@ -46,7 +46,8 @@ class PlannerForm(PlannerFields):
         VirtualCluster.objects.select_related("pool", "planned_by__planner").order_by("pool__name", "name"),
         required=False,
         widget=UnfoldAdminSelectMultipleWidget,
-        help_text="It decides on their jobs from its next cycle on. Another planner of theirs loses them.",
+        help_text="It decides on their jobs from its next cycle on. Another planner of theirs loses them. Jobs of one "
+        "planner preempt no jobs of another one, except where the quota admission calls GPUs back.",
     )
 
     class Meta:

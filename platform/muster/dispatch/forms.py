@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from django import forms
+from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from unfold.widgets import (
@@ -19,10 +20,16 @@ from unfold.widgets import (
     UnfoldAdminTextInputWidget,
 )
 
-from muster.dispatch.knowledge import knowledge_of, needs_in_words, needs_of
-from muster.dispatch.plugins import KINDS, objections, parameters
+from muster.dispatch.knowledge import knowledge_of, needs_in_words, needs_of, too_short_turn
+from muster.dispatch.plugins import KINDS, clash, objections, parameters
+from muster.dispatch.preset_fields import PresetField, Preview, preview_of
+from muster.dispatch.settings import SETTINGS
+from muster.dispatch.switches import changes, effects
+from muster.dispatch.word_fields import DurationField
 from muster.events.labels import words
 from muster.fleet.models import Pool
+from muster.jobs.units import written_duration
+from scheduler.presets import FIRST, PRESETS, Preset, preset_of
 
 # Each timer must be longer than the one before it.
 _TIMERS_IN_ORDER = ("beat_s", "suspect_after_s", "unreachable_after_s", "stop_after_s")
@@ -73,6 +80,16 @@ class PoolForm(PoolFields):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        if self.instance.pk is None:
+            for name, value in FIRST.settings.items():
+                setattr(self.instance, name, value)
+                self.initial[name] = value
+        self.before = {name: getattr(self.instance, name) for name in SETTINGS}
+        self.switch: SafeString = SafeString("")
+        if self.instance.pk and isinstance(preview := self.fields["preview"].widget, Preview):
+            preview.url = reverse("admin:fleet_pool_preview", args=[self.instance.pk])
+        own = preset_of(self.before)
+        self.initial["preset"] = own.name if own else ""
         for kind in KINDS:
             plugin, params = getattr(self.instance, kind), getattr(self.instance, f"{kind}_params")
             if plugin not in KINDS[kind].names:
@@ -82,27 +99,34 @@ class PoolForm(PoolFields):
                     self.initial[field_name(kind, plugin, parameter)] = _shown(rules, params[parameter])
         known = f" {knowledge_of(self.instance)}" if self.instance.pk else ""
         for name, policy in needs_names().items():
-            needs = needs_of(policy, self.instance.policy_params if policy == self.instance.policy else {})
-            self.initial[name] = needs_in_words(needs) + (known if needs else "")
+            params = self.instance.policy_params if policy == self.instance.policy else {}
+            needs = needs_of(policy, params)
+            told = (needs_in_words(needs) + (known if needs else ""), too_short_turn(policy, params))
+            self.initial[name] = " ".join(filter(None, told))
 
     def clean(self) -> dict[str, Any]:
         """Reject invalid parameters, at the field of the parameter, and timers in the wrong order."""
         data = super().clean() or {}
+        chosen = PRESETS.get(data.get("preset", ""))
+        if chosen is not None and chosen.name != self.initial["preset"]:
+            data |= self._take(chosen)
         for kind in KINDS:
+            for name, plugin in field_names(kind).items():
+                if plugin != data.get(kind, plugin):
+                    self.errors.pop(name, None)  # the field is not shown, and its value is not stored
             if kind in data:
                 self._clean_params(kind, data[kind], data)
+        self._check_switch(data)
         self._check_timers(data)
         return data
 
     @cached_property
     def changed_data(self) -> list[str]:
-        """The edited columns."""
-        names = [name for name in super().changed_data if "__" not in name]
+        """The edited columns. A preset changes plug-ins that nobody has typed."""
+        names = [name for name in super().changed_data if "__" not in name and name not in KINDS]
         stored = Pool.objects.filter(pk=self.instance.pk).first()
         return names + [
-            f"{kind}_params"
-            for kind in KINDS
-            if stored is None or getattr(stored, f"{kind}_params") != getattr(self.instance, f"{kind}_params")
+            name for name in SETTINGS if stored is None or getattr(stored, name) != getattr(self.instance, name)
         ]
 
     def show_stored(self, pool: Pool) -> None:
@@ -133,11 +157,48 @@ class PoolForm(PoolFields):
             self.add_error(name if name in self.fields else kind, message)
         setattr(self.instance, f"{kind}_params", params)
 
+    def _take(self, preset: Preset) -> dict[str, Any]:
+        """The values of the fields of a preset that was chosen now: they count, whatever was typed below it."""
+        values: dict[str, Any] = {}
+        for kind in KINDS:
+            values[kind] = plugin = preset.settings[kind]
+            self.errors.pop(kind, None)
+            for parameter, rules in parameters(kind, plugin).items():
+                name = field_name(kind, plugin, parameter)
+                self.errors.pop(name, None)
+                params = preset.settings[f"{kind}_params"]
+                value = params.get(parameter, rules.get("default"))
+                values[name] = self.fields[name].clean(self.fields[name].prepare_value(_shown(rules, value)))
+        return values
+
+    def _check_switch(self, data: Mapping[str, Any]) -> None:
+        """Refuse plug-ins that do not go together, and a switch of policy or admission without a reason."""
+        wrong = [str(text) for name, texts in self.errors.items() if _is_setting(name) for text in texts]
+        after = {kind: data.get(kind) for kind in KINDS}
+        after |= {f"{kind}_params": getattr(self.instance, f"{kind}_params") for kind in KINDS}
+        if not wrong and (problem := clash(after)):
+            wrong = [f"{problem[:1].upper()}{problem[1:]}."]
+            self.add_error("admission", wrong[0])
+        if self.instance.pk is None:
+            return
+        if wrong:
+            self._show(preview_of((), (), problems=wrong))
+            return
+        self._show(preview_of(changes(self.before, after), effects(self.instance, self.before, after)))
+        if any(self.before[kind] != after[kind] for kind in ("policy", "admission")) and not data.get("reason"):
+            self.add_error("reason", "Write why the pool shall decide otherwise. The audit log keeps it.")
+
+    def _show(self, switch: SafeString) -> None:
+        self.switch = switch
+        if isinstance(preview := self.fields["preview"].widget, Preview):
+            preview.text = switch
+
     def _check_timers(self, data: dict[str, Any]) -> None:
         for earlier, later in pairwise(_TIMERS_IN_ORDER):
             first, second = data.get(earlier), data.get(later)
             if first is not None and second is not None and second < first:
-                self.add_error(later, f"It cannot be shorter than {earlier}, which is {first:g}.")
+                name = words(earlier).partition(" (")[0]
+                self.add_error(later, f"It cannot be shorter than {name}, which is {written_duration(first)}.")
         beat_s = data.get("beat_s")
         for name in _SILENCE_TIMERS:
             value = data.get(name)
@@ -147,11 +208,15 @@ class PoolForm(PoolFields):
             if value < MIN_SILENCE_S:
                 self.add_error(
                     name,
-                    f"It must be {MIN_SILENCE_S:g} s at least: a beat may be that late because a web process "
-                    "restarts or a network stutters, and nothing is wrong with the node.",
+                    f"It must be {written_duration(MIN_SILENCE_S)} at least: a beat may be that late because a web "
+                    "process restarts or a network stutters, and nothing is wrong with the node.",
                 )
             elif beat_s is not None and value < 2 * beat_s:
-                self.add_error(name, f"It must be two beats at least, {2 * beat_s:g} s: one may be lost.")
+                self.add_error(name, f"It must be two beats at least, {written_duration(2 * beat_s)}: one may be lost.")
+
+
+def _is_setting(name: str) -> bool:
+    return any(name == kind or name.startswith(f"{kind}__") for kind in KINDS)
 
 
 def pool_form() -> type[PoolForm]:
@@ -165,7 +230,29 @@ def pool_form() -> type[PoolForm]:
                 fields[field_name(kind, plugin, parameter)] = parameter_field(parameter, rules)
     for name in needs_names():
         fields[name] = forms.CharField(label="Needs to know", widget=Sentence, disabled=True, required=False)
+    fields["preset"] = preset = PresetField()
+    preset.widget.values = {one.name: _texts(one, fields) for one in PRESETS.values()}
+    fields["preview"] = forms.CharField(label="What changes", widget=Preview, disabled=True, required=False)
+    fields["reason"] = forms.CharField(
+        required=False,
+        max_length=500,
+        widget=UnfoldAdminTextInputWidget,
+        help_text="For the audit log. A switch of policy or admission needs one.",
+    )
     return type("PoolForm", (PoolForm,), fields)
+
+
+def _texts(preset: Preset, fields: Mapping[str, forms.Field]) -> dict[str, Any]:
+    """What the fields of a preset show, by their names."""
+    texts: dict[str, Any] = {}
+    for kind in KINDS:
+        plugin, params = preset.settings[kind], preset.settings[f"{kind}_params"]
+        texts[kind] = plugin
+        for parameter, rules in parameters(kind, plugin).items():
+            name = field_name(kind, plugin, parameter)
+            shown = _shown(rules, params.get(parameter, rules.get("default")))
+            texts[name] = "" if shown is None else fields[name].prepare_value(shown)
+    return texts
 
 
 def parameter_field(parameter: str, rules: Mapping[str, Any]) -> forms.Field:
@@ -173,8 +260,8 @@ def parameter_field(parameter: str, rules: Mapping[str, Any]) -> forms.Field:
     kinds = _kinds(rules)
     common: dict[str, Any] = {
         "required": False,
-        "label": words(parameter),
-        "help_text": f"{_help(rules)} ({parameter})",
+        "label": words(parameter).removesuffix(" (s)") if _is_duration(parameter, kinds) else words(parameter),
+        "help_text": f"{_help(parameter, rules)} ({parameter})",
         "initial": _shown(rules, rules.get("default")),
     }
     if "enum" in rules or "boolean" in kinds:
@@ -184,6 +271,8 @@ def parameter_field(parameter: str, rules: Mapping[str, Any]) -> forms.Field:
             choices.insert(0, ("", "—"))
         return forms.ChoiceField(choices=choices, widget=UnfoldAdminSelectWidget, **common)
     limits: dict[str, Any] = {"min_value": rules.get("minimum"), "max_value": rules.get("maximum")}
+    if _is_duration(parameter, kinds):
+        return DurationField(**common)
     if kinds <= {"integer", "null"}:
         return forms.IntegerField(widget=UnfoldAdminIntegerFieldWidget, **limits, **common)
     if kinds <= {"integer", "number", "null"}:
@@ -234,8 +323,15 @@ def _kinds(rules: Mapping[str, Any]) -> set[str]:
     return {kinds} if isinstance(kinds, str) else set(kinds)
 
 
-def _help(rules: Mapping[str, Any]) -> str:
-    default = f"Default: {_word(rules['default'])}." if "default" in rules else ""
+def _is_duration(parameter: str, kinds: set[str]) -> bool:
+    """Whether the parameter has seconds, and not GPU-seconds or a rate."""
+    return parameter.endswith("_s") and not parameter.endswith("_gpu_s") and kinds <= {"integer", "number", "null"}
+
+
+def _help(parameter: str, rules: Mapping[str, Any]) -> str:
+    value = rules.get("default")
+    written = written_duration(value) if value is not None and _is_duration(parameter, _kinds(rules)) else _word(value)
+    default = f"Default: {written}." if "default" in rules else ""
     return " ".join(part for part in (rules.get("description", ""), default) if part)
 
 

@@ -9,10 +9,17 @@ from typing import Any
 
 from muster.fleet.models import Pool
 from muster.jobs.models import Job
+from muster.jobs.units import written_duration
 from muster.samples.rates import LIVE, live_rates
+from muster.samples.speeds import MIN_DURATION_S
 from scheduler.engine.policy import POLICIES, InformedPolicy, Need
 from scheduler.registry import ConfigError
 
+# How long a job must have its GPUs for its speed to be known: it starts, its first two numbers are read, and then a
+# minute (`samples.speeds`).
+MEASURED_AFTER_S = MIN_DURATION_S + 30
+# The parameters that say how long a job has its GPUs before another one may have them.
+_TURNS = ("round_s", "slice_s", "lease_s")
 _WORDS = {Need.RATES: "rates", Need.REMAINING: "expected run times"}
 
 
@@ -63,3 +70,19 @@ def needs_in_words(needs: Collection[Need]) -> str:
     if not needs:
         return "This policy decides by what jobs ask for. It needs neither rates nor expected run times."
     return f"This policy needs {' and '.join(words for need, words in _WORDS.items() if need in needs)}."
+
+
+def too_short_turn(policy: str, params: Mapping[str, Any]) -> str:
+    """A warning if jobs take turns in which no speed can be measured; empty if they do not."""
+    try:
+        made = POLICIES.make(policy, params)
+    except ConfigError:
+        return ""
+    name, turn_s = next(((name, getattr(made, name)) for name in _TURNS if hasattr(made, name)), ("", None))
+    uses_rates = name == "slice_s" or (isinstance(made, InformedPolicy) and Need.RATES in made.needs)
+    if turn_s is None or turn_s >= MEASURED_AFTER_S or not uses_rates:
+        return ""
+    return (
+        f"A job that has its GPUs for {written_duration(turn_s)} at a time is never measured: that takes a minute "
+        f"after its first steps. Set {name} to {written_duration(MEASURED_AFTER_S)} or more, or state rates in specs."
+    )

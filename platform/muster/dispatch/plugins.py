@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from scheduler.admission import ADMISSIONS
+from scheduler.engine.cycle import CycleConfig, compose
 from scheduler.engine.policy import POLICIES
 from scheduler.placement import PLACEMENTS
 from scheduler.registry import ConfigError, Registry, check_params
@@ -40,3 +41,13 @@ def objections(kind: str, name: object, params: object) -> Iterator[tuple[str, s
             registry.make(str(name), params)
         except ConfigError as error:
             yield f"{kind}_params", str(error)
+
+
+def clash(settings: Mapping[str, Any]) -> str:
+    """Why the plug-ins of valid settings do not go together; empty if they do."""
+    names = [name for kind in KINDS for name in (kind, f"{kind}_params")]
+    try:
+        compose(CycleConfig(**{name: settings[name] for name in names}))
+    except ConfigError as error:
+        return str(error)
+    return ""

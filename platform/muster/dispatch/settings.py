@@ -10,7 +10,7 @@ from django.db import transaction
 from muster.common.clock import database_now, utc_now
 from muster.common.errors import FieldError, Invalid
 from muster.dispatch.models import Planner
-from muster.dispatch.plugins import KINDS, objections
+from muster.dispatch.plugins import KINDS, clash, objections
 from muster.dispatch.policy_state import set_timer
 from muster.events.services import audit, mail_operators, record, wake_pool
 from muster.fleet.models import Pool
@@ -105,10 +105,11 @@ def forget_fallback(pool: Pool, *, actor: str) -> None:
     decide_again(pool)
 
 
-def change_settings(*, pool: Pool, changes: Mapping[str, Any], actor: str) -> Pool:
+def change_settings(*, pool: Pool, changes: Mapping[str, Any], actor: str, reason: str = "") -> Pool:
     """Change the plug-ins or parameters of the pool from the next cycle on.
 
-    A plug-in that is named without parameters gets its defaults. Saving ends a fallback, even if nothing changed.
+    The reason goes to the audit log. A plug-in that is named without parameters gets its defaults. Saving ends a
+    fallback, even if nothing changed.
 
     Raises:
         Invalid: a setting is wrong; the error names it.
@@ -126,6 +127,8 @@ def change_settings(*, pool: Pool, changes: Mapping[str, Any], actor: str) -> Po
             for kind in KINDS
             for field, message in objections(kind, after[kind], after[f"{kind}_params"])
         ]
+        if not wrong and (problem := clash(after)):
+            wrong.append(FieldError("admission", problem))
         if wrong:
             raise Invalid("; ".join(f"{one.field}: {one.message}" for one in wrong)[:2000], errors=tuple(wrong))
         edited = [name for name in SETTINGS if after[name] != before[name]]
@@ -137,7 +140,7 @@ def change_settings(*, pool: Pool, changes: Mapping[str, Any], actor: str) -> Po
                 object_type="pool",
                 object_id=pool.name,
                 before={name: before[name] for name in edited},
-                after={name: after[name] for name in edited},
+                after={name: after[name] for name in edited} | ({"reason": reason} if reason else {}),
             )
         decide_again(pool)
     pool.refresh_from_db()

@@ -121,7 +121,11 @@ class AuditedMixin(OperatorsMixin):
 
     def save_model(self, request: HttpRequest, obj: Any, form: ModelForm[Any], change: bool) -> None:
         """Store what was edited."""
-        _store(request, obj, form.changed_data if change else None, self.audit_type)
+        _store(request, obj, form.changed_data if change else None, self.audit_type, self.reason_of(form))
+
+    def reason_of(self, form: ModelForm[Any]) -> str:
+        """Why it was edited, for the audit log, where the form asks."""
+        return ""
 
     def save_formset(
         self, request: HttpRequest, form: ModelForm[Any], formset: BaseModelFormSet[Any, Any], change: bool
@@ -151,7 +155,7 @@ def _is_operator(request: HttpRequest) -> bool:
     return bool(getattr(request.user, "is_operator", False))
 
 
-def _store(request: HttpRequest, row: Model, names: Iterable[str] | None, audit_type: str) -> None:
+def _store(request: HttpRequest, row: Model, names: Iterable[str] | None, audit_type: str, reason: str = "") -> None:
     """Insert the row, or update those of the named fields that are columns."""
     kind = audit_type or str(row._meta.model_name)
     if names is None:
@@ -164,7 +168,8 @@ def _store(request: HttpRequest, row: Model, names: Iterable[str] | None, audit_
         return
     before = state_of(type(row)._default_manager.get(pk=row.pk), edited)
     row.save(update_fields=edited)
-    audit("change", actor=actor(request), object_type=kind, object_id=row, before=before, after=state_of(row, edited))
+    after = state_of(row, edited) | ({"reason": reason} if reason else {})
+    audit("change", actor=actor(request), object_type=kind, object_id=row, before=before, after=after)
 
 
 def _remove(request: HttpRequest, row: Model, audit_type: str) -> None:

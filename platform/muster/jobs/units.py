@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from datetime import datetime
 
@@ -24,6 +25,10 @@ _BYTES = {
     "TB": 10**12,
 }
 
+# The units in which a value is written, the largest first; 36h says more than 1.5d, and 90m than 1.5h.
+_WRITTEN_SECONDS = (("d", 86_400, 2), ("h", 3600, 1), ("m", 60, 1))
+_WRITTEN_BYTES = ("TiB", "GiB", "MiB", "KiB")
+
 DURATION_PATTERN = r"^([0-9]+(\.[0-9]+)?[smhdw])+$"
 SIZE_PATTERN = r"^[0-9]+(\.[0-9]+)?(KiB|MiB|GiB|TiB|KB|MB|GB|TB)$"
 
@@ -35,6 +40,14 @@ def parse_duration_s(text: str) -> float:
     return sum(float(number) * _SECONDS[unit] for number, unit in _DURATION_PART.findall(text))
 
 
+def written_duration(seconds: float) -> str:
+    """The shortest of 90s, 30m, 24h or 7d that is exactly these seconds."""
+    for unit, size, least in _WRITTEN_SECONDS:
+        if seconds >= least * size and seconds % size == 0:
+            return f"{int(seconds // size)}{unit}"
+    return f"{seconds:.3f}".rstrip("0").rstrip(".") + "s"
+
+
 def parse_moment(text: str) -> datetime:
     """The moment of `2026-12-01T08:00Z` or `2026-12-01T09:00+01:00`; `ValueError` says how one is written."""
     if not _MOMENT.fullmatch(text):
@@ -42,10 +55,22 @@ def parse_moment(text: str) -> datetime:
     return datetime.fromisoformat(text)
 
 
-def parse_size_mib(text: str) -> int:
-    """The mebibytes of a size such as `128GiB`, rounded up; `ValueError` says how one is written."""
+def parse_size_bytes(text: str) -> int:
+    """The bytes of a size such as `128GiB`, rounded up; `ValueError` says how one is written."""
     match = _SIZE.fullmatch(text)
     if not match:
         raise ValueError(f"{text[:40]!r} is not a size: write 512MiB or 128GiB")
-    size_bytes = float(match[1]) * _BYTES[match[2]]
-    return int(-(-size_bytes // (1 << 20)))
+    return math.ceil(float(match[1]) * _BYTES[match[2]])
+
+
+def parse_size_mib(text: str) -> int:
+    """The mebibytes of a size such as `128GiB`, rounded up; `ValueError` says how one is written."""
+    return -(-parse_size_bytes(text) // (1 << 20))
+
+
+def written_size(size_bytes: int) -> str:
+    """A size in the largest unit, KiB to TiB, in which it is a whole number; else in thousandths of a KiB."""
+    for unit in _WRITTEN_BYTES:
+        if size_bytes >= _BYTES[unit] and size_bytes % _BYTES[unit] == 0:
+            return f"{size_bytes // _BYTES[unit]}{unit}"
+    return f"{size_bytes / 1024:.3f}".rstrip("0").rstrip(".") + "KiB"

@@ -93,6 +93,11 @@ class Gandiva:
         return _LOOK_EVERY_S if any(after_s is not None for after_s in asked) else None
 
     @property
+    def preemptive(self) -> bool:
+        """Jobs take turns."""
+        return True
+
+    @property
     def needs(self) -> frozenset[Need]:
         """Remaining times, if a job that ends soon is not worth a restart."""
         return frozenset({Need.REMAINING} if self.restart_s > 0 else ())

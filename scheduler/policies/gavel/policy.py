@@ -121,6 +121,11 @@ class Gavel(RoundPolicy):
     exact_up_to: int = 2048
 
     @property
+    def preemptive(self) -> bool:
+        """Jobs take turns."""
+        return True
+
+    @property
     def needs(self) -> frozenset[Need]:
         """By the objective; without `aware` all types count as equally fast."""
         return frozenset(

@@ -98,6 +98,11 @@ class Themis(CyclePolicy):
     conserve: bool = False
 
     @property
+    def preemptive(self) -> bool:
+        """Jobs take turns."""
+        return True
+
+    @property
     def needs(self) -> frozenset[Need]:
         """See `InformedPolicy`."""
         return frozenset({Need.RATES, Need.REMAINING})

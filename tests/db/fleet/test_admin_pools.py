@@ -12,10 +12,12 @@ from django.urls import reverse
 from muster.accounts.models import User
 from muster.dispatch.forms import field_names
 from muster.dispatch.plugins import KINDS
-from muster.dispatch.settings import config_of, fall_back, fallback_of
+from muster.dispatch.settings import SETTINGS, config_of, fall_back, fallback_of
+from muster.dispatch.word_fields import field_of_column
 from muster.events.models import AuditEntry
 from muster.fleet.models import Pool
 from scheduler.engine.cycle import CycleConfig
+from scheduler.presets import FIRST, GUARANTEED_CELLS, PRESETS
 from tests.factories import make_job, make_pool, make_tenant, make_user, make_vc
 
 pytestmark = pytest.mark.django_db
@@ -39,14 +41,15 @@ def last_audit(object_type: str) -> AuditEntry:
 
 
 def pool_form(**changes: Any) -> dict[str, Any]:
-    text = "policy policy_params placement placement_params admission admission_params name id"
-    defaults = {
-        field.name: "" if (value := field.get_default()) is None else value
-        for field in Pool._meta.concrete_fields
-        if field.editable and field.name not in text.split()
-    }
-    plugins = {"policy": "fifo", "placement": "consolidate", "admission": "quota"}
-    return {"name": "main", **defaults, **plugins, **changes}
+    """What the page of a new pool sends, with a policy by hand."""
+    columns = {}
+    for column in Pool._meta.concrete_fields:
+        if column.editable and column.name not in {"id", *SETTINGS} and column.get_default() not in {None, ""}:
+            field, value = field_of_column(column), column.get_default()
+            columns[column.name] = value if field is None else field.prepare_value(value)
+    columns = {name: value for name, value in columns.items() if value is not False}
+    plugins = {"policy": "fifo", "placement": "consolidate", "admission": "quota", "preset": ""}
+    return {**columns, "name": "main", **plugins, **changes}
 
 
 def test_whatever_a_pool_has_can_be_changed(browser: Client) -> None:
@@ -82,14 +85,18 @@ def test_a_pool_is_stored(browser: Client) -> None:
     [
         ({"policy": "lottery"}, "lottery is not one of the available choices"),
         ({"policy__fifo__skip_blocked": "3"}, "3 is not one of the available choices"),
-        ({"policy__fifo__patience_s": "-1"}, "greater than or equal to 0"),
+        ({"policy__fifo__patience_s": "-1"}, "&#x27;-1&#x27; is not a duration: write 90s, 30m, 24h or 7d"),
         ({"policy": "tiresias", "policy__tiresias__limits_gpu_s": "[1, "}, "limits_gpu_s takes a list in brackets"),
         ({"policy": "tiresias", "policy__tiresias__limits_gpu_s": "[-1]"}, "limits_gpu_s[0] must be at least 0"),
-        ({"suspect_after_s": "1"}, "cannot be shorter than beat_s"),
-        ({"suspect_after_s": "9", "beat_s": "1"}, "10 s at least"),
-        ({"unreachable_after_s": "5", "suspect_after_s": "4", "beat_s": "1"}, "10 s at least"),
-        ({"claim_timeout_s": "3"}, "10 s at least"),
-        ({"suspect_after_s": "15", "beat_s": "8"}, "two beats at least, 16 s"),
+        ({"policy": "gavel", "policy__gavel__round_s": "0.5s"}, "round_s must be at least 1"),
+        ({"policy": "gandiva", "admission": "hived"}, "both choose GPUs themselves"),
+        ({"suspect_after_s": "1s"}, "cannot be shorter than beat, which is 5s"),
+        ({"suspect_after_s": "9s", "beat_s": "1s"}, "10s at least"),
+        ({"unreachable_after_s": "5s", "suspect_after_s": "4s", "beat_s": "1s"}, "10s at least"),
+        ({"claim_timeout_s": "3s"}, "10s at least"),
+        ({"suspect_after_s": "15s", "beat_s": "8s"}, "two beats at least, 16s"),
+        ({"stop_after_s": "600"}, "&#x27;600&#x27; is not a duration: write 90s, 30m, 24h or 7d"),
+        ({"log_max_bytes_per_job": "1 GiB"}, "is not a size: write 512MiB or 128GiB"),
         ({"gang_network": "bridge"}, "Write host, refuse, or the name of a network"),
         ({"gang_network": "container:x"}, "Write host, refuse, or the name of a network"),
         ({"gang_network": "-x"}, "Write host, refuse, or the name of a network"),
@@ -119,19 +126,86 @@ def test_what_containers_of_a_pool_may_have_is_stored_and_audited(browser: Clien
 
 def test_a_pool_whose_timers_are_shorter_already_can_be_edited_otherwise(browser: Client) -> None:
     pool = make_pool("main", beat_s=1, suspect_after_s=3, unreachable_after_s=6, claim_timeout_s=5)
-    timers = {"beat_s": "1", "suspect_after_s": "3", "unreachable_after_s": "6", "claim_timeout_s": "5"}
+    timers = {"beat_s": "1s", "suspect_after_s": "3s", "unreachable_after_s": "6s", "claim_timeout_s": "5s"}
     page = reverse("admin:fleet_pool_change", args=[pool.pk])
     assert browser.post(page, pool_form(**timers, cpus_per_gpu="7")).status_code == 302
     pool.refresh_from_db()
     assert (pool.cpus_per_gpu, pool.suspect_after_s) == (7, 3)
-    refused = browser.post(page, pool_form(**{**timers, "suspect_after_s": "2"}))
-    assert "10 s at least" in refused.content.decode()
+    refused = browser.post(page, pool_form(**{**timers, "suspect_after_s": "2s"}))
+    assert "10s at least" in refused.content.decode()
+
+
+class TestPresets:
+    def test_a_new_pool_begins_with_the_first_one(self, browser: Client) -> None:
+        form = browser.get(reverse("admin:fleet_pool_add")).context["adminform"].form
+        shown = {name: form[name].value() for name in form.fields if form[name].value() not in (None, "")}
+        shown = {name: value for name, value in shown.items() if value is not False}
+        assert shown["preset"] == FIRST.name
+        assert browser.post(reverse("admin:fleet_pool_add"), {**shown, "name": "main"}).status_code == 302
+        assert {name: getattr(Pool.objects.get(), name) for name in SETTINGS} == FIRST.settings
+
+    def test_the_one_that_is_chosen_counts_whatever_the_fields_below_say(self, browser: Client) -> None:
+        pool = make_pool("main")
+        page = reverse("admin:fleet_pool_change", args=[pool.pk])
+        for preset in PRESETS.values():
+            changes = {"preset": preset.name, "policy__fifo__patience_s": "nonsense", "reason": f"for {preset.title}"}
+            assert browser.post(page, pool_form(**changes)).status_code == 302, preset.name
+            pool.refresh_from_db()
+            assert {name: getattr(pool, name) for name in SETTINGS} == preset.settings
+            after = last_audit("pool").after
+            assert after is not None
+            assert after["reason"] == f"for {preset.title}"
+            assert browser.get(page).context["adminform"].form["preset"].value() == preset.name
+
+    def test_the_cards_carry_what_the_fields_show(self, browser: Client) -> None:
+        form = browser.get(reverse("admin:fleet_pool_add")).context["adminform"].form
+        for name, text in form.fields["preset"].widget.values[FIRST.name].items():
+            assert str(form[name].value() or "") == str(text or ""), name
+
+    def test_a_switch_is_shown_and_stored_only_with_a_reason(self, browser: Client) -> None:
+        pool = make_pool("main")
+        page = reverse("admin:fleet_pool_change", args=[pool.pk])
+        for changes in ({"policy": "srsf"}, {"admission": "hived"}, {"preset": GUARANTEED_CELLS.name}):
+            refused = browser.post(page, pool_form(**changes))
+            form = refused.context["adminform"].form
+            assert form.errors.keys() == {"reason"}
+            assert "<tr><th>" in form.fields["preview"].widget.render("preview", None)
+            pool.refresh_from_db()
+            assert (pool.policy, pool.admission) == ("fifo", "quota")
+        assert browser.post(page, pool_form(policy__fifo__skip_blocked="false")).status_code == 302
+
+    def test_what_a_form_would_change_can_be_asked_and_changes_nothing(self, browser: Client, client: Client) -> None:
+        pool = make_pool("main")
+        url = reverse("admin:fleet_pool_preview", args=[pool.pk])
+        told = browser.post(url, pool_form(preset=GUARANTEED_CELLS.name)).content.decode()
+        assert "<th>admission</th><td>quota</td><td>→ hived</td>" in told
+        assert "No cells are promised, so all guarantees go" in told
+        assert browser.post(url, pool_form()).content == b""
+        assert "both choose GPUs" in browser.post(url, pool_form(policy="gandiva", admission="hived")).content.decode()
+        assert Pool.objects.get().admission == "quota"
+        assert browser.get(url).status_code == 404
+        client.force_login(make_user("ada"))
+        assert client.post(url, pool_form()).status_code in {302, 403}
+
+
+def test_durations_and_sizes_are_words_with_their_defaults(browser: Client) -> None:
+    pool = make_pool("main", keep_failed_max_s=5400)
+    page = browser.get(reverse("admin:fleet_pool_change", args=[pool.pk]))
+    form, titles = page.context["adminform"].form, [title for title, _ in page.context["adminform"].fieldsets]
+    shown = [form[name].value() for name in ("beat_s", "check_every_s", "keep_failed_max_s", "log_max_bytes_per_job")]
+    assert shown == ["5s", "6h", "90m", "1GiB"]
+    assert form["beat_s"].label == "Beat"
+    assert form["check_every_s"].help_text.endswith("Default: 6h.")
+    assert form["policy__fifo__patience_s"].label == "patience"
+    assert "Default: 6m." in form["policy__gavel__round_s"].help_text
+    assert "Jobs (1 changed)" in titles
+    assert "Agents" in titles
 
 
 def test_hours_that_are_granted_and_taken_back_are_remembered(browser: Client) -> None:
     pool = make_pool("main")
     page = reverse("admin:fleet_pool_change", args=[pool.pk])
-    for stop_after_s in ("7200", "600"):
+    for stop_after_s in ("2h", "10m"):
         assert browser.post(page, pool_form(stop_after_s=stop_after_s)).status_code == 302
     pool.refresh_from_db()
     assert (pool.stop_after_s, pool.lowered_from_s, pool.lowered_at is None) == (600, 7200, False)
@@ -181,6 +255,7 @@ class TestTheParametersOfPlugIns:
             "policy__tiresias__promote_knob": "1.5",
             "policy__tiresias__tie": '"entered"',
             "policy__fifo__skip_blocked": "false",
+            "reason": "short jobs wait too long",
         }
         assert browser.post(self.url(pool), pool_form(**changes)).status_code == 302
         pool.refresh_from_db()
@@ -188,12 +263,13 @@ class TestTheParametersOfPlugIns:
         assert pool.policy_params == {"limits_gpu_s": [100, 200.5], "promote_knob": 1.5}
         audited = last_audit("pool")
         assert audited.before == {"policy": "fifo", "policy_params": {}}
-        assert audited.after == {"policy": "tiresias", "policy_params": pool.policy_params}
+        after = {"policy": "tiresias", "policy_params": pool.policy_params, "reason": "short jobs wait too long"}
+        assert audited.after == after
 
     def test_blank_is_the_default_or_null(self, browser: Client) -> None:
         pool = make_pool("main", policy="fair", policy_params={"min_share_timeout_s": 5, "preemption_share": 0.5})
         changes = {"policy": "fair", "policy__fair__min_share_timeout_s": "", "policy__fair__preemption_share": ""}
-        changes["policy__fair__fair_share_timeout_s"] = "900"
+        changes["policy__fair__fair_share_timeout_s"] = "15m"
         assert browser.post(self.url(pool), pool_form(**changes)).status_code == 302
         pool.refresh_from_db()
         assert pool.policy_params == {"min_share_timeout_s": None}

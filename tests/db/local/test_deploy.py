@@ -11,11 +11,13 @@ from django.db import connection
 
 from muster.common.secrets import digest
 from muster.dispatch import tasks
+from muster.dispatch.settings import SETTINGS
 from muster.events.models import AuditEntry
 from muster.fleet.leases import tick
 from muster.fleet.models import Node, Pool, Tick
 from muster.local import healthy
 from muster.samples.tasks import roll_up_samples
+from scheduler.presets import FIRST, preset_of
 from tests.db.stories import let_pass
 from tests.factories import make_node, make_pool
 
@@ -41,6 +43,7 @@ def test_a_pool_is_made_only_when_that_is_said() -> None:
         add("gpu1", "--pool", "first")
     assert not Pool.objects.exists()
     add("gpu1", "--pool", "first", "--new-pool")
+    assert preset_of({name: getattr(Pool.objects.get(), name) for name in SETTINGS}) == FIRST
     add("gpu2", "--pool", "first", "--new-pool")
     assert Pool.objects.get().nodes.count() == 2
 

@@ -18,12 +18,22 @@ class PlugIn(Shape):
     params_schema = Values(help_text="The JSON Schema of its parameters.")
 
 
+class Preset(Shape):
+    """Settings of a pool that suit a purpose; `settings` can be the body of `PUT /pools/{name}/policy`."""
+
+    name = Text(help_text="The name of the preset.")
+    title = Text(help_text="Its title on the pages of operators.")
+    purpose = Text(help_text="What it is good at, and what it asks of operators.")
+    settings = Values(help_text="The policy, placement and admission with their parameters.")
+
+
 class PlugIns(Shape):
     """What a pool can be told to decide by, each kind by name."""
 
     policies = PlugIn(many=True, help_text="The policies, which order the waiting jobs.")
     placements = PlugIn(many=True, help_text="The placements, which pick nodes and GPUs.")
     admissions = PlugIn(many=True, help_text="What can decide whether a virtual cluster may have GPUs.")
+    presets = Preset(many=True, help_text="A policy, a placement and an admission for one purpose each.")
 
 
 class Fallback(Shape):
@@ -69,6 +79,9 @@ class PoolPolicyChange(Shape):
     admission_params = Values(
         required=False,
         help_text="The parameters of the quota admission; if only `admission` is given, it gets its defaults.",
+    )
+    reason = Text(
+        max_length=500, required=False, allow_blank=True, help_text="Why it is changed, for the audit log; optional."
     )
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:

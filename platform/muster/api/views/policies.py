@@ -19,6 +19,7 @@ from muster.dispatch.models import PolicyState
 from muster.dispatch.plugins import KINDS
 from muster.dispatch.settings import SETTINGS, change_settings, config_of, fallback_of
 from muster.fleet.models import Pool
+from scheduler.presets import PRESETS
 
 _PLURALS = {"policy": "policies", "placement": "placements", "admission": "admissions"}
 
@@ -28,13 +29,16 @@ class Policies(ApiView):
 
     @describe("list_policies", tag="cluster", answers={200: shapes.PlugIns})
     def get(self, request: Request) -> Response:
-        """Every policy, placement and admission with the JSON Schema of its parameters."""
-        return Response(
-            {
-                _PLURALS[kind]: [{"name": name, "params_schema": registry.schema(name)} for name in registry.names]
-                for kind, registry in KINDS.items()
-            }
-        )
+        """Every policy, placement and admission with the JSON Schema of its parameters, and the presets."""
+        plugins = {
+            _PLURALS[kind]: [{"name": name, "params_schema": registry.schema(name)} for name in registry.names]
+            for kind, registry in KINDS.items()
+        }
+        presets = [
+            {"name": one.name, "title": one.title, "purpose": one.purpose, "settings": one.settings}
+            for one in PRESETS.values()
+        ]
+        return Response({**plugins, "presets": presets})
 
 
 class OnePoolPolicy(ApiView):
@@ -60,7 +64,8 @@ class OnePoolPolicy(ApiView):
         require_operator(user)
         pool = pool_named(name)
         changes = body_of(request, shapes.PoolPolicyChange)
-        return Response(_settings(change_settings(pool=pool, changes=changes, actor=user.username)))
+        reason = changes.pop("reason", "")
+        return Response(_settings(change_settings(pool=pool, changes=changes, actor=user.username, reason=reason)))
 
 
 class PoolDecisions(ApiView):

@@ -11,6 +11,7 @@ from muster.common.errors import MusterError
 from muster.fleet.models import Node, Pool
 from muster.fleet.package import install_commands, unreachable_url_hint
 from muster.fleet.services import create_node, create_pool, renew_join_token
+from scheduler.presets import FIRST
 
 
 class Command(BaseCommand):
@@ -22,7 +23,11 @@ class Command(BaseCommand):
         """What it is called, and where it belongs."""
         parser.add_argument("name", help="the node's name")
         parser.add_argument("--pool", required=True)
-        parser.add_argument("--new-pool", action="store_true", help="make the pool if there is none of this name")
+        parser.add_argument(
+            "--new-pool",
+            action="store_true",
+            help=f"make the pool if there is none of this name, with the preset {FIRST.title}",
+        )
         parser.add_argument("--address", default="", help="where other nodes reach it; found out by default")
         parser.add_argument("--rack", default="")
         parser.add_argument("--again", action="store_true", help="a fresh join token for a node that is there")
@@ -50,6 +55,6 @@ def _token(options: dict[str, str]) -> str:
         return renew_join_token(node=node, actor=actor)
     if node is not None:
         raise CommandError(f"node {name} is there already; --again gives it a fresh join token")
-    pool = pool or create_pool(name=pool_name, actor=actor)
+    pool = pool or create_pool(name=pool_name, actor=actor, **FIRST.settings)
     _, secret = create_node(pool=pool, name=name, actor=actor, address=options["address"], rack=options["rack"])
     return secret
