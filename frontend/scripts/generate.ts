@@ -18,7 +18,7 @@ function serverDocument(): string {
     encoding: "utf8",
     maxBuffer: 64 * 1024 * 1024,
     // The state of a platform that may be running here is not touched.
-    env: { MUSTER_HOME: join(root, "build", "check"), MUSTER_TESTING: "1", ...process.env },
+    env: { ...process.env, MUSTER_HOME: join(root, "build", "check"), MUSTER_TESTING: "1" },
   });
 }
 

@@ -67,7 +67,11 @@ class Places:
         return self.root / "log"
 
 
-def find_places(home: Path, *, state: Path = Path("/var/lib/muster"), short: Path = Path("/tmp")) -> Places:  # noqa: S108
+_STATE = Path("/var/lib/muster")
+_SHORT = Path("/tmp")  # noqa: S108 - a short path, for sockets
+
+
+def find_places(home: Path, *, state: Path = _STATE, short: Path = _SHORT) -> Places:
     """The places for the state folder `home`, all made with the right owner; the same home gives the same places.
 
     1. The folder itself: 0700, or 0711 when root makes it, so that the servers' account can pass through.
@@ -84,7 +88,7 @@ def find_places(home: Path, *, state: Path = Path("/var/lib/muster"), short: Pat
     make_folder(root, account=account)
     sockets = root / "run"
     if len(os.fsencode(sockets)) + len(_SOCKET_LOCK_NAME) > SOCKET_PATH_LIMIT_BYTES:
-        sockets = short / f"muster-{os.geteuid()}-{_digest(home)}"
+        sockets = _short_folder(home, short)
     make_folder(sockets, account=account)
     places = Places(home=home, root=root, sockets=sockets, account=account)
     for folder in (places.log, places.programs, places.valkey_data):
@@ -115,7 +119,7 @@ def role_password(places: Places, role: str) -> str:
     return hashlib.sha256(f"{role} {service_password(places)}".encode()).hexdigest()
 
 
-def agents_folder(home: Path, *, state: Path = Path("/var/lib/muster")) -> Path:
+def agents_folder(home: Path, *, state: Path = _STATE) -> Path:
     """The folder for the state of agents on this machine, passable for the users that root's agents run jobs as."""
     account = service_account()
     folder = home / "agents"
@@ -123,6 +127,14 @@ def agents_folder(home: Path, *, state: Path = Path("/var/lib/muster")) -> Path:
         folder = state / f"{_digest(home)}-agents"
     make_folder(folder, mode=_PASSABLE if account else _PRIVATE)
     return folder
+
+
+def state_folders(home: Path, *, state: Path = _STATE, short: Path = _SHORT) -> list[Path]:
+    """The folders that hold the state of `home`, of those that exist: itself, and what had to lie elsewhere."""
+    home = home.absolute()
+    digest = _digest(home)
+    folders = (home, state / digest, state / f"{digest}-agents", _short_folder(home, short))
+    return [folder for folder in folders if folder.is_dir()]
 
 
 def service_account() -> Account | None:
@@ -178,6 +190,10 @@ def _refuse_strangers(path: Path, account: Account | None, *, follow: bool) -> N
         raise LocalError(
             f"{path} belongs to another user (uid {found.st_uid}): remove it, or set MUSTER_HOME elsewhere"
         )
+
+
+def _short_folder(home: Path, short: Path) -> Path:
+    return short / f"muster-{os.geteuid()}-{_digest(home)}"
 
 
 def _digest(path: Path) -> str:

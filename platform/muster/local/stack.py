@@ -6,6 +6,7 @@ import fcntl
 import logging
 import os
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,15 +17,37 @@ from django.conf import settings
 from django.core.management import call_command
 from rich.console import Console
 
-from muster.local import children
+from muster.local import children, processes
 from muster.local.children import Site
 from muster.local.places import LocalError
 from muster.local.services import Services, services_of_this_process
 from muster.local.supervisor import Supervisor, Watch
 
 
+class Steps:
+    """Prints each part of a start when it is done, with the seconds since the part before."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        # Python, Django and the services come before this line: they count for the first part.
+        self._began = self._last = (processes.start_ticks(os.getpid()) or 0) / os.sysconf("SC_CLK_TCK")
+
+    def done(self, name: str, text: str) -> None:
+        """Prints that one part is done."""
+        now = time.clock_gettime(time.CLOCK_BOOTTIME)
+        took, self._last = now - self._last, now
+        self.console.print(
+            f"[green]✓[/] [dim]{took:4.1f} s[/] [bold]{name:9}[/] {text}", highlight=False, soft_wrap=True
+        )
+
+    @property
+    def total_s(self) -> float:
+        """Seconds from the start of this process to the part that was done last."""
+        return self._last - self._began
+
+
 @contextmanager
-def running_stack(home: Path, *, port: int | None, console: Console) -> Iterator[tuple[Site, Supervisor]]:
+def running_stack(home: Path, *, port: int | None, steps: Steps) -> Iterator[tuple[Site, Supervisor]]:
     """The whole platform, ready to answer; all of it is stopped when the block ends, however it ends."""
     logging.getLogger("httpx").setLevel(logging.WARNING)  # it logs every question whether web is ready
     services = services_of_this_process()
@@ -32,16 +55,16 @@ def running_stack(home: Path, *, port: int | None, console: Console) -> Iterator
     with (
         _ending_by_signals(),
         alone(home) as lock,
-        Supervisor(home, say=lambda line: console.print(f"  {line}", highlight=False), watch=watch) as supervisor,
+        Supervisor(home, say=lambda line: steps.console.print(f"  {line}", highlight=False), watch=watch) as supervisor,
     ):
         # The supervisor has ended what an earlier run left behind, which may have used the port.
         site = Site(home=home, port=children.choose_port(port), services=services.environment())
         _write(lock, f"{os.getpid()} {site.public_url}")
-        step(console, "services", _described(services))
+        steps.done("services", _described(services))
         Path(settings.STATIC_ROOT).mkdir(exist_ok=True)  # the finders serve the files; its absence is only warned about
         supervisor.prepare_forks(env=site.environment(), cwd=children.ROOT)
         call_command("migrate", interactive=False, verbosity=0)
-        step(console, "database", "migrated")
+        steps.done("database", "migrated")
         web = children.web(site)
         supervisor.start(web)
         for child in (
@@ -51,17 +74,12 @@ def running_stack(home: Path, *, port: int | None, console: Console) -> Iterator
         ):
             supervisor.start(child)
         supervisor.wait_ready(web.name)
-        step(console, "web", f"answers at {site.public_url}")
-        step(console, "workers", f"schedule, default and links run; logs are in {home / 'log'}")
+        steps.done("web", f"answers at {site.public_url}")
+        steps.done("workers", f"schedule, default and links run; logs are in {home / 'log'}")
         try:
             yield site, supervisor
         finally:
-            console.print("\nStopping everything …", highlight=False)
-
-
-def step(console: Console, name: str, text: str) -> None:
-    """Prints that one part is done."""
-    console.print(f"[green]✓[/] [bold]{name:9}[/] {text}", highlight=False, soft_wrap=True)
+            steps.console.print("\nStopping everything …", highlight=False)
 
 
 @contextmanager

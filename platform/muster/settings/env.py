@@ -282,7 +282,8 @@ def _stored(path: Path, fresh: str) -> str:
     try:
         return path.read_text().strip()
     except FileNotFoundError:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # Root's database runs under another account, which has to pass through. Each secret is private by itself.
+        path.parent.mkdir(mode=0o711 if os.geteuid() == 0 else 0o700, parents=True, exist_ok=True)
     # A hard link is made by exactly one of several processes that start together.
     draft = path.with_name(f"{path.name}.{os.getpid()}")
     draft.touch(mode=0o600)

@@ -9,7 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from muster.local.places import SOCKET_PATH_LIMIT_BYTES, LocalError, find_places, make_folder, service_account
+from muster.local.places import (
+    SOCKET_PATH_LIMIT_BYTES,
+    LocalError,
+    agents_folder,
+    find_places,
+    make_folder,
+    service_account,
+    state_folders,
+)
 from muster.local.services import default_home
 
 
@@ -43,6 +51,27 @@ def test_a_home_that_the_account_cannot_enter_puts_the_servers_elsewhere(open_fo
     places = find_places(closed / "home", state=open_folder / "state")
     assert places.root.parent == open_folder / "state"
     assert mode_of(closed) == 0o700
+
+
+def test_a_secret_that_is_made_first_leaves_the_home_open_to_the_account(
+    open_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MUSTER_HOME", str(open_folder / "home"))
+    sys.modules["muster.settings.env"].read_environment()
+    places = find_places(open_folder / "home", state=open_folder / "state")
+    assert places.root.parent == open_folder / "home"
+
+
+def test_the_state_of_a_home_is_all_that_was_made_for_it(open_folder: Path) -> None:
+    closed = open_folder / "closed"
+    closed.mkdir(mode=0o700)
+    home, elsewhere, short = closed / ("x" * 80), open_folder / "state", open_folder / "short"
+    short.mkdir()
+    find_places(home, state=elsewhere, short=short)
+    agents_folder(home, state=elsewhere)
+    made = state_folders(home, state=elsewhere, short=short)
+    left = [path for folder in (closed, elsewhere, short) for path in folder.iterdir() if path not in made]
+    assert left == []
 
 
 def test_an_ordinary_user_runs_the_servers_as_themselves(monkeypatch: pytest.MonkeyPatch) -> None:

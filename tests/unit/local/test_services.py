@@ -13,8 +13,9 @@ import pytest
 import redis
 
 from muster.local import processes
-from muster.local.places import service_password
+from muster.local.places import LocalError, service_password
 from muster.local.postgres import NOT_DURABLE, Postgres
+from muster.local.reset import reset
 from muster.local.services import Services, start_services, stop_services
 from muster.local.valkey import Valkey
 
@@ -140,3 +141,18 @@ def test_the_address_of_the_processes_does_not_hold_the_owners_password(home: Pa
     with start(home) as services:
         assert service_password(servers_of(services)[0].places) not in services.database_url
         assert services.environment()["MUSTER_MIGRATE_DATABASE_URL"] == services.owner_url
+
+
+def test_a_reset_removes_all_state_and_only_of_what_is_muster(home: Path) -> None:
+    with start(home) as services:
+        (home / "secret_key").touch()
+        with pytest.raises(LocalError, match="uses the database"):
+            reset(home)
+        pid = servers_of(services)[0].pid()
+    assert home in reset(home)
+    assert not home.exists()
+    assert pid is not None
+    assert not processes.is_alive(pid)
+    home.mkdir()
+    with pytest.raises(LocalError, match="no state folder"):
+        reset(home)

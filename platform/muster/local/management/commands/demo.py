@@ -26,7 +26,7 @@ from muster.local.demo.cluster import (
 from muster.local.demo.jobs import EXAMPLES, MIXED_EXAMPLES, explanations, run_examples, summary
 from muster.local.demo.people import FILE_NAME, Access, prepare_people, require_python
 from muster.local.places import LocalError, agents_folder
-from muster.local.stack import running_stack, step
+from muster.local.stack import Steps, running_stack
 from muster.local.supervisor import Supervisor
 from muster_client.errors import MusterError as ClientError
 
@@ -61,17 +61,17 @@ class Command(BaseCommand):
     ) -> None:
         """Runs the demonstration; the exit status says whether the jobs ended as they should."""
         console = Console()
+        steps = Steps(console)
         as_expected = False
         try:
-            with running_stack(settings.STATE_FOLDER, port=port, console=console) as (site, supervisor):
+            with running_stack(settings.STATE_FOLDER, port=port, steps=steps) as (site, supervisor):
                 nodes = nodes_of(heterogeneous=heterogeneous)
                 start_nodes(site, supervisor, nodes)
-                step(console, "nodes", "gpu01 and gpu02 are ready, with four emulated A100 each; screen01 has two")
+                steps.done("nodes", "gpu01 and gpu02 are ready, with four emulated A100 each; screen01 has two")
                 if heterogeneous:
-                    step(console, "two types", "fast01 has two A100, slow01 two V100: the GPUs of the pool mixed")
+                    steps.done("two types", "fast01 has two A100, slow01 two V100: the GPUs of the pool mixed")
                 if shared := shared_single_user_nodes(nodes):
-                    step(
-                        console,
+                    steps.done(
                         "isolation",
                         f"none between the tenants' jobs on {', '.join(shared)}: all run as your account. "
                         "The demo allows that; a real node takes jobs of one tenant then",
@@ -81,7 +81,7 @@ class Command(BaseCommand):
                     path, url=site.public_url, tenants=prepare_tenants(heterogeneous=heterogeneous)
                 )
                 require_python(settings.UID_RANGE[0])
-                step(console, "tenants", "vision (ada) and nlp (grace), 4 A100 each; otto is the operator")
+                steps.done("tenants", "vision (ada) and nlp (grace), 4 A100 each; otto is the operator")
                 examples = (*EXAMPLES, *(MIXED_EXAMPLES if heterogeneous else ()))
                 timeout_s = timeout or (400.0 if heterogeneous else 180.0)
                 outcomes = run_examples(site.local_url, people, examples, console=console, timeout_s=timeout_s)

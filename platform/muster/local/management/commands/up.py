@@ -9,7 +9,7 @@ from django.core.management.base import BaseCommand, CommandError
 from rich.console import Console
 
 from muster.local.places import LocalError
-from muster.local.stack import running_stack
+from muster.local.stack import Steps, running_stack
 
 
 class Command(BaseCommand):
@@ -26,15 +26,13 @@ class Command(BaseCommand):
     def handle(self, *args: object, **options: object) -> None:
         """Runs until a signal comes."""
         port = options["port"]
-        console = Console()
+        steps = Steps(Console())
         try:
-            with running_stack(
-                settings.STATE_FOLDER, port=port if isinstance(port, int) else None, console=console
-            ) as (
+            with running_stack(settings.STATE_FOLDER, port=port if isinstance(port, int) else None, steps=steps) as (
                 site,
                 supervisor,
             ):
-                console.print(f"\nMuster is at [bold]{site.public_url}[/]. Ctrl-C stops it.", highlight=False)
+                steps.console.print(f"\nMuster is at [bold]{site.public_url}[/]. Ctrl-C stops it.", highlight=False)
                 supervisor.wait()
         except LocalError as error:
             raise CommandError(str(error)) from error
