@@ -73,6 +73,8 @@ class Node(TypedDict):
     labels: dict[str, str]
     last_seen_at: str | None
     gpus: list[Gpu]
+    runtimes: NotRequired[list[str]]
+    no_containers: NotRequired[str | None]
     # The server leaves these out of lists.
     running_jobs: NotRequired[list[NodeJob]]
     gpu_checks: NotRequired[list[GpuCheck]]

@@ -40,6 +40,7 @@ from muster_client.shapes import (
     Problem,
     QuotaHolder,
     Registry,
+    RuntimeOutlook,
     ScreeningRun,
     Token,
     Vc,
@@ -322,6 +323,9 @@ def dry_run_sheet(result: DryRun) -> RenderableType:
     ]
     if result["position"] is not None:
         rows.append(("Position", Text(str(result["position"]))))
+    runtime = result.get("runtime")
+    if runtime is not None:
+        rows.append(("Runs", text_of(_runtime_words(runtime))))
     outlook = result.get("screening")
     if outlook is not None:
         rows.append(("Screened first", text_of(f"{'yes' if outlook['tried'] else 'no'}: {outlook['why']}")))
@@ -333,11 +337,20 @@ def dry_run_sheet(result: DryRun) -> RenderableType:
     return sheet(rows + _hold_rows(result["hold"]))
 
 
+def _runtime_words(outlook: RuntimeOutlook) -> str:
+    """Return in what a job would run, why, and how many nodes offer that."""
+    words = {"container": "in a container", "process": "as a process", "either": "as its node says"}
+    known = f"; {outlook['nodes']} of {outlook['of']} nodes of the pool offer that" if outlook["of"] else ""
+    return f"{words.get(outlook['runtime'], outlook['runtime'])}: {outlook['why']}{known}"
+
+
 def nodes_table(nodes: Sequence[Node], now: datetime) -> RenderableType:
     """Return a table with one line per node."""
     if not nodes:
         return Text("No nodes.")
-    table = make_table("NODE", "POOL", "ADMIN", "HEALTH", "GPUS", "TYPE", "CPUS", "MEMORY", "LAST SEEN", "REASON")
+    table = make_table(
+        "NODE", "POOL", "ADMIN", "HEALTH", "GPUS", "TYPE", "CPUS", "MEMORY", "RUNS", "LAST SEEN", "REASON"
+    )
     for node in nodes:
         table.add_row(
             text_of(node["name"]),
@@ -348,6 +361,7 @@ def nodes_table(nodes: Sequence[Node], now: datetime) -> RenderableType:
             text_of(", ".join(sorted({gpu["type"] for gpu in node["gpus"]})) or "-"),
             f"{node['cpus_used']}/{node['cpus']}",
             f"{node['memory_used_mib'] // 1024}/{node['memory_mib'] // 1024} GiB",
+            text_of(", ".join(node.get("runtimes") or ()) or "-"),
             ago(node["last_seen_at"], now),
             text_of(node["reason"] or node.get("barred") or ""),
         )

@@ -294,6 +294,15 @@ class Why(TypedDict):
     at: str | None
 
 
+class RuntimeOutlook(TypedDict):
+    """In what a job would run, and on how many nodes of its pool."""
+
+    runtime: str
+    why: str
+    nodes: int
+    of: int
+
+
 class DryRun(TypedDict):
     """What would happen to a job if it was submitted now."""
 
@@ -308,6 +317,7 @@ class DryRun(TypedDict):
     sizes: NotRequired[list[DryRunSize]]
     gpus_total: int
     screening: NotRequired[Outlook]
+    runtime: NotRequired[RuntimeOutlook]
 
 
 class Upload(TypedDict):

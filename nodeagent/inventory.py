@@ -32,7 +32,12 @@ def look(
         driver_version=gpus.driver_version(),
         runtimes=runtime.offers(),
         # Labels of a node stay until they are overwritten, so those of an earlier start are taken back here.
-        labels={"kernel": os.uname().release, **dict.fromkeys(LABELS, ""), **runtime.labels()},
+        labels={
+            "kernel": os.uname().release,
+            "agent-in": host.container(),
+            **dict.fromkeys(LABELS, ""),
+            **runtime.labels(),
+        },
         gpus=gpus.inventory(),
         topology=gpus.topology(),
         toolkit_version=toolkit.version(),

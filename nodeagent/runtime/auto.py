@@ -131,7 +131,7 @@ class AutoRuntime:
         """What holds for jobs with and without a container; where they differ, the weaker: they share the machine."""
         if self._engine is None or self._no_containers:
             return {**self._process.labels(), "containers": _short(self._no_containers)}
-        return {**self._engine.labels(), **self._process.labels()}
+        return {**self._engine.labels(), **self._process.labels(), "containers": ""}
 
     def mount_roots(self) -> Tuple[str, ...]:
         """Those of containers."""

@@ -385,7 +385,7 @@ def test_an_attempt_tells_which_nodes_enforce_the_memory_limit(world: World, api
 
 
 def test_a_rank_of_a_gang_tells_which_setting_gives_it_the_hosts_network(world: World, api: Api) -> None:
-    says_host = {"labels": {"gang-network": "host"}}
+    says_host = {"labels": {"gang-network": "host", "isolation": "enforced"}}
     gang, alone = make_job(world.vc, world.owner, nodes=2), make_job(world.vc, world.owner)
     make_attempt(gang, [make_node(world.pool, name, **says_host) for name in ("gpu02", "gpu03")])
     make_attempt(alone, [make_node(world.pool, "gpu04", **says_host)])

@@ -123,6 +123,9 @@ export function makeNode(changes: Partial<Node> = {}): Node {
     barred: null,
     single_user: false,
     single_user_shared: false,
+    runtimes: ["process", "docker"],
+    no_containers: null,
+    agent_in_container: false,
     host_network: null,
     address: "",
     cpus: 16,
@@ -142,6 +145,7 @@ export function makeNode(changes: Partial<Node> = {}): Node {
 export function makeNodeDetail(changes: Partial<NodeDetail> = {}): NodeDetail {
   return {
     ...makeNode(),
+    install: null,
     driver_version: null,
     toolkit_version: null,
     disk_mib: null,

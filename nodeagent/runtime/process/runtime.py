@@ -73,7 +73,12 @@ class ProcessRuntime(FolderRuntime):
         """Nothing here keeps a job from another job's GPUs."""
         # Jobs of an agent without root run as its own user, who may move processes out of their groups.
         limits = "enforced" if self._cgroup_root and self._is_root else "advisory"
-        return {"isolation": "advisory", "limits": limits, "single-user-reason": self._shared_because}
+        return {
+            "isolation": "advisory",
+            "limits": limits,
+            "single-user-reason": self._shared_because,
+            "containers": "its agent runs with --runtime process",
+        }
 
     @property
     def single_user(self) -> bool:

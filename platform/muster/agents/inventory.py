@@ -7,6 +7,8 @@ from collections import Counter
 from muster.common.errors import Invalid
 from muster.fleet.inventory import Reported, ReportedGpu
 from muster.fleet.links import link_scores
+from muster.fleet.runtimes import NO_CONTAINERS
+from muster.fleet.toolkit import safe_runtimes
 from nodeagent.protocol import GpuInfo, Inventory
 
 MAX_GPUS = 128
@@ -27,18 +29,19 @@ def reported(inventory: Inventory) -> Reported:
     repeated = [uuid for uuid, count in Counter(gpu.uuid for gpu in inventory.gpus).items() if count > 1]
     if repeated:
         raise Invalid.field("inventory.gpus", f"two GPUs have the UUID {repeated[0]}")
+    runtimes, no_containers = safe_runtimes(inventory.toolkit_version, inventory.runtimes)
     return Reported(
         address=inventory.address,
         cpus=inventory.cpus,
         memory_mib=inventory.memory_mib,
-        labels=dict(inventory.labels),
+        labels={**inventory.labels, **({NO_CONTAINERS: no_containers} if no_containers else {})},
         single_user=inventory.single_user,
         details={
             "hostname": inventory.hostname,
             "disk_mib": inventory.disk_mib,
             "driver_version": inventory.driver_version,
             "toolkit_version": inventory.toolkit_version,
-            "runtimes": list(inventory.runtimes),
+            "runtimes": runtimes,
             "mount_roots": list(inventory.mount_roots[:_MAX_ROOTS]),
             "topology": [list(row) for row in inventory.topology],
         },

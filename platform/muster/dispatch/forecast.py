@@ -16,9 +16,11 @@ from muster.dispatch.snapshot import job_view, planner_snapshot
 from muster.fleet.models import Pool
 from muster.jobs.desk import Desk
 from muster.jobs.estimates import estimate_jobs
+from muster.jobs.images import RuntimeOutlook, runtime_outlook
 from muster.jobs.models import Job
 from muster.jobs.requests import Size, sizes_of
 from muster.jobs.services import draft_job
+from muster.jobs.spec import parse_spec
 from muster.screening.outlook import Outlook, outlook_of
 from scheduler import model
 from scheduler.engine.cycle import CycleConfig, Forecast, forecast
@@ -46,6 +48,7 @@ class DryRun:
     position: int | None
     outlook: Outlook
     screening: Forecast | None
+    runtime: RuntimeOutlook
 
 
 def dry_run(*, user: User, data: object) -> DryRun:
@@ -66,6 +69,7 @@ def dry_run(*, user: User, data: object) -> DryRun:
         position=answer.hold.position if answer.hold else None,
         outlook=outlook,
         screening=_forecast_of_screening(job, outlook),
+        runtime=runtime_outlook(parse_spec(job.spec), job.pool),
     )
 
 

@@ -28,6 +28,7 @@ from muster.fleet.gone import declare_gone
 from muster.fleet.maintenance import call_off, plan_maintenance, planned_of
 from muster.fleet.models import Gpu, HealthReport, Maintenance, Node, Pool, RunningJobs, Strike
 from muster.fleet.package import install_commands, unreachable_url_hint
+from muster.fleet.runtimes import AGENT_IN, NO_CONTAINERS
 from muster.fleet.services import (
     cordon_node,
     create_node,
@@ -125,7 +126,18 @@ class NodeAdmin(AuditedMixin, ModelAdmin[Node]):
         ),
         (
             "Agent",
-            {"fields": ["cpus", "memory_mib", "agent_version", "boot_id", "join_expires_at", "inventory", "links"]},
+            {
+                "fields": [
+                    "cpus",
+                    "memory_mib",
+                    "offers",
+                    "agent_version",
+                    "boot_id",
+                    "join_expires_at",
+                    "inventory",
+                    "links",
+                ]
+            },
         ),
         ("Install the agent", {"fields": ["install"]}),
     ]
@@ -144,6 +156,7 @@ class NodeAdmin(AuditedMixin, ModelAdmin[Node]):
         "version",
         "cpus",
         "memory_mib",
+        "offers",
         "agent_version",
         "boot_id",
         "join_expires_at",
@@ -234,6 +247,13 @@ class NodeAdmin(AuditedMixin, ModelAdmin[Node]):
             return "The agent calls the platform by itself."
         page = reverse("admin:links_server_change", args=[server.pk])
         return format_html('Over <a href="{}">SSH</a>: {} {}', page, server.state, server.reason)
+
+    @admin.display(description="Jobs run")
+    def offers(self, node: Node) -> str:
+        """In what, and why in no containers."""
+        runtimes, why = ", ".join(node.inventory.get("runtimes") or ()), node.labels.get(NO_CONTAINERS, "")
+        trial = "The agent is in a container: this node is for trying out." if node.labels.get(AGENT_IN) else ""
+        return ". ".join(filter(None, (runtimes, why and f"No containers: {why}", trial)))
 
     @admin.display(description="On the server")
     def install(self, node: Node) -> str:

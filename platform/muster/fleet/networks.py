@@ -8,6 +8,7 @@ empty where the agent runs processes.
 from __future__ import annotations
 
 from muster.fleet.models import Node, Pool
+from muster.fleet.runtimes import PROCESS
 from scheduler.model.lifecycle import NodeAdmin
 
 _LABEL = "gang-network"
@@ -24,17 +25,17 @@ def host_network_reason(node: Node) -> str:
     return ""
 
 
-def lacks_gang_network(pool: Pool, *, has_image: bool) -> bool:
+def lacks_gang_network(pool: Pool, *, in_containers: bool) -> bool:
     """Whether no gang can start in containers of the pool, as the containers of two nodes would not reach each other.
 
     That is so where neither the pool nor an agent names a network and no agent makes an overlay. Agents with the same
-    address are on one machine, where a bridge is enough. A job without an image may run as processes.
+    address are on one machine, where a bridge is enough. A gang that needs no container may run as processes.
     """
     if pool.gang_network:
         return False
     nodes = Node.objects.filter(pool=pool).exclude(admin=NodeAdmin.RETIRED)
-    said = list(nodes.values_list(f"labels__{_LABEL}", "address"))
-    if has_image:
-        said = [one for one in said if one[0] != ""]
+    if not in_containers and nodes.filter(inventory__runtimes__contains=PROCESS).exists():
+        return False
+    said = [one for one in nodes.values_list(f"labels__{_LABEL}", "address") if one[0] != ""]
     addresses = {address for _, address in said if address}
     return len(said) > 1 and len(addresses) == len(said) and all(network == _OWN_BRIDGE for network, _ in said)

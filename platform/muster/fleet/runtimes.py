@@ -7,6 +7,8 @@ from collections.abc import Collection, Mapping
 from scheduler.model.lifecycle import RuntimeNeed
 
 PROCESS = "process"
+NO_CONTAINERS, AGENT_IN = "containers", "agent-in"
+"""The labels by which an agent says why its node offers no containers, and whether it runs in a container itself."""
 # By what field of its spec, or by its lack, a job is of a form that a node may not start.
 ASKED_BY: Mapping[RuntimeNeed, str] = {
     RuntimeNeed.PLAIN: "image",
@@ -15,6 +17,11 @@ ASKED_BY: Mapping[RuntimeNeed, str] = {
     RuntimeNeed.IMAGE_VOLUMES: "mounts",
     RuntimeNeed.CONTAINER_VOLUMES: "mounts",
 }
+
+
+def in_container(form: RuntimeNeed, labels: Mapping[str, str]) -> bool:
+    """Whether a job runs in a container on a node with these labels: any job does where there are no processes."""
+    return form not in (RuntimeNeed.ANY, RuntimeNeed.PLAIN) or labels.get("isolation") == "enforced"
 
 
 def forms_of(

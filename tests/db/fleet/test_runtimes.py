@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import astuple
 from typing import Any
 
 import pytest
@@ -14,8 +15,10 @@ from muster.dispatch.settings import config_of
 from muster.dispatch.snapshot import pool_snapshot
 from muster.fleet.models import Node, Pool
 from muster.fleet.networks import host_network_reason
+from muster.jobs.images import runtime_outlook
 from muster.jobs.models import Allocation, Job
 from muster.jobs.services import submit_job
+from muster.jobs.spec import parse_spec
 from scheduler.model import AllocationView
 from scheduler.model.lifecycle import HoldReason, RuntimeNeed
 from scheduler.model.plan import Place
@@ -24,9 +27,9 @@ from tests.factories import make_node, make_pool, make_user, make_vc
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("as_committed")]
 
 
-def node(pool: Pool, runtime: str, *, default: str = "", **fields: Any) -> Node:
-    """A node whose agent has told its runtime."""
-    return make_node(pool, inventory={"runtimes": [runtime]}, labels={"default-image": default}, **fields)
+def node(pool: Pool, *runtimes: str, default: str = "", **fields: Any) -> Node:
+    """A node whose agent has told its runtimes."""
+    return make_node(pool, inventory={"runtimes": runtimes}, labels={"default-image": default}, **fields)
 
 
 def submitted(pool: Pool, **spec: Any) -> Job:
@@ -83,6 +86,35 @@ def test_a_node_with_an_image_for_jobs_that_name_none_starts_all(pool: Pool) -> 
     ]
     run_cycle(pool.pk, trigger="test")
     assert [len(places(job)) for job in jobs] == [1, 1, 1]
+
+
+def test_a_node_that_offers_both_starts_either(pool: Pool) -> None:
+    node(pool, "process", "docker")
+    jobs = [submitted(pool), submitted(pool, image="busybox")]
+    run_cycle(pool.pk, trigger="test")
+    assert [len(places(job)) for job in jobs] == [1, 1]
+    with pytest.raises(Invalid, match="image: it is required"):
+        submitted(pool, shm="1GiB")
+
+
+@pytest.mark.parametrize(
+    ("nodes", "spec", "outlook"),
+    [
+        (["process docker", "process"], {}, ("process", "it has no image, mounts or shm", 2, 2)),
+        (["process docker", "process"], {"image": "busybox"}, ("container", "it names an image", 1, 2)),
+        (["podman"], {}, ("container", "the nodes have an image for jobs that name none", 1, 1)),
+        (["podman", "process"], {}, ("either", "it names no image, and some nodes have one for such jobs", 2, 2)),
+        (["podman"], {"shm": "1GiB"}, ("container", "it asks for shm", 1, 1)),
+        ([], {"image": "busybox"}, ("container", "it names an image", 0, 0)),
+    ],
+)
+def test_a_dry_run_says_in_what_a_job_would_run_and_why(
+    nodes: list[str], spec: dict[str, Any], outlook: tuple[str, str, int, int], pool: Pool
+) -> None:
+    for said in nodes:
+        node(pool, *said.split(), default="busybox" if said == "podman" else "")
+    job = parse_spec({"command": "true", "gpus": 1, **spec})
+    assert astuple(runtime_outlook(job, pool)) == outlook
 
 
 def test_a_node_that_has_said_nothing_is_given_any_job(pool: Pool) -> None:

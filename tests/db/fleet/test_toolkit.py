@@ -20,8 +20,8 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("
 OLDER = Path(__file__).parents[2] / "contract" / "older" / "RegisterRequest.json"
 
 
-def register(agent: Agent, toolkit_version: str, *, runtime: str = "docker") -> None:
-    told = inventory(a100(0), runtimes=(runtime,), toolkit_version=toolkit_version, driver_version="570.1")
+def register(agent: Agent, toolkit_version: str, *runtimes: str) -> None:
+    told = inventory(a100(0), runtimes=runtimes or ("docker",), toolkit_version=toolkit_version, driver_version="570.1")
     assert agent.register(inventory=told).status_code == 200
 
 
@@ -60,8 +60,18 @@ def test_what_runs_there_goes_on(agent: Agent, world: World) -> None:
 
 
 def test_plain_processes_do_not_go_through_it(agent: Agent, world: World) -> None:
-    register(agent, "1.13.5", runtime="process")
+    register(agent, "1.13.5", "process")
     assert document(world)["barred"] is None
+    job = submit(world)
+    cycle(world)
+    assert states(job)[0] == JobState.ACTIVE
+
+
+def test_a_node_of_both_runtimes_offers_no_containers(agent: Agent, world: World) -> None:
+    register(agent, "1.13.5", "process", "docker")
+    node = document(world)
+    assert (node["barred"], node["runtimes"]) == (None, ["process"])
+    assert "CVE-2025-23266" in node["no_containers"]
     job = submit(world)
     cycle(world)
     assert states(job)[0] == JobState.ACTIVE

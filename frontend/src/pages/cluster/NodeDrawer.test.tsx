@@ -177,8 +177,26 @@ test("a single-user node says whose jobs it takes", async () => {
 });
 
 test("a node without control groups says that it enforces no memory limit", async () => {
-  open(makeNodeDetail({ labels: { limits: "advisory" } }));
+  open(makeNodeDetail({ labels: { limits: "advisory" }, runtimes: ["process"] }));
   expect(await screen.findByText("The memory limit of jobs is not enforced here.")).toBeDefined();
+});
+
+test("a node says what jobs run in, and why it offers no containers", async () => {
+  open(makeNodeDetail({ labels: { limits: "advisory" } }));
+  expect(await screen.findByText("in docker with an image, else as processes")).toBeDefined();
+  expect(
+    screen.getByText("The memory limit of jobs is not enforced here, but for those in containers."),
+  ).toBeDefined();
+  expect(screen.queryByText(/No containers here/)).toBeNull();
+});
+
+test("the node of an agent in a container is for trying out, and shows how a real server joins", async () => {
+  const install = "curl -fsSLO …\ninstall -m 755 muster-agent.pyz …";
+  const why = "its agent runs with --runtime process";
+  open(makeNodeDetail({ runtimes: ["process"], no_containers: why, agent_in_container: true, install }));
+  expect(await screen.findByText(`No containers here: ${why}.`)).toBeDefined();
+  expect(screen.getByText(/This node is for trying out/)).toBeDefined();
+  expect(await screen.findByText(/muster-agent\.pyz/)).toBeDefined();
 });
 
 test("a node whose gangs have the host's network says which setting gives it", async () => {

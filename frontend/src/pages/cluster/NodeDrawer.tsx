@@ -67,7 +67,18 @@ export function NodeDrawer({ node, onClose }: { node: Node | undefined; onClose:
             </p>
           ) : null}
           {shown.labels.limits === "advisory" ? (
-            <p className={classes.reason}>The memory limit of jobs is not enforced here.</p>
+            <p className={classes.reason}>
+              The memory limit of jobs is not enforced here
+              {offersBoth(shown) ? ", but for those in containers" : ""}.
+            </p>
+          ) : null}
+          {shown.no_containers === null ? null : (
+            <p className={classes.reason}>No containers here: {shown.no_containers}.</p>
+          )}
+          {shown.agent_in_container ? (
+            <p className={classes.reason}>
+              This node is for trying out: its agent runs in a container, and jobs run as processes in it.
+            </p>
           ) : null}
           {shown.host_network === null ? null : (
             <p className={classes.reason}>
@@ -78,6 +89,7 @@ export function NodeDrawer({ node, onClose }: { node: Node | undefined; onClose:
           <Facts>
             <Fact name="GPUs">{gpuWords(shown)}</Fact>
             <Fact name="Pool">{shown.pool}</Fact>
+            {shown.runtimes.length === 0 ? null : <Fact name="Jobs run">{runtimeWords(shown.runtimes)}</Fact>}
             {shown.rack === "" ? null : <Fact name="Rack">{shown.rack}</Fact>}
             {shown.address === "" ? null : (
               <Fact name="Address">
@@ -141,6 +153,15 @@ function MoreOfNode({ name, isOperator }: { name: string; isOperator: boolean })
           )}
         </Facts>
       )}
+      {data.install === null ? null : (
+        <>
+          <p className={classes.reason}>
+            On a real server, as root, these two lines install the agent for a new node; its jobs then run in
+            containers too:
+          </p>
+          <pre className={classes.install}>{data.install}</pre>
+        </>
+      )}
       <LinkMatrix node={data} />
       <Maintenance node={data} />
       <HealthReports node={data} isOperator={isOperator} />
@@ -148,6 +169,15 @@ function MoreOfNode({ name, isOperator }: { name: string; isOperator: boolean })
       <Strikes node={data} isOperator={isOperator} />
     </>
   );
+}
+
+const offersBoth = (node: Node): boolean => node.runtimes.includes("process") && node.runtimes.length > 1;
+
+/** `in docker with an image, else as processes`. */
+function runtimeWords(runtimes: readonly string[]): string {
+  const engines = runtimes.filter((name) => name !== "process").join(", ");
+  if (engines === "") return "as processes";
+  return engines === runtimes.join(", ") ? `in ${engines}` : `in ${engines} with an image, else as processes`;
 }
 
 function GpuRow({ gpu }: { gpu: Gpu }) {

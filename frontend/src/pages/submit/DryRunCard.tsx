@@ -52,7 +52,7 @@ function Why({ hold }: { hold: Hold }) {
 }
 
 function Verdict({ result }: { result: DryRun }) {
-  const { hold, screening } = result;
+  const { hold, screening, runtime } = result;
   return (
     <>
       <ul className={classes.lines}>
@@ -66,6 +66,7 @@ function Verdict({ result }: { result: DryRun }) {
         <Line mood={result.fits_quota ? "yes" : "no"}>
           {result.fits_quota ? "It fits the quota" : "It asks for more than the whole quota"}
         </Line>
+        <Line mood={runtime.of > 0 && runtime.nodes === 0 ? "no" : "yes"}>{runtimeSentence(runtime)}</Line>
         {screening.tried ? (
           <Line mood="wait">
             It would be screened first: {screening.why};{" "}
@@ -93,6 +94,12 @@ function Verdict({ result }: { result: DryRun }) {
     </>
   );
 }
+
+const RUNS = { container: "in a container", process: "as a process", either: "as its node says" } as const;
+
+/** In what it would run, why, and how many nodes of the pool offer that. */
+const runtimeSentence = ({ runtime, why, nodes, of }: DryRun["runtime"]): string =>
+  `It would run ${RUNS[runtime]}, as ${why}${of === 0 ? "" : `; ${nodes} of ${of} nodes offer that`}`;
 
 /** Whether the pool and the quota, if both were empty, have room for the job; also while that is not known. */
 export const couldRun = (result: DryRun | undefined): boolean =>

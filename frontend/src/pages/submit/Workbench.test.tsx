@@ -50,6 +50,7 @@ const FITS = {
   hold: null,
   position: null,
   screening: { tried: false, why: "it is no larger than a screening run", starts_now: null, hold: null },
+  runtime: { runtime: "process" as const, why: "it has no image, mounts or shm", nodes: 2, of: 3 },
 };
 
 beforeEach(() => {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
-from django.db.models import Count, Q, QuerySet, Sum
+from django.db.models import Count, F, Q, QuerySet, Sum
 
 from muster.accounts.models import User
 from muster.api.render.jobs import Json
@@ -14,6 +14,8 @@ from muster.common.clock import utc_now
 from muster.fleet.maintenance import planned_of
 from muster.fleet.models import Gpu, GpuCheck, Maintenance, Node, NodeDisk, Pool
 from muster.fleet.networks import host_network_reason
+from muster.fleet.package import install_commands
+from muster.fleet.runtimes import AGENT_IN, NO_CONTAINERS
 from muster.fleet.strikes import strikes_of
 from muster.jobs.models import Allocation, GpuClaim, Job
 from muster.tenants.selectors import tenants_of
@@ -105,7 +107,12 @@ def _holders(user: User, gpu_ids: list[int]) -> dict[int, list[Json]]:
 
 def node_list(user: User, nodes: QuerySet[Node]) -> list[Json]:
     """The nodes by name with their GPUs; six queries for all of them."""
-    rows = list(nodes.select_related("pool", "lease", "server").defer("inventory", "links").order_by("name"))
+    rows = list(
+        nodes.select_related("pool", "lease", "server")
+        .defer("inventory", "links")
+        .annotate(runtimes=F("inventory__runtimes"))
+        .order_by("name")
+    )
     held = (
         Allocation.objects.filter(node__in=rows)
         .exclude(state=AllocationState.RELEASED)
@@ -133,7 +140,9 @@ def node_document(user: User, node: Node) -> Json:
     }
     left = NodeDisk.objects.filter(pk=node.pk).first()
     disk = {"disk_mib": left.size_mib if left else None, "disk_free_mib": left.free_mib if left else None}
-    return document | versions | disk | told | {"links": node.links, "maintenance": coming}
+    of_trial = user.is_operator and document["agent_in_container"]
+    install = {"install": install_commands() if of_trial else None}
+    return document | versions | disk | told | install | {"links": node.links, "maintenance": coming}
 
 
 def maintenance(row: Maintenance) -> Json:
@@ -245,6 +254,9 @@ def _node(user: User, node: Node, used: tuple[int, int], strikes: float, gpus: l
         "admin": node.admin,
         "health": node.health,
         "reason": node.reason or None,
+        "runtimes": getattr(node, "runtimes", None) or [],
+        "no_containers": node.labels.get(NO_CONTAINERS) or None,
+        "agent_in_container": bool(node.labels.get(AGENT_IN)),
         "barred": node.barred or None,
         "single_user": node.single_user,
         "single_user_shared": node.single_user_shared,
@@ -255,7 +267,7 @@ def _node(user: User, node: Node, used: tuple[int, int], strikes: float, gpus: l
         "memory_mib": node.memory_mib,
         "memory_used_mib": used[1],
         "rack": node.rack,
-        "labels": {str(key): str(value) for key, value in node.labels.items()},
+        "labels": {str(key): str(value) for key, value in node.labels.items() if key != NO_CONTAINERS},
         # A node that no agent has joined yet was never seen; its lease row is older than that.
         "last_seen_at": moment(lease.seen_at) if lease and node.health != NodeHealth.PENDING else None,
         "link": _link(user, node),

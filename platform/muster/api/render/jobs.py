@@ -16,6 +16,7 @@ from muster.common.clock import utc_now
 from muster.dispatch.finish import FinishByType
 from muster.events.models import Event
 from muster.fleet.networks import host_network_reason
+from muster.fleet.runtimes import in_container
 from muster.jobs.estimates import current_estimate
 from muster.jobs.groups import GroupProgress, Membership, memberships_of
 from muster.jobs.models import Allocation, Attempt, GpuClaim, Job, JobGroup
@@ -282,9 +283,10 @@ def failure(job: Job) -> Json | None:
 def attempt_list(attempts: Iterable[Attempt]) -> list[Json]:
     """The attempts with their ranks; three further queries for all of them."""
     attempts = list(attempts)
-    ranks = Allocation.objects.filter(attempt__in=attempts).select_related("node__pool").order_by("attempt_id", "rank")
+    ranks = Allocation.objects.filter(attempt__in=attempts).select_related("node__pool", "attempt__job")
+    ranks = ranks.order_by("attempt_id", "rank")
     ranks = ranks.only(
-        *("id", "attempt_id", "rank", "observed", "exit_code"),
+        *("id", "attempt_id", "rank", "observed", "exit_code", "attempt__job__request"),
         *("node__name", "node__labels", "node__pool__name", "node__pool__gang_network"),
     )
     of_attempt: dict[int, list[Allocation]] = defaultdict(list)
@@ -322,13 +324,14 @@ def _attempt_failure(attempt: Attempt) -> Json | None:
 
 
 def _allocation(rank: Allocation, uuids: list[str], log: LogFile | None, *, is_gang: bool) -> Json:
+    contained = in_container(rank.attempt.job.request.runtime, rank.node.labels)
     return {
         "id": rank.pk,
         "node": rank.node.name,
         "rank": rank.rank,
         "gpus": uuids,
-        "memory_limited": rank.node.labels.get("limits") == "enforced",
-        "host_network": (host_network_reason(rank.node) if is_gang else "") or None,
+        "memory_limited": contained or rank.node.labels.get("limits") == "enforced",
+        "host_network": (host_network_reason(rank.node) if is_gang and contained else "") or None,
         "observed": rank.observed,
         "exit_code": rank.exit_code,
         "log_size": log.size if log else 0,

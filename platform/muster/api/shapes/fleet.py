@@ -80,6 +80,12 @@ class Node(Shape):
         ),
     )
     reason = Text(allow_null=True, help_text="Why it is cordoned or draining.")
+    runtimes = serializers.ListField(
+        child=Text(),
+        help_text="What jobs may have there: `process`, a container engine, or both; empty if no agent has joined.",
+    )
+    no_containers = Text(allow_null=True, help_text="Why it offers no containers; null if it does.")
+    agent_in_container = Flag(help_text="Whether its agent runs in a container: for trying out, without an engine.")
     barred = Text(allow_null=True, help_text="Why nothing new may start there, whatever operators want.")
     single_user = serializers.BooleanField(
         help_text="Whether it runs all jobs as one account; it takes jobs of one tenant then, unless an operator lets "
@@ -238,6 +244,10 @@ class NodeDetail(Node):
         ),
     )
     last_strikes = NodeStrike(many=True, help_text="The newest first.")
+    install = Text(
+        allow_null=True,
+        help_text="Where the agent is in a container, for operators: the two lines that install one on a server.",
+    )
     health_reports = HealthReport(many=True, help_text="What was reported last, the newest first.")
     gpu_checks = GpuCheck(many=True, help_text="By GPU; those that were checked, or are to be.")
     maintenance = Maintenance(many=True, help_text="Planned or under way, the next one first.")

@@ -8,6 +8,7 @@ from drf_spectacular.utils import extend_schema_field, extend_schema_serializer
 from rest_framework import serializers
 
 from muster.api.shapes.common import Choice, Flag, Integer, Moment, Number, Problem, Shape, Text, values
+from muster.jobs.images import JobRuntime
 from muster.jobs.spec import PRIORITIES
 from scheduler.diagnosis.efficiency import Grade, NoGradeReason
 from scheduler.diagnosis.screening import ScreeningVerdict
@@ -425,6 +426,15 @@ class Outlook(Shape):
     hold = Hold(allow_null=True, help_text="Why the screening run would wait.")
 
 
+class RuntimeOutlook(Shape):
+    """In what the job would run."""
+
+    runtime = Choice(choices=values(JobRuntime), help_text="`either`: as its node says, for a job that names no image.")
+    why = Text(help_text="The reason, as the end of a sentence.")
+    nodes = Integer(help_text="Nodes of the pool that offer that, of those whose agents have said what they offer.")
+    of = Integer(help_text="Nodes of the pool whose agents have said what they offer.")
+
+
 class DryRun(Shape):
     """What would become of a job if it was submitted now."""
 
@@ -443,6 +453,7 @@ class DryRun(Shape):
         allow_null=True, help_text="Its place in the virtual cluster's queue, from 1; null if it would start."
     )
     screening = Outlook(help_text="Whether it would first be screened on a screening pool.")
+    runtime = RuntimeOutlook(help_text="Whether it would run in a container or as a process.")
 
 
 class HeldJob(Shape):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from rest_framework.request import Request
@@ -62,6 +63,7 @@ class JobDryRun(ApiView):
                     "starts_now": None if result.screening is None else result.screening.starts_now,
                     "hold": None if result.screening is None else _hold(result.screening.hold),
                 },
+                "runtime": asdict(result.runtime),
             }
         )
 
