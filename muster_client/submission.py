@@ -106,15 +106,7 @@ def with_uploaded_code(client: Client, output: Output, spec: JobSpec, base: Path
 
 
 def for_dry_run(client: Client, output: Output, spec: JobSpec, base: Path) -> JobSpec:
-    """Return the spec as it can be asked about: the folder is packed to see that it can be, and not sent.
-
-    Raises:
-        UsageError: it is the spec of a sweep.
-    """
-    if "sweep" in spec:
-        raise UsageError(
-            "A dry run is of one job. Leave sweep out and write the params of one member, such as {lr: 0.1}."
-        )
+    """Return the spec as it can be asked about: the folder is packed to see that it can be, and not sent."""
     with _packed(output, spec, base) as archive:
         if archive is None:
             return spec

@@ -121,6 +121,19 @@ def test_a_sweep_is_no_job(world: World, api: Api) -> None:
     assert fields_of(answer) == ["sweep"]
 
 
+def test_a_dry_run_of_a_sweep_tells_of_its_first_member_and_checks_all_of_it(world: World, api: Api) -> None:
+    client = api(world.owner)
+    answer = send(client, "POST", "/api/v1/jobs:dry-run", spec())
+    require_described("POST", "/api/v1/jobs:dry-run", answer)
+    assert answer.json()["spec"]["params"] == {"lr": 0.1, "layers": 1}
+    begun = send(client, "POST", "/api/v1/jobs:dry-run", spec({"method": "random", "members": 16}))
+    assert {one["field"]: one["message"] for one in begun.json()["errors"]} == {
+        "sweep.metric": "write the name of a figure that members report, such as val_loss",
+        "sweep.params": "name at least one parameter and its values, such as {lr: [0.1, 0.01]}",
+    }
+    assert not JobGroup.objects.exists()
+
+
 def test_a_key_stores_one_sweep(world: World, api: Api) -> None:
     client = api(world.owner)
     first = send(client, "POST", SWEEPS, spec(), Idempotency_Key="one")

@@ -22,6 +22,7 @@ from muster.jobs.requests import Size, sizes_of
 from muster.jobs.services import draft_job
 from muster.jobs.spec import parse_spec
 from muster.screening.outlook import Outlook, outlook_of
+from muster.sweeps.services import draft_sweep
 from scheduler import model
 from scheduler.engine.cycle import CycleConfig, Forecast, forecast
 from scheduler.engine.target import Target
@@ -52,9 +53,12 @@ class DryRun:
 
 
 def dry_run(*, user: User, data: object) -> DryRun:
-    """The result that the job would get; raises what submitting it would raise."""
+    """The result that the job, or the first member of the sweep, would get; raises what submitting it would raise."""
     desk = Desk(user)
-    job = draft_job(user=user, data=data, desk=desk)
+    if isinstance(data, dict) and "sweep" in data:
+        job = draft_sweep(user=user, data=data, desk=desk).job
+    else:
+        job = draft_job(user=user, data=data, desk=desk)
     estimate_jobs([job])
     job.submitted_at = job.eligible_at = database_now()
     answer = _forecast_of(job, job.pool)

@@ -12,6 +12,7 @@ from muster.accounts.models import User
 from muster.common.errors import Conflict, Forbidden, Invalid, MusterError
 from muster.events.services import record, wake_pool
 from muster.jobs.closing import require_open
+from muster.jobs.desk import Desk
 from muster.jobs.estimates import estimate_jobs
 from muster.jobs.feasibility import why_infeasible
 from muster.jobs.idempotency import check_key, known_key
@@ -67,7 +68,7 @@ def submit_sweep(
     return group, True
 
 
-def draft_sweep(*, user: User, data: object) -> Draft:
+def draft_sweep(*, user: User, data: object, desk: Desk | None = None) -> Draft:
     """The sweep that the data describes, checked against what the user may use, and not stored."""
     if not isinstance(data, dict) or "sweep" not in data:
         raise Invalid.field("sweep", "it is required here; a spec without it is one job: send it to POST /api/v1/jobs")
@@ -86,9 +87,8 @@ def draft_sweep(*, user: User, data: object) -> Draft:
             checked_params(member)
         except ValueError as error:
             raise Invalid.field("sweep.params", str(error)) from error
-    job = draft_job(
-        user=user, data={key: value for key, value in data.items() if key != "sweep"} | {"params": params[0]}
-    )
+    member = {key: value for key, value in data.items() if key != "sweep"} | {"params": params[0]}
+    job = draft_job(user=user, data=member, desk=desk)
     if sweep.method is Method.HALVING and not job.checkpoints:
         raise Invalid.field(
             "checkpoint",

@@ -114,6 +114,8 @@ def _field_error(detail: Any) -> FieldError:
     if detail["type"] == "extra_forbidden":
         model = Rungs if path[1] == "rungs" and len(path) > 2 else SweepSpec
         return FieldError(field, unknown_key(path[-1], list(model.model_fields)))
+    if field == "sweep.params" and detail["type"] in {"missing", "too_short"}:
+        return FieldError(field, "name at least one parameter and its values, such as {lr: [0.1, 0.01]}")
     if field == "sweep.metric":
         return FieldError(field, "write the name of a figure that members report, such as val_loss")
     return FieldError(field, message_of(detail, path))

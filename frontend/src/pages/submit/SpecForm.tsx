@@ -147,7 +147,7 @@ export function SpecForm({ spec: values, code, disabled, errorOf, onChange }: Pr
           onChange={(env) => onChange(["env"], env)}
         />
       </Group>
-      <Group title="Sweep" hint="One job for each choice of parameters, which are listed in the YAML.">
+      <Group title="Sweep" hint="One job for each choice of parameters.">
         <SweepFields value={values.sweep} disabled={off} errorOf={errorOf} onChange={onChange} />
       </Group>
       <details className={classes.more}>

@@ -25,15 +25,8 @@ function firstText(vc: string | null): string {
   });
 }
 
-/** A sweep that one changes into one's own; its command reports the metric, see the documentation of training. */
 function firstSweep(vc: string | null): string {
-  return specToText({
-    name: "lr-search",
-    ...(vc !== null && { vc }),
-    gpus: 1,
-    command: "python train.py --lr ${lr} --batch ${batch}",
-    sweep: FIRST_SWEEP,
-  });
+  return specToText({ ...(vc !== null && { vc }), gpus: 1, sweep: FIRST_SWEEP });
 }
 
 const idFrom = (text: string | undefined): number =>
@@ -52,8 +45,7 @@ export function SubmitPage() {
   const id = jobId > 0 ? jobId : sweepId;
   const kind = jobId === 0 && sweep !== undefined ? "sweep" : "job";
   const narrow = useMediaQuery("(max-width: 900px)");
-  // The form has no fields for the parameters of a sweep.
-  const [side, setSide] = useState(kind === "sweep" ? "yaml" : "form");
+  const [side, setSide] = useState("form");
 
   const waiting = isClone && (parent.isPending || schema.isPending);
   return (

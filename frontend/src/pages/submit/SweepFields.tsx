@@ -3,16 +3,11 @@ import { IconArrowsShuffle } from "@tabler/icons-react";
 
 import type { Spec } from "../../api/types";
 import { numberOf, textOf } from "./fields";
+import { ParamFields } from "./ParamFields";
 import classes from "./SpecForm.module.css";
 
-/** The sweep that a job becomes at first: its parameters reach the command as variables, such as ${lr}. */
-export const FIRST_SWEEP = {
-  method: "random",
-  metric: "loss",
-  params: { lr: { log: [0.0001, 0.1] }, batch: [32, 64, 128] },
-  members: 16,
-  parallel: 8,
-};
+/** The sweep that a job becomes at first; its metric and its parameters are for its user to name. */
+export const FIRST_SWEEP = { method: "random", members: 16, parallel: 8 };
 
 const FIRST_RUNGS = { first: 1, last: 27, keep: 3 };
 
@@ -23,7 +18,7 @@ interface Props {
   onChange: (path: readonly string[], value: unknown) => void;
 }
 
-/** How many members a sweep has and how they are compared; what they vary is written in the YAML. */
+/** What the members of a sweep vary, how many there are and how they are compared. */
 export function SweepFields({ value, disabled, errorOf, onChange }: Props) {
   if (value === undefined || value === null) {
     return (
@@ -74,7 +69,7 @@ export function SweepFields({ value, disabled, errorOf, onChange }: Props) {
         />
         <TextInput
           label="Metric"
-          placeholder="val_loss"
+          placeholder="a figure that members report, such as val_loss"
           value={textOf(sweep.metric)}
           error={errorOf("sweep.metric")}
           disabled={disabled}
@@ -96,6 +91,13 @@ export function SweepFields({ value, disabled, errorOf, onChange }: Props) {
         {method === "grid" ? null : <NumberInput label="Members" placeholder="27" {...number("members")} />}
         <NumberInput label="At once" placeholder="16" {...number("parallel")} />
       </div>
+      <ParamFields
+        params={sweep.params}
+        isGrid={method === "grid"}
+        disabled={disabled}
+        errorOf={errorOf}
+        onChange={(params) => onChange(["sweep", "params"], params)}
+      />
       <Button
         className={classes.alone}
         variant="default"

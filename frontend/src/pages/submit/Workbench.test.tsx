@@ -372,14 +372,14 @@ test("a spec with the key sweep is checked as one member, submitted as a sweep a
   vi.mocked(api.submitSweep).mockResolvedValue(makeSweep());
   await open(SWEEP_TEXT);
   await screen.findByText("Dry run of one member");
+  const sweep = { metric: "loss", params: { lr: [1, 2] } };
   await waitFor(() =>
-    expect(vi.mocked(api.dryRun).mock.lastCall?.[0]).toEqual({ command: "run", time: "1h" }),
+    expect(vi.mocked(api.dryRun).mock.lastCall?.[0]).toEqual({ command: "run", time: "1h", sweep }),
   );
   fireEvent.click(await screen.findByRole("button", { name: "Submit sweep" }));
   await waitFor(() =>
     expect(navigate).toHaveBeenCalledWith({ to: "/sweeps/$sweepId", params: { sweepId: "3" } }),
   );
-  const sweep = { metric: "loss", params: { lr: [1, 2] } };
   expect(vi.mocked(api.submitSweep).mock.lastCall?.[0]).toEqual({ command: "run", time: "1h", sweep });
   expect(api.submitJob).not.toHaveBeenCalled();
 });
@@ -399,15 +399,34 @@ test("a clone of a sweep sends what was changed, and what is wrong in it is told
 test("a job becomes a sweep in the form, whose method decides which keys it has", async () => {
   const { yaml } = await open("command: run\n");
   fireEvent.click(screen.getByRole("button", { name: "Make it a sweep" }));
-  expect(yaml.value).toContain("method: random");
+  expect(yaml.value).toBe("command: run\nsweep:\n  method: random\n  members: 16\n  parallel: 8\n");
   type(screen.getByRole("textbox", { name: "Metric" }), "val_loss");
   expect(yaml.value).toContain("metric: val_loss");
   fireEvent.click(screen.getByRole("combobox", { name: "Method" }));
   fireEvent.click(await screen.findByRole("option", { name: "ASHA" }));
-  expect(yaml.value).toMatch(/rungs:\s+first: 1/);
+  expect(yaml.value).toContain("rungs: { first: 1, last: 27, keep: 3 }");
   fireEvent.click(screen.getByRole("combobox", { name: "Method" }));
   fireEvent.click(await screen.findByRole("option", { name: "Grid: each combination" }));
   expect(yaml.value).not.toMatch(/rungs|members/);
   fireEvent.click(screen.getByRole("button", { name: "Make it one job" }));
   expect(yaml.value).toBe("command: run\n");
+});
+
+test("the parameters of a sweep are lines of the form: a list, or a range", async () => {
+  const { yaml } = await open("command: run\nsweep:\n  method: random\n");
+  type(screen.getByRole("textbox", { name: "Name of parameter 1" }), "batch");
+  type(screen.getByRole("textbox", { name: "Values of parameter 1" }), "32, 64,adam, true");
+  fireEvent.click(screen.getByRole("button", { name: "Add a parameter" }));
+  type(screen.getByRole("textbox", { name: "Name of parameter 2" }), "lr");
+  fireEvent.click(screen.getByRole("combobox", { name: "Kind of parameter 2" }));
+  fireEvent.click(await screen.findByRole("option", { name: "Range, logarithmic" }));
+  type(screen.getByRole("textbox", { name: "Start of parameter 2" }), "1e-5");
+  type(screen.getByRole("textbox", { name: "End of parameter 2" }), "0.1");
+  expect(yaml.value).toContain(
+    "  params:\n    batch: [ 32, 64, adam, true ]\n    lr: { log: [ 0.00001, 0.1 ] }\n",
+  );
+  fireEvent.click(screen.getByRole("button", { name: "Remove parameter 1" }));
+  expect(yaml.value).not.toContain("batch");
+  type(yaml, "command: run\nsweep:\n  params:\n    depth: { int: [2, 8] }\n");
+  expect(screen.getByRole<HTMLInputElement>("textbox", { name: "End of parameter 1" }).value).toBe("8");
 });

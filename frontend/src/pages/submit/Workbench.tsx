@@ -32,12 +32,6 @@ function isUnwritten(text: string): boolean {
 
 const NONE: readonly FieldError[] = [];
 
-/** What one member of a sweep asks for; a plain job as it is. */
-function withoutSweep(spec: Spec | null): Spec | null {
-  if (spec === null) return null;
-  return Object.fromEntries(Object.entries(spec).filter(([key]) => key !== "sweep"));
-}
-
 interface Props {
   initial: string;
   /** The sweep whose spec the text begins with. */
@@ -68,7 +62,7 @@ export function Workbench({ initial, cloneOfSweep, schema, side }: Props) {
   const [readable, setReadable] = useState(parsed.spec ?? {});
   if (parsed.spec !== null && parsed.spec !== readable) setReadable(parsed.spec);
   const isSweep = parsed.spec?.sweep !== undefined;
-  const check = useDryRun(useMemo(() => withoutSweep(parsed.spec), [parsed]));
+  const check = useDryRun(parsed.spec);
   const fields = refused?.text === text ? refused.fields : parsed.error === null ? check.fields : NONE;
   const errors = parsed.error === null ? fields : [{ field: "", message: parsed.error.message }];
 

@@ -131,7 +131,7 @@ export function setField(text: string, path: readonly string[], value: unknown):
     if (isScalar(node))
       node.type = typeof value === "string" && value.includes("\n") ? "BLOCK_LITERAL" : "PLAIN";
     if (added) settle(document, root);
-    if (added && root === "sweep") foldSweep(document);
+    if (root === "sweep") foldSweep(document);
   }
   return isEmpty(document.toJS()) && document.comment === null && document.commentBefore === null
     ? ""

@@ -38,7 +38,10 @@ class JobDryRun(ApiView):
 
     @describe("dry_run_job", tag="jobs", answers={200: DryRun}, problems=(404, 413, 415, 422, 429), request=SPEC_BODY)
     def post(self, request: Request) -> Response:
-        """Check a spec and tell whether it fits the quota and the pool, and whether it would start now."""
+        """Check a spec and tell whether it fits the quota and the pool, and whether it would start now.
+
+        Of a spec with `sweep` the first member is told of.
+        """
         user = caller(request)
         limits.take(limits.SUBMIT, user.pk)
         result = dry_run(user=user, data=request.data)
