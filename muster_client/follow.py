@@ -67,9 +67,11 @@ def tell_end(output: Output, job: Job) -> None:
 
 
 def warn_of(output: Output, job: Job | Sweep) -> None:
-    """Tell on standard error what keeps an accepted job or sweep from starting."""
+    """Tell on standard error what keeps an accepted job or sweep from starting, and what to know of it."""
     for warning in job.get("warnings", []):
         output.warn(f"{warning}.")
+    for note in job.get("notes", []):
+        output.note(f"note: {note}.")
 
 
 def exit_status_of(job: Job) -> int:

@@ -334,6 +334,7 @@ def dry_run_sheet(result: DryRun) -> RenderableType:
             rows.append(
                 ("Screening", text_of("would start now" if waits is None else f"would wait: {waits['detail']}"))
             )
+    rows += [("Note", text_of(f"{note}.")) for note in result.get("notes", [])]
     return sheet(rows + _hold_rows(result["hold"]))
 
 

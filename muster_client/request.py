@@ -21,12 +21,15 @@ def gpus_text(choices: Sequence[GpuChoice], nodes: int) -> str:
 def request_rows(
     choices: Sequence[GpuChoice], sizes: Sequence[JobSize | DryRunSize], spec: JobSpec
 ) -> list[tuple[str, RenderableType]]:
-    """Return the choices of a job that has several, what it gets on each node, and the nodes that it names."""
+    """Return the choices of a job that has several, what it gets on each node, its outputs, and the nodes it names."""
     rows: list[tuple[str, RenderableType]] = []
     if len(choices) > 1:
         text = " or ".join(f"{choice['gpus']} {choice['gpu_type']}" for choice in choices)
         rows.append(("GPUs per node", Text(clean(f"{text}, in this order"))))
     rows += [(title, Text(clean(text))) for title, text in _size_texts(sizes, spec)]
+    if "outputs" in spec:
+        kept = ", ".join(spec["outputs"]) or "none named: the working folder is removed when the job ends"
+        rows.append(("Outputs", Text(clean(kept))))
     for key, title in (("nodes_in", "Nodes in"), ("exclude_nodes", "Excluded nodes")):
         if spec.get(key):
             rows.append((title, Text(clean(", ".join(spec[key])))))

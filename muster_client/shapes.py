@@ -116,6 +116,7 @@ class Job(TypedDict):
     priority: str
     spec: NotRequired[JobSpec]
     warnings: NotRequired[list[str]]
+    notes: NotRequired[list[str]]
     efficiency: NotRequired[Efficiency | None]
     estimate: NotRequired[RunTimeEstimate | None]
     rates: NotRequired[list[JobRate]]
@@ -315,6 +316,7 @@ class DryRun(TypedDict):
     position: int | None
     gpu_choices: list[GpuChoice]
     sizes: NotRequired[list[DryRunSize]]
+    notes: NotRequired[list[str]]
     gpus_total: int
     screening: NotRequired[Outlook]
     runtime: NotRequired[RuntimeOutlook]

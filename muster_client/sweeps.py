@@ -67,6 +67,7 @@ class Sweep(TypedDict):
     rho: NotRequired[SweepRho | None]
     warnings: NotRequired[list[str]]
     retried: NotRequired[int]
+    notes: NotRequired[list[str]]
 
 
 class SweepMember(TypedDict):

@@ -26,7 +26,9 @@ class Screening(StrEnum):
     NEVER = "never"
 
 
-_OPTIONS = frozenset({"name", "vc", "gpus", "elastic", "nodes", "image", "time", "expected", "code", "screening"})
+_OPTIONS = frozenset(
+    {"name", "vc", "gpus", "elastic", "nodes", "cpus", "memory", "image", "time", "expected", "code", "screening"}
+)
 _LISTS = {"nodes_in": "--nodes-in", "exclude_nodes": "--exclude-nodes"}
 
 
@@ -64,6 +66,12 @@ def run_command(
         ),
     ] = None,
     nodes: Annotated[int | None, typer.Option(min=1, help="How many nodes.", show_default=False)] = None,
+    cpus: Annotated[int | None, typer.Option(min=1, help="CPUs per node.", show_default=False)] = None,
+    memory: Annotated[str | None, typer.Option(help="Memory per node, such as 64GiB.", show_default=False)] = None,
+    outputs: Annotated[
+        list[str] | None,
+        typer.Option("--output", metavar="PATTERN", help="Files to keep, such as 'results/**'; repeat it for more."),
+    ] = None,
     nodes_in: Annotated[
         str | None,
         typer.Option("--nodes-in", metavar="NODE,…", help="Nodes that it may run on.", show_default=False),
@@ -99,6 +107,9 @@ def run_command(
         "gpus": _gpus(gpus) if gpus is not None else None,
         **_elastic(elastic),
         "nodes": nodes,
+        "cpus": cpus,
+        "memory": memory,
+        "outputs": outputs or None,
         "nodes_in": _names(nodes_in),
         "exclude_nodes": _names(exclude_nodes),
         "image": image,
@@ -148,6 +159,8 @@ def _by_option(problem: Problem, mounts: list[str]) -> Problem:
         field, _, rest = one["field"].partition(".")
         if field == "mounts":
             option = f"--mount {mounts[int(rest)]}" if rest.isdecimal() and int(rest) < len(mounts) else "--mount"
+        elif field == "outputs":
+            option = "--output"
         else:
             option = _LISTS.get(field) or (f"--{field}" if field in _OPTIONS else one["field"])
         errors.append({**one, "field": option})

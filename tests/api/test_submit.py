@@ -409,3 +409,29 @@ def test_attempts_come_in_pages(world: World, api: Api) -> None:
     rest = client.get(f"{path}?limit=2&cursor={first['next']}").json()
     assert [attempt["number"] for attempt in first["results"] + rest["results"]] == [1, 2, 3]
     assert rest["next"] is None
+
+
+def test_the_submitter_is_told_of_missing_gpus_and_outputs_before_and_after(world: World, api: Api) -> None:
+    client = api(world.owner)
+    bare, full = {"command": "x"}, {"command": "x", "gpus": 1, "outputs": ["*.csv"]}
+    for path in (JOBS, f"{JOBS}:dry-run"):
+        notes = send(client, "POST", path, bare).json()["notes"]
+        assert [note.split(",")[0].split(":")[0] for note in notes] == ["It asks for no GPU", "It names no outputs"]
+        assert send(client, "POST", path, full).json()["notes"] == []
+
+
+def test_a_dry_run_tells_what_the_job_would_get_and_from_where_and_the_job_keeps_it(world: World, api: Api) -> None:
+    client, spec = api(world.owner), {"command": "x", "gpus": "A100:2", "cpus": 3}
+    dry = send(client, "POST", f"{JOBS}:dry-run", spec)
+    require_described("POST", f"{JOBS}:dry-run", dry)
+    got = {"gpu_type": "A100", "gpus": 2, "cpus": 3, "memory_mib": 131_072}
+    assert dry.json()["sizes"] == [got | {"cpus_from": None, "memory_from": "share of 2 GPUs on A100 nodes"}]
+    job = submit(client, spec).json()
+    assert client.get(f"{JOBS}/{job['id']}").json()["sizes"] == job["sizes"] == [got]
+
+
+def test_a_spec_comes_back_with_its_name_command_and_gpus_first(world: World, api: Api) -> None:
+    job = submit(api(world.owner), {"vc": "vision-vc", "gpus": 1, "command": "x", "name": "n"}).json()
+    for spec in (job["spec"], api(world.owner).get(f"{JOBS}/{job['id']}").json()["spec"]):
+        assert list(spec)[:3] == ["name", "command", "gpus"]
+        assert "workdir" not in spec

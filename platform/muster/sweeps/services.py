@@ -105,10 +105,14 @@ def size_of(data: object) -> int:
         return 1
 
 
-def warnings_of(group: JobGroup) -> list[str]:
-    """What the submitter should know of a sweep that was accepted: that it waits for GPUs that do not exist."""
-    member = group.members.select_related("vc__pool", "tenant", "owner", "pool").order_by("member").first()
-    found = None if member is None else why_infeasible(member)
+def first_member(group: JobGroup) -> Job:
+    """The first member of the sweep, which stands for all of them."""
+    return group.members.select_related("vc__pool", "tenant", "owner", "pool").get(member=1)
+
+
+def warnings_of(member: Job) -> list[str]:
+    """What the submitter should know of a sweep with this member: that it waits for GPUs that do not exist."""
+    found = why_infeasible(member)
     return [] if found is None else [f"{found.errors[0].message}. It waits until the pool or the quota grows"]
 
 

@@ -115,6 +115,13 @@ def test_submit_reads_standard_input_and_answers_in_json(server: FakeServer, run
     assert result.stderr == ""
 
 
+def test_submit_tells_what_to_know_of_a_job_beside_its_answer(server: FakeServer, run: Run, tmp_path: Path) -> None:
+    server.on("POST /jobs", httpx.Response(201, json=job(notes=["It asks for no GPU"])))
+    result = run("submit", spec_file(tmp_path, "command: x\n"))
+    assert result.stderr == "note: It asks for no GPU.\n"
+    assert "note" not in result.stdout
+
+
 def test_an_invalid_spec_ends_with_2_and_its_fields(server: FakeServer, run: Run, tmp_path: Path) -> None:
     server.on(
         "POST /jobs", problem(422, "The job spec is not valid", errors=[{"field": "gpus", "message": "too many"}])
@@ -246,12 +253,16 @@ def test_ctrl_c_leaves_the_job_alone_and_says_so(server: FakeServer, run: Run, t
 def test_run_makes_a_spec_of_its_flags(server: FakeServer, run: Run) -> None:
     server.on("POST /jobs", httpx.Response(201, json=job()))
     flags = ["--gpus", "A100:4", "--nodes", "2", "--name", "n", "--vc", "v", "--time", "30m", "--image", "torch:2"]
+    flags += ["--cpus", "8", "--memory", "64GiB", "--output", "ckpt/**", "--output", "*.csv"]
     flags += ["--mount", "data:/data", "--mount", "scratch:/scratch:rw", "--screening", "always"]
     assert run("run", *flags, "--", "python", "train.py", "--name", "a b").exit_code == 0
     assert json.loads(server.requests[0].content) == {
         "command": "python train.py --name 'a b'",
         "gpus": "A100:4",
         "nodes": 2,
+        "cpus": 8,
+        "memory": "64GiB",
+        "outputs": ["ckpt/**", "*.csv"],
         "name": "n",
         "vc": "v",
         "time": "30m",
@@ -318,13 +329,18 @@ def test_dry_run_tells_what_would_happen_and_sends_no_code(server: FakeServer, r
     hold = {"reason": "quota", "detail": "6 of 8 A100", "helps": ["Ask for 2."]}
     answer = {
         "valid": True,
-        "spec": {"nodes": 2, "nodes_in": ["gpu01", "gpu02"], "exclude_nodes": []},
+        "spec": {"nodes": 2, "memory": "64GiB", "outputs": [], "nodes_in": ["gpu01", "gpu02"], "exclude_nodes": []},
         "feasible": True,
         "fits_quota": True,
         "starts_now": False,
         "hold": hold,
         "position": 3,
         "gpu_choices": [{"gpu_type": "A100", "gpus": 4}, {"gpu_type": "V100", "gpus": 8}],
+        "sizes": [
+            {"gpus": 4, "cpus": 32, "memory_mib": 65_536, "cpus_from": "share of 4 GPUs on A100 nodes"},
+            {"gpus": 8, "cpus": 16, "memory_mib": 65_536, "cpus_from": "share of 8 GPUs on V100 nodes"},
+        ],
+        "notes": ["It names no outputs"],
         "gpus_total": 8,
         "screening": {
             "tried": True,
@@ -339,7 +355,12 @@ def test_dry_run_tells_what_would_happen_and_sends_no_code(server: FakeServer, r
     assert result.exit_code == 0
     assert "quota: 6 of 8 A100" in result.stdout
     words = " ".join(result.stdout.split())
-    assert "GPUs 8–16 GPUs per node 4 A100 or 8 V100, in this order Nodes in gpu01, gpu02" in words
+    assert (
+        "GPUs 8–16 GPUs per node 4 A100 or 8 V100, in this order CPUs per node 32 (share of 4 GPUs on A100 nodes) or "
+        "16 (share of 8 GPUs on V100 nodes) Memory per node 64 GiB Outputs none named: the working folder is removed "
+        "when the job ends Nodes in gpu01, gpu02"
+    ) in words
+    assert "Note It names no outputs." in words
     assert "yes: on 1 GPU of pool small" in result.stdout
     assert "would wait: 2 screening runs" in result.stdout
     assert server.sent("POST /uploads") == []

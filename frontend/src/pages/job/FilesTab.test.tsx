@@ -89,7 +89,7 @@ test("a list of several pages goes on when it is asked to", async () => {
 });
 
 test.each([
-  ["nothing was asked for", { patterns: [] }, "succeeded", /Name files of the working folder/],
+  ["nothing was asked for", { patterns: [] }, "succeeded", /names no outputs, so its working folder/],
   ["the job has not started", {}, "queued", /What it leaves of ckpt/],
   ["files are on their way", { pending: 2 }, "succeeded", /2 ranks are still to come/],
   ["it left nothing", {}, "failed", /It left nothing of ckpt/],

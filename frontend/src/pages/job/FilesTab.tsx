@@ -134,7 +134,8 @@ function emptyTitle(summary: OutputsSummary): string {
 
 function emptyText(summary: OutputsSummary, job: JobWithSpec): string {
   if (summary.patterns.length === 0) {
-    return "Name files of the working folder as outputs in the spec, and they are kept when the job is over.";
+    const gone = job.ended_at === null ? "is removed when it ends" : "was removed when it ended";
+    return `Its spec names no outputs, so its working folder ${gone}. Files that outputs names are kept.`;
   }
   const named = summary.patterns.join(", ");
   return job.state === "queued" ? `What it leaves of ${named} will be here.` : `It left nothing of ${named}.`;

@@ -10,7 +10,7 @@ import { Fact, Facts } from "../../components/Fact";
 import { useJobActions } from "../../components/jobActions";
 import { Chip, JobStateChip, type Tone } from "../../components/StateChip";
 import { Ago, RunTime } from "../../components/Time";
-import { plural } from "../../format/amount";
+import { mebibytes, plural } from "../../format/amount";
 import { gpuWords } from "../../format/request";
 import { humanize } from "../../format/words";
 import { paramWords } from "../sweep/words";
@@ -119,6 +119,20 @@ function Sizes({ elastic }: { elastic?: { min: number; max: number } | null | un
   );
 }
 
+function PerNode({ job }: { job: JobWithSpec }) {
+  const [cpus, memory] = [job.spec.cpus, job.spec.memory].map((named) => (named == null ? " (default)" : ""));
+  const each = job.sizes.map(
+    (size) => `${plural(size.cpus, "CPU")}${cpus}, ${mebibytes(size.memory_mib)}${memory}`,
+  );
+  return <Fact name="On each node">{[...new Set(each)].join(" or ")}</Fact>;
+}
+
+function Outputs({ job }: { job: JobWithSpec }) {
+  const named = job.spec.outputs ?? [];
+  const gone = job.ended_at === null ? "is removed when it ends" : "was removed when it ended";
+  return <Fact name="Outputs">{named.length > 0 ? named.join(", ") : `none named: its folder ${gone}`}</Fact>;
+}
+
 /** What was asked for, by whom, and what it came to. */
 export function JobFacts({ job, attempt }: { job: JobWithSpec; attempt: Attempt | undefined }) {
   return (
@@ -145,9 +159,11 @@ export function JobFacts({ job, attempt }: { job: JobWithSpec; attempt: Attempt 
         </Fact>
         <Fact name="Owner">{job.owner}</Fact>
         <Fact name="GPUs">{gpuWords(job)}</Fact>
+        <PerNode job={job} />
         <Sizes elastic={job.spec.elastic} />
         <NodeNames name="Nodes to use" names={job.spec.nodes_in} />
         <NodeNames name="Nodes to avoid" names={job.spec.exclude_nodes} />
+        <Outputs job={job} />
         <Fact name="Priority">{humanize(job.priority)}</Fact>
         <Fact name="Submitted">
           <Ago at={job.submitted_at} />

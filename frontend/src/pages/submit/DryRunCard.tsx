@@ -1,5 +1,5 @@
 import { Loader } from "@mantine/core";
-import { IconBulb, IconCheck, IconClock, IconX } from "@tabler/icons-react";
+import { IconBulb, IconCheck, IconClock, IconInfoSmall, IconX } from "@tabler/icons-react";
 import type { ReactNode } from "react";
 
 import { Unreachable, type FieldError } from "../../api/problem";
@@ -9,6 +9,7 @@ import { ordinal } from "../../format/amount";
 import { gpuCount } from "../../format/request";
 import { holdWords, sentence } from "../../format/words";
 import classes from "./DryRunCard.module.css";
+import { sizeWords } from "./sizes";
 
 interface Props {
   result: DryRun | undefined;
@@ -21,10 +22,12 @@ interface Props {
   children: ReactNode;
 }
 
-type Mood = "yes" | "no" | "wait";
+type Mood = "yes" | "no" | "wait" | "note";
+
+const ICONS = { yes: IconCheck, no: IconX, wait: IconClock, note: IconInfoSmall };
 
 function Line({ mood, children }: { mood: Mood; children: ReactNode }) {
-  const Icon = mood === "yes" ? IconCheck : mood === "no" ? IconX : IconClock;
+  const Icon = ICONS[mood];
   return (
     <li className={classes.line}>
       <span className={classes.icon} data-mood={mood} aria-hidden="true">
@@ -60,6 +63,7 @@ function Verdict({ result }: { result: DryRun }) {
           The spec is valid: {gpuCount({ gpu_choices: result.gpu_choices, nodes: result.spec.nodes ?? 1 })} in
           total
         </Line>
+        <Line mood="note">On each node {sizeWords(result.sizes)}</Line>
         <Line mood={result.feasible ? "yes" : "no"}>
           {result.feasible ? "The cluster can run it" : "No node of the cluster can run it"}
         </Line>
@@ -88,6 +92,11 @@ function Verdict({ result }: { result: DryRun }) {
             {hold === null ? "" : `: ${holdWords(hold.reason).toLowerCase()}`}
           </Line>
         )}
+        {result.notes.map((note) => (
+          <Line key={note} mood="note">
+            {note}
+          </Line>
+        ))}
       </ul>
       {screening.hold === null ? null : <Why hold={screening.hold} />}
       {hold === null ? null : <Why hold={hold} />}

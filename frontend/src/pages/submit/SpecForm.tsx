@@ -1,23 +1,31 @@
 import { NumberInput, Select, Textarea, TextInput } from "@mantine/core";
+import { IconAlertTriangle } from "@tabler/icons-react";
 import { useQuery } from "@tanstack/react-query";
-import { useState, type ReactNode } from "react";
+import type { ReactNode } from "react";
 
 import { poolsQuery, vcsQuery } from "../../api/queries";
-import type { Spec } from "../../api/types";
+import type { DryRun, Spec } from "../../api/types";
 import { useMe } from "../../app/me";
+import { mebibytes } from "../../format/amount";
+import { bind } from "./binding";
 import type { Code } from "./code/useCode";
 import { CodeDrop } from "./CodeDrop";
-import { numberOf, readLines, recordOf, textOf, writeLines } from "./fields";
+import { recordOf, textOf } from "./fields";
 import { GpuFields } from "./GpuFields";
+import { ListInput, PairsInput } from "./LinesInput";
+import { MoreFields } from "./MoreFields";
 import { NodeFields } from "./NodeFields";
+import { sizeWords } from "./sizes";
 import classes from "./SpecForm.module.css";
 import { SweepFields } from "./SweepFields";
 
 interface Props {
   spec: Spec;
   code: Code;
-  /** While the YAML cannot be read the form waits. */
-  disabled: boolean;
+  /** What the dry run said last; its sizes show what empty fields become. */
+  result: DryRun | undefined;
+  /** Why the YAML cannot be read, while it cannot: the form waits for that. */
+  unreadable: string | null;
   /** What the server has against a field, by its name. */
   errorOf: (field: string) => string | undefined;
   onChange: (path: readonly string[], value: unknown) => void;
@@ -40,44 +48,23 @@ function useVirtualClusters(current: string) {
   };
 }
 
-/** The fields that most jobs need; the YAML beside it has all of them. */
-export function SpecForm({ spec: values, code, disabled, errorOf, onChange }: Props) {
-  const off = disabled;
+/** The fields of a job, each with what it is when it stays empty; the YAML beside it has all keys. */
+export function SpecForm({ spec: values, code, result, unreadable, errorOf, onChange }: Props) {
+  const off = unreadable !== null;
+  const bound = { spec: values, disabled: off, errorOf, onChange };
+  const { text, number, list } = bind(bound);
   const vc = textOf(values.vc);
   const clusters = useVirtualClusters(vc);
-  const retry = recordOf(values.retry);
-  const text = (field: string) => ({
-    value: textOf(values[field]),
-    error: errorOf(field),
-    disabled: off,
-    onChange: (event: { currentTarget: { value: string } }) => onChange([field], event.currentTarget.value),
-  });
-  const number = (field: string) => ({
-    value: numberOf(values[field]),
-    error: errorOf(field),
-    disabled: off,
-    onChange: (value: number | string) => onChange([field], value === "" ? undefined : Number(value)),
-  });
-  const elastic = recordOf(values.elastic);
-  const size = (end: "min" | "max") => ({
-    min: 1,
-    max: 1024,
-    allowDecimal: false,
-    value: elastic[end] === undefined || elastic[end] === "" ? "" : Number(elastic[end]),
-    error: errorOf(`elastic.${end}`) ?? (end === "min" ? errorOf("elastic") : undefined),
-    disabled: off,
-    onChange: (value: number | string) =>
-      onChange(["elastic", end], value === "" ? undefined : Number(value)),
-  });
-  const choice = (field: string, fallback: string) => ({
-    value: textOf(values[field]) === "" ? fallback : textOf(values[field]),
-    error: errorOf(field),
-    disabled: off,
-    onChange: (value: string | null) => onChange([field], value === fallback ? undefined : value),
-  });
+  const [size] = result?.sizes ?? [];
 
   return (
     <div className={classes.form}>
+      {unreadable === null ? null : (
+        <p className={classes.unreadable} role="status">
+          <IconAlertTriangle size={16} aria-hidden="true" />
+          <span>The fields wait until the YAML can be read. {unreadable}.</span>
+        </p>
+      )}
       <Group title="What runs">
         <div className={classes.two}>
           <TextInput label="Name" placeholder="from the command" {...text("name")} />
@@ -95,7 +82,7 @@ export function SpecForm({ spec: values, code, disabled, errorOf, onChange }: Pr
         </div>
         <Textarea
           label="Command"
-          placeholder="python train.py"
+          placeholder="a shell command, such as python train.py"
           autosize
           minRows={3}
           maxRows={14}
@@ -110,6 +97,17 @@ export function SpecForm({ spec: values, code, disabled, errorOf, onChange }: Pr
           error={errorOf("code")}
           onRemove={() => onChange(["code"], undefined)}
         />
+        <TextInput
+          label="Container image"
+          placeholder="none: it runs with the programs of its node"
+          {...text("image")}
+        />
+        <ListInput
+          label="Outputs"
+          description="Files of the working folder to keep, one pattern a line, such as results/** or *.csv"
+          placeholder="none: the working folder is removed when the job ends"
+          {...list("outputs")}
+        />
       </Group>
       <Group title="Resources" hint="Per node. With several nodes, all start together or none does.">
         <GpuFields
@@ -120,10 +118,22 @@ export function SpecForm({ spec: values, code, disabled, errorOf, onChange }: Pr
           onChange={(gpus) => onChange(["gpus"], gpus)}
         />
         <div className={classes.three}>
-          <NumberInput label="Nodes" min={1} allowDecimal={false} placeholder="1" {...number("nodes")} />
-          <NumberInput label="CPUs" min={1} allowDecimal={false} placeholder="by GPUs" {...number("cpus")} />
-          <TextInput label="Memory" placeholder="64GiB" {...text("memory")} />
+          <NumberInput label="Nodes" min={1} placeholder="1" {...number("nodes")} />
+          <NumberInput
+            label="CPUs"
+            min={1}
+            placeholder={size === undefined ? "by GPUs" : String(size.cpus)}
+            {...number("cpus")}
+          />
+          <TextInput
+            label="Memory"
+            placeholder={size === undefined ? "by GPUs" : mebibytes(size.memory_mib)}
+            {...text("memory")}
+          />
         </div>
+        {result === undefined ? null : (
+          <p className={classes.hint}>On each node: {sizeWords(result.sizes)}.</p>
+        )}
         <NodeFields
           nodesIn={values.nodes_in}
           excluded={values.exclude_nodes}
@@ -133,84 +143,31 @@ export function SpecForm({ spec: values, code, disabled, errorOf, onChange }: Pr
           onChange={(field, names) => onChange([field], names)}
         />
         <div className={classes.two}>
-          <TextInput label="Time limit" placeholder="24h" {...text("time")} />
+          <TextInput label="Time limit" placeholder="none" {...text("time")} />
           <TextInput label="Expected run time" placeholder="by your last jobs" {...text("expected")} />
         </div>
       </Group>
       <Group title="Environment">
-        <LinesInput
+        <PairsInput
           label="Variables"
-          placeholder={"NCCL_DEBUG=WARN\nEPOCHS=90"}
-          values={recordOf(values.env)}
+          description="One a line, such as EPOCHS=90"
+          placeholder="none"
+          value={recordOf(values.env)}
           disabled={off}
           error={errorOf("env")}
           onChange={(env) => onChange(["env"], env)}
+        />
+        <ListInput
+          label="Mounts"
+          description="Volumes in a container, one a line, such as data:/data:ro"
+          placeholder="none"
+          {...list("mounts")}
         />
       </Group>
       <Group title="Sweep" hint="One job for each choice of parameters.">
         <SweepFields value={values.sweep} disabled={off} errorOf={errorOf} onChange={onChange} />
       </Group>
-      <details className={classes.more}>
-        <summary>More settings</summary>
-        <div className={classes.moreBody}>
-          <div className={classes.two}>
-            <Select
-              label="Priority"
-              data={["low", "normal", "high", "urgent"]}
-              {...choice("priority", "normal")}
-            />
-            <Select
-              label="If the node loses contact"
-              data={["stop", "keep"]}
-              {...choice("on_disconnect", "stop")}
-            />
-          </div>
-          <div className={classes.two}>
-            <NumberInput
-              label="Automatic retries"
-              placeholder="3"
-              min={0}
-              max={100}
-              allowDecimal={false}
-              value={retry.max === undefined || retry.max === "" ? "" : Number(retry.max)}
-              error={errorOf("retry.max")}
-              disabled={off}
-              onChange={(value) => onChange(["retry", "max"], value === "" ? undefined : Number(value))}
-            />
-            <TextInput
-              label="Grace before the kill"
-              placeholder="30s"
-              value={recordOf(values.checkpoint).grace ?? ""}
-              error={errorOf("checkpoint.grace")}
-              disabled={off}
-              onChange={(event) => onChange(["checkpoint", "grace"], event.currentTarget.value)}
-            />
-          </div>
-          <div className={classes.two}>
-            <NumberInput
-              label="Fewest GPUs"
-              description="Of a job that may be resized"
-              placeholder="as asked"
-              {...size("min")}
-            />
-            <NumberInput
-              label="Most GPUs"
-              description="It must save its work when it is stopped"
-              placeholder="as asked"
-              {...size("max")}
-            />
-          </div>
-          <TextInput label="Working directory" placeholder="/workspace" {...text("workdir")} />
-          <LinesInput
-            label="Tags"
-            placeholder="project=segmentation"
-            values={recordOf(values.tags)}
-            disabled={off}
-            error={errorOf("tags")}
-            onChange={(tags) => onChange(["tags"], tags)}
-          />
-        </div>
-      </details>
+      <MoreFields {...bound} />
     </div>
   );
 }
@@ -224,39 +181,5 @@ function Group({ title, hint, children }: { title: string; hint?: string; childr
       </h2>
       {children}
     </section>
-  );
-}
-
-interface LinesProps {
-  label: string;
-  placeholder: string;
-  values: Record<string, string>;
-  disabled: boolean;
-  error: string | undefined;
-  onChange: (values: Record<string, string>) => void;
-}
-
-/** Pairs as lines of text. What is being typed stays as it is; a change from elsewhere replaces it. */
-function LinesInput({ label, placeholder, values, disabled, error, onChange }: LinesProps) {
-  const written = writeLines(values);
-  const [draft, setDraft] = useState(written);
-  const shown = writeLines(readLines(draft)) === written ? draft : written;
-  return (
-    <Textarea
-      label={label}
-      placeholder={placeholder}
-      autosize
-      minRows={2}
-      maxRows={10}
-      classNames={{ input: classes.code }}
-      spellCheck={false}
-      value={shown}
-      disabled={disabled}
-      error={error}
-      onChange={(event) => {
-        setDraft(event.currentTarget.value);
-        onChange(readLines(event.currentTarget.value));
-      }}
-    />
   );
 }

@@ -43,6 +43,7 @@ const FITS = {
       memory_from: "share of 1 GPU on GPU nodes",
     },
   ],
+  notes: ["It names no outputs: its working folder is removed when it ends"],
   gpus_total: 1,
   feasible: true,
   fits_quota: true,
@@ -102,7 +103,30 @@ test("the form waits while the YAML cannot be read, and nothing can be sent", as
   const { yaml, name } = await open("name: a\n");
   type(yaml, "name: [a\n");
   expect(name.disabled).toBe(true);
+  expect(screen.getByText(/^The fields wait .* Line 1 ends before its \[ is closed\.$/)).toBeDefined();
   expect(screen.getByRole<HTMLButtonElement>("button", { name: "Submit job" }).disabled).toBe(true);
+});
+
+test("an empty field shows what the job gets, and the dry run says what else to know", async () => {
+  await open("command: run\n");
+  const memory = screen.getByRole<HTMLInputElement>("textbox", { name: "Memory" });
+  await waitFor(() => expect(memory.placeholder).toBe("125 GiB"));
+  expect(screen.getByRole<HTMLInputElement>("textbox", { name: "CPUs" }).placeholder).toBe("8");
+  expect(screen.getByRole<HTMLInputElement>("textbox", { name: "Time limit" }).placeholder).toBe("none");
+  const told = "8 CPUs and 125 GiB of memory (share of 1 GPU on GPU nodes)";
+  expect(screen.getByText(`On each node: ${told}.`)).toBeDefined();
+  expect(screen.getByText(`On each node ${told}`)).toBeDefined();
+  expect(screen.getByText(/^It names no outputs/)).toBeDefined();
+});
+
+test("outputs, mounts and the image are fields of their own", async () => {
+  const { yaml } = await open("command: run\n");
+  type(screen.getByRole("textbox", { name: "Outputs" }), "ckpt/**\n*.csv");
+  type(screen.getByRole("textbox", { name: "Mounts" }), "data:/data:ro");
+  type(screen.getByRole("textbox", { name: "Container image" }), "pytorch/pytorch:2.9");
+  expect(yaml.value).toBe(
+    'command: run\nimage: pytorch/pytorch:2.9\noutputs:\n  - ckpt/**\n  - "*.csv"\nmounts:\n  - data:/data:ro\n',
+  );
 });
 
 test("an error of the server stands at its field", async () => {

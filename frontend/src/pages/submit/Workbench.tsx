@@ -116,7 +116,8 @@ export function Workbench({ initial, cloneOfSweep, schema, side }: Props) {
         <SpecForm
           spec={readable}
           code={code}
-          disabled={parsed.spec === null}
+          result={check.result}
+          unreadable={parsed.error?.message ?? null}
           errorOf={errorOf}
           onChange={(path, value) => setText((old) => setField(old, path, value))}
         />

@@ -1,7 +1,7 @@
 import { webcrypto } from "node:crypto";
 import { expect, test, vi } from "vitest";
 
-import { namesOf, readLines, writeLines } from "./fields";
+import { kindsOf, namesOf, readLines, readList, writeLines } from "./fields";
 import { sha256, sha256Plain } from "./sha256";
 
 // The browser of the tests lacks `subtle`, which browsers have on pages that come over TLS.
@@ -11,6 +11,17 @@ test("pairs and lines turn into each other", () => {
   const values = { A: "1", B: "x=y" };
   expect(readLines(writeLines(values))).toEqual(values);
   expect(readLines("A=1\nhalf\n=no")).toEqual({ A: "1" });
+});
+
+test("a list is its lines, each once", () => {
+  expect(readList(" a/** \n\n*.csv\na/**\n")).toEqual(["a/**", "*.csv"]);
+});
+
+test("kinds of events are shown where each channel has the same", () => {
+  expect(kindsOf(undefined)).toEqual([]);
+  expect(kindsOf(["ended"])).toEqual(["ended"]);
+  expect(kindsOf({ mail: ["failed"], webhook: ["failed"] })).toEqual(["failed"]);
+  expect(kindsOf({ mail: ["failed"], webhook: [] })).toBeNull();
 });
 
 test("names are the texts of a list, each once", () => {

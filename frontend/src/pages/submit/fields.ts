@@ -39,3 +39,15 @@ export function readLines(text: string): Record<string, string> {
   }
   return values;
 }
+
+/** The lines that have a text, each once. */
+export const readList = (text: string): string[] => namesOf(text.split("\n").map((line) => line.trim()));
+
+/** The kinds of events in `notify`, where each channel has the same; null where the form cannot show it. */
+export function kindsOf(value: unknown): string[] | null {
+  if (value === undefined || value === null) return [];
+  if (Array.isArray(value)) return namesOf(value);
+  const { mail, webhook } = value as Spec;
+  const [one, other] = [namesOf(mail), namesOf(webhook)];
+  return one.join() === other.join() ? one : null;
+}

@@ -9,8 +9,23 @@ test("it reads a spec", () => {
 
 test("it says where text is not YAML", () => {
   const { error } = parseSpec("gpus: 4\nenv: [a\n");
-  expect(error?.message).toMatch(/^Line \d+: /);
+  expect(error?.message).toBe("Line 2 ends before its [ is closed");
   expect(error?.from).toBeGreaterThan(0);
+});
+
+test.each([
+  ["command: x\noutp", "Line 2 is not finished: key: value"],
+  ["command: x\ngpus 2\nname: y", "Line 2 is not finished: key: value"],
+  ["a: b: c", "Line 1 has a second colon: put a value with a colon in quotes"],
+  ['a: "x\nb: 2', "Line 2 ends before its quote is closed"],
+  ["a:\n  b: 1\n c: 2", "Line 3 is indented differently from the lines that it belongs to"],
+  ["a: 1\n\tb: 2", "Line 2 is indented with a tab: use spaces"],
+  ["a: 1\na: 2", "Line 2 has a key that stands above already: write each key once"],
+  ["a: @b", "Line 1 has a value that begins with a special character: put the value in quotes"],
+  ["a: 1\n---\nb: 2", "Line 2 begins a second document: a spec is one document"],
+  ["a: *b", "An alias (*name) stands for nothing: write its value out, or put it in quotes"],
+])("what is wrong with %j is said in words for its writer", (text, words) => {
+  expect(parseSpec(text).error?.message).toBe(words);
 });
 
 test("it refuses a spec that is a list or a word", () => {

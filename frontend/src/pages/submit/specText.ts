@@ -2,6 +2,7 @@
 import { Document, isCollection, isMap, isNode, isScalar, LineCounter, parseDocument, type Pair } from "yaml";
 
 import type { Spec } from "../../api/types";
+import { yamlWords } from "./yamlWords";
 
 export interface TextError {
   message: string;
@@ -60,13 +61,18 @@ export function parseSpec(text: string): Parsed {
   const [problem] = document.errors;
   if (problem !== undefined) {
     const [from, to] = problem.pos;
-    const { line } = lines.linePos(from);
     return {
       spec: null,
-      error: { message: `Line ${line}: ${problem.message}`, from, to: Math.max(to, from + 1) },
+      error: { message: yamlWords(problem, text, lines), from, to: Math.max(to, from + 1) },
     };
   }
-  const value: unknown = document.toJS();
+  let value: unknown;
+  try {
+    value = document.toJS();
+  } catch {
+    const message = "An alias (*name) stands for nothing: write its value out, or put it in quotes";
+    return { spec: null, error: { message, from: 0, to: text.length } };
+  }
   if (value === null) return { spec: {}, error: null };
   if (typeof value !== "object" || Array.isArray(value)) {
     const message = "A spec is a list of keys and values, such as gpus: 4";

@@ -356,8 +356,13 @@ class Job(JobInList):
     shells = Flag(help_text="Whether its pool lets `muster shell` into running jobs.")
 
 
+NOTES = "What to know of it before it runs, as sentences: that it asks for no GPU, or names no outputs."
+
+
 class SubmittedJob(Job):
     """A job that was accepted."""
+
+    notes = serializers.ListField(child=Text(), help_text=NOTES)
 
     warnings = serializers.ListField(
         child=Text(), help_text="What keeps it from ever starting as things are, where its tenant waits for hardware."
@@ -443,6 +448,7 @@ class DryRun(Shape):
     gpu_choices = GpuChoice(
         many=True, help_text="The GPU types that the job accepts, each with a size, in order of preference."
     )
+    notes = serializers.ListField(child=Text(), help_text=NOTES)
     sizes = DryRunSize(many=True, help_text="What it would get on each node, in order of preference.")
     gpus_total = Integer(help_text="GPUs on all nodes together, by the first choice.")
     feasible = Flag(help_text="The pool could run it if it was empty.")

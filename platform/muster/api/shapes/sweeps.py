@@ -5,7 +5,7 @@ from __future__ import annotations
 from rest_framework import serializers
 
 from muster.api.shapes.common import Choice, Flag, Integer, Moment, Number, Shape, Text, values
-from muster.api.shapes.jobs import Values
+from muster.api.shapes.jobs import NOTES, Values
 from muster.jobs.groups import MEMBER_STATES
 from scheduler.model.lifecycle import GroupState
 from scheduler.search.rungs import Goal, Method
@@ -92,6 +92,7 @@ class Sweep(SweepInList):
 class SubmittedSweep(Sweep):
     """A sweep that was accepted."""
 
+    notes = serializers.ListField(child=Text(), help_text=NOTES)
     warnings = serializers.ListField(
         child=Text(), help_text="What keeps it from ever starting as things are, where its tenant waits for hardware."
     )

@@ -16,6 +16,7 @@ from muster.api.views.base import ApiView, caller, describe
 from muster.api.views.jobs import SPEC_BODY
 from muster.dispatch.forecast import dry_run
 from muster.dispatch.selectors import why
+from muster.jobs.notes import notes_of
 from muster.jobs.selectors import get_job
 from muster.jobs.spec_order import in_order
 from scheduler.model.plan import Hold
@@ -54,6 +55,7 @@ class JobDryRun(ApiView):
                     told | {"cpus_from": size.cpus_from, "memory_from": size.memory_from}
                     for told, size in zip(sizes(result.job), result.sizes, strict=True)
                 ],
+                "notes": notes_of(result.job),
                 "gpus_total": result.job.gpus_total,
                 "feasible": result.feasible,
                 "fits_quota": result.fits_quota,

@@ -38,6 +38,7 @@ from muster.common.errors import Invalid, unknown_key
 from muster.dispatch.finish import finish_by_type
 from muster.jobs import services
 from muster.jobs.models import Job as JobRow
+from muster.jobs.notes import notes_of
 from muster.jobs.selectors import cancellable_jobs, count_jobs, get_job, matching_jobs, search_rank
 from muster.sweeps.retry import retry_member
 from scheduler.model.lifecycle import JOB_TERMINAL
@@ -231,7 +232,7 @@ class CloneJob(ApiView):
 
 
 def _with_warnings(job: JobRow, document: dict[str, Any]) -> dict[str, Any]:
-    return {**document, "warnings": services.warnings_of(job)}
+    return {**document, "warnings": services.warnings_of(job), "notes": notes_of(job)}
 
 
 def idempotency_key(request: Request) -> str | None:

@@ -1,0 +1,18 @@
+"""What the submitter of a job should know of it, though nothing is wrong with it."""
+
+from __future__ import annotations
+
+from muster.jobs.models import Job
+
+
+def notes_of(job: Job) -> list[str]:
+    """Sentences without a full stop, for a draft or a stored job with its spec."""
+    notes = []
+    if not job.request.needs_gpus:
+        notes.append("It asks for no GPU, so its command sees none; name gpus if it needs some")
+    if not job.spec.get("outputs"):
+        notes.append(
+            "It names no outputs: its working folder is removed when it ends, and only its log is kept; name the files "
+            "to keep, such as outputs: [results/**]"
+        )
+    return notes
