@@ -23,11 +23,26 @@ import pytest
 from muster.local import processes
 from muster.local.places import find_places, service_password
 from muster.local.postgres import DATABASE, OWNER
+from tests.console import PAGES, commands, replaced
 from tests.e2e.demo import ROOT, Demo, new_demo, read_until
 from tests.faults.cluster import until
 from tests.sshd import SshServer, require_sshd
 
 NAMES = ("ada", "grace", "otto")
+# The commands of documents that are not run here, by how they begin, and why.
+NOT_RUN = {
+    "make demo": "these tests start it, by the command that make runs",
+    "make test": "this is part of it",
+    "nvidia-smi": "takes an NVIDIA GPU",
+    "apt-get": "changes the packages of this machine",
+    "nvidia-ctk": "is of NVIDIA's container toolkit",
+    "curl -fsSLO": "tests/faults/test_install.py runs it on a machine of its own",
+    "install -m 755": "tests/faults/test_install.py runs it on a machine of its own",
+    "systemctl": "takes systemd",
+    "muster-agent join https://muster.example.org /dev/null": "takes the unit that systemd runs",
+}
+# Commands that end with another status than 0, by how they begin.
+ENDS_WITH = {"printf 'gpus: 4": 1}
 
 # They follow one another on one state folder: a parallel run has to give them all to one worker (`--dist loadfile`).
 pytestmark = pytest.mark.timeout(300)
@@ -120,6 +135,43 @@ def test_a_second_one_on_the_same_state_is_refused(demo: Demo, first_run: tuple[
         shown, _ = second.communicate()
     assert second.returncode == 1
     assert f"already: process {process.pid}" in shown
+
+
+def test_every_command_of_the_documents_does_what_it_says(
+    demo: Demo, first_run: tuple[subprocess.Popen[str], str], tmp_path: Path
+) -> None:
+    here = {
+        "http://127.0.0.1:8000": demo.url,
+        ".muster/": f"{demo.home}/",
+        "docker compose exec web python": ".venv/bin/python",
+        # What tells a job its GPUs where they are emulated.
+        "-- nvidia-smi -L": "-- printenv CUDA_VISIBLE_DEVICES",
+    }
+    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "COLUMNS": "200", "MUSTER_HOME": str(demo.home)}
+    entered = ""
+    for page in PAGES:
+        for command in commands(page):
+            if command.text.startswith(tuple(NOT_RUN)):
+                continue
+            assert not command.as_root, f"{page}: run {command.text!r} as root here, or say in NOT_RUN why not"
+            text = replaced(command.text, here)
+            done = subprocess.run(
+                ["bash", "-c", f"{entered}{text}"],
+                cwd=ROOT,
+                env=env,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=120,
+                check=False,
+            )
+            said = f"{page}: {text}\n{done.stdout}{done.stderr}"
+            expected = next((status for words, status in ENDS_WITH.items() if text.startswith(words)), 0)
+            assert done.returncode == expected, said
+            if text == command.text:
+                assert command.missing(done.stdout + done.stderr) == [], said
+            if text.startswith(". "):
+                entered += f"{text}; "
 
 
 def manage(demo: Demo, *words: str) -> None:

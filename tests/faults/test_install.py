@@ -1,4 +1,4 @@
-"""The commands that the platform shows for a new server, run as they are by a shell that finds a clean machine."""
+"""The commands that platform and documents show for a new server, run as they are by a shell on a clean machine."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 from django.test import override_settings
 
-from muster.fleet.package import install_commands
+from muster.fleet.package import agent_package, install_commands
 from muster.local.supervisor import Child
+from tests.console import install_lines
 from tests.faults.cluster import Cluster
 
 NEW_NODE = "n1"
@@ -68,6 +69,8 @@ def installed(machine: Path) -> Iterator[Cluster]:
         words = dict(zip(child.argv[4::2], child.argv[5::2], strict=True))
         with override_settings(PUBLIC_URL=words["--url"]):
             commands = install_commands()
+            for page in ("README.md", "docs/first-node.md"):
+                assert install_lines(page, address=words["--url"], digest=agent_package().sha256) == commands
         argv = ("sh", "-c", f'exec "$@" < {words["--join-token-file"]}', "sh", *inside(machine, "sh", "-c", INSTALL))
         environment = {"PATH": "/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root"}
         return replace(child, argv=argv, env={**environment, "COMMANDS": commands, "SYSTEMCTL": SYSTEMCTL})

@@ -60,7 +60,7 @@ def read_environment() -> Environment:
     """The typed environment of this process; raises `BadSetting` for a value that cannot be used."""
     home = Path(os.environ.get("MUSTER_HOME") or REPOSITORY / ".muster").expanduser().absolute()
     port = _port("PORT", "8000")
-    public_url = (os.environ.get("MUSTER_URL") or f"http://127.0.0.1:{port}").rstrip("/")
+    public_url = (os.environ.get("MUSTER_URL") or _running_url(home) or f"http://127.0.0.1:{port}").rstrip("/")
     if urlsplit(public_url).scheme not in {"http", "https"} or not urlsplit(public_url).hostname:
         raise BadSetting(f"MUSTER_URL is {public_url!r}: it must read like https://muster.example.org")
     bind = os.environ.get("MUSTER_BIND") or ""
@@ -134,6 +134,15 @@ def redis_urls(url: str) -> tuple[str, str]:
             number = options.get("db") or options.get("virtual_host") or "0"
             return f"unix://{path}?db={number}", f"redis+socket://{path}?virtual_host={number}"
     raise BadSetting(f"REDIS_URL is {url!r}: it must start with redis://, rediss://, unix:// or redis+socket://")
+
+
+def _running_url(home: Path) -> str:
+    """The address of the platform that runs on this state folder (`manage.py up` or `demo`), for commands beside it."""
+    with contextlib.suppress(FileNotFoundError):
+        pid, _, url = (home / "supervisor.lock").read_text().partition(" ")
+        if url and Path(f"/proc/{pid}").exists():
+            return url
+    return ""
 
 
 def _port(name: str, default: str) -> int:

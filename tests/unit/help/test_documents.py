@@ -103,3 +103,9 @@ def test_every_address_of_help_in_the_pages_leads_to_a_heading_or_a_term() -> No
         page = documents.document(name)
         assert page is not None, name
         assert not anchor or anchor in page.anchors, f"{name}#{anchor}"
+
+
+def test_the_index_leads_to_every_document() -> None:
+    text = documents.source(documents.INDEX)
+    listed = {name.split("/")[0] for name in documents.names()} - {documents.INDEX}
+    assert [name for name in sorted(listed) if not re.search(rf"\({name}(\.md\)|/\)|\.md#)", text)] == []

@@ -109,3 +109,19 @@ def test_the_commands_and_the_settings_agree_on_the_state_folder(value: str, mon
     monkeypatch.setenv("MUSTER_ENCRYPTION_KEYS", "A" * 43 + "=")
     monkeypatch.setenv("MUSTER_METRICS_TOKEN", "not used here")
     assert default_home() == sys.modules["muster.settings.env"].read_environment().home
+
+
+def test_commands_know_the_address_of_the_platform_that_runs_beside_them(
+    open_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("MUSTER_URL", "PORT"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("MUSTER_HOME", str(open_folder))
+    read = sys.modules["muster.settings.env"].read_environment
+    for written, url in (
+        ("", "http://127.0.0.1:8000"),
+        (f"{os.getpid()} http://127.0.0.1:8005", "http://127.0.0.1:8005"),
+        ("4194305 http://127.0.0.1:8005", "http://127.0.0.1:8000"),  # a process that was killed
+    ):
+        (open_folder / "supervisor.lock").write_text(written)
+        assert read().public_url == url
