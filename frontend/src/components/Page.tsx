@@ -1,6 +1,8 @@
 import { useEffect, type ReactNode } from "react";
 
 import classes from "./Page.module.css";
+import { Term } from "./Term";
+import type { TermName } from "./terms";
 
 /** The frame of a page; its title is the document's too. */
 export function Page({ title, children }: { title: string; children: ReactNode }) {
@@ -22,10 +24,21 @@ export function PageHeader({ title, sub, actions }: { title: string; sub?: React
   );
 }
 
-export function SectionHead({ title, children }: { title: string; children?: ReactNode }) {
+export function SectionHead({
+  title,
+  term,
+  children,
+}: {
+  title: string;
+  term?: TermName;
+  children?: ReactNode;
+}) {
   return (
     <div className={classes.sectionHead}>
-      <h2 className={classes.section}>{title}</h2>
+      <div>
+        <h2 className={classes.section}>{title}</h2>
+        {term === undefined ? null : <Term of={term} />}
+      </div>
       {children}
     </div>
   );

@@ -14,7 +14,7 @@ export function AuctionsCard({ decisions }: { decisions: PoolDecisions }) {
   const { auctions, policy, wakes_at } = decisions;
   return (
     <section className={`card ${classes.card}`} aria-label="Last auctions">
-      <SectionHead title="Last auctions" />
+      <SectionHead title="Last auctions" term="auction" />
       {auctions.length === 0 ? (
         <p className={classes.faint}>
           {policy !== "themis" ? (

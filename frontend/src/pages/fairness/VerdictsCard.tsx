@@ -43,7 +43,7 @@ export function VerdictsCard({ verdicts, policies, other, busy, onOther }: Props
   const decidedBy = Object.entries(own?.decided_by ?? {});
   return (
     <section className={`card ${classes.card}`} aria-label="Verdicts" aria-busy={busy}>
-      <SectionHead title="Verdicts on stored snapshots">
+      <SectionHead title="Verdicts on stored snapshots" term="verdict">
         <NativeSelect
           size="xs"
           aria-label="Compare with a policy"

@@ -23,7 +23,7 @@ export function WeeksCard({
   const live = byTenant(now);
   return (
     <section className={`card ${classes.card}`} aria-label={title}>
-      <SectionHead title={title}>
+      <SectionHead title={title} term="rho">
         <span>Ended in the last {plural(days, "day")}</span>
       </SectionHead>
       <p className={tenants.length === 0 ? classes.faint : classes.pays}>

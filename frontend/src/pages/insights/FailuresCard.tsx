@@ -21,7 +21,7 @@ export function FailuresCard({ filter }: { filter: UsageFilter }) {
   const rest = rows.slice(MAX_SHOWN);
   return (
     <section className={`card ${classes.card}`} aria-label="Failures">
-      <SectionHead title="Why jobs failed">
+      <SectionHead title="Why jobs failed" term="failure">
         <span>Share of all GPU time</span>
       </SectionHead>
       {query.isPending ? (

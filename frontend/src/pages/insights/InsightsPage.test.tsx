@@ -226,7 +226,7 @@ test("one try after a failure is one try", async () => {
 
 test("a job that left much idle is a link to its page, with what would have been enough", async () => {
   open();
-  const link = await card("Least efficient jobs").findByRole("link");
+  const link = await card("Least efficient jobs").findByRole("link", { name: /#1042/ });
   expect(link.getAttribute("href")).toBe("/jobs/1042");
   expect(link.textContent).toMatch(
     /#1042 · ada · visionIt used 30 % of 4 GPUs.*44\.8 of 64\.0 GPU-hours idle/,
@@ -266,7 +266,7 @@ test("each card that could not be loaded says so by itself", async () => {
   open();
   expect(await card("Failures").findByText("it broke")).toBeTruthy();
   expect(await card("What it was for").findByRole("button", { name: "Try again" })).toBeTruthy();
-  expect(await card("Least efficient jobs").findByRole("link")).toBeTruthy();
+  expect(await card("Least efficient jobs").findByRole("link", { name: /#1042/ })).toBeTruthy();
 });
 
 test.each([

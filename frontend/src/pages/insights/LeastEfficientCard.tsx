@@ -16,7 +16,7 @@ export function LeastEfficientCard({ filter }: { filter: UsageFilter }) {
   const rows = query.data?.results ?? [];
   return (
     <section className={`card ${classes.card}`} aria-label="Least efficient jobs">
-      <SectionHead title="Jobs that left the most GPU time idle">
+      <SectionHead title="Jobs that left the most GPU time idle" term="efficiency">
         <span>By their longest run</span>
       </SectionHead>
       {query.isPending ? (

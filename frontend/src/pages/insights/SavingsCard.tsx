@@ -18,7 +18,7 @@ export function SavingsCard({ filter }: { filter: UsageFilter }) {
     <section className={`card ${classes.card}`} aria-label="What it was for">
       {query.isPending ? (
         <>
-          <SectionHead title="What it was for" />
+          <SectionHead title="What it was for" term="outcome" />
           <Skeleton height={150} mt={12} />
         </>
       ) : query.data === undefined ? (
@@ -44,7 +44,7 @@ function Rows({ waste }: { waste: Waste }) {
   const all = waste.total.gpu_hours;
   return (
     <>
-      <SectionHead title="What it was for">
+      <SectionHead title="What it was for" term="outcome">
         <span>GPU-hours</span>
       </SectionHead>
       {waste.outcomes.length === 0 ? <p className={classes.faint}>No GPU was used.</p> : null}

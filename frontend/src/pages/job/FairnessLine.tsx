@@ -3,6 +3,7 @@ import { useQuery } from "@tanstack/react-query";
 
 import { jobFairnessQuery, useFallbackInterval } from "../../api/queries";
 import type { Job, JobFairness } from "../../api/types";
+import { Term } from "../../components/Term";
 import { duration } from "../../format/time";
 import { sentence } from "../../format/words";
 import classes from "./JobPage.module.css";
@@ -28,6 +29,7 @@ export function FairnessWords({ fairness }: { fairness: JobFairness }) {
         {sentence(fairness.sentence)}: {duration(taken_s)} from submission to{" "}
         {final ? "end" : "its expected end"} for {duration(alone_s)} of work.
       </span>
+      <Term of="rho" />
     </p>
   );
 }

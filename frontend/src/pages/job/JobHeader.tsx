@@ -152,7 +152,7 @@ export function JobFacts({ job, attempt }: { job: JobWithSpec; attempt: Attempt 
         {Object.keys(job.params).length === 0 ? null : (
           <Fact name="Parameters">{paramWords(job.params)}</Fact>
         )}
-        <Fact name="Virtual cluster">
+        <Fact name="Virtual cluster" term="virtualCluster">
           <Link to="/jobs" search={{ vc: job.vc, tenant: job.tenant }} className="link">
             {job.tenant} / {job.vc}
           </Link>
@@ -171,8 +171,16 @@ export function JobFacts({ job, attempt }: { job: JobWithSpec; attempt: Attempt 
         <Fact name="Run time">
           <RunTime job={job} />
         </Fact>
-        {job.estimate === null ? null : <Fact name="Expected run time">{estimateWords(job.estimate)}</Fact>}
-        {job.rates.length === 0 ? null : <Fact name="Rates">{job.rates.map(rateWords).join("; ")}</Fact>}
+        {job.estimate === null ? null : (
+          <Fact name="Expected run time" term="estimate">
+            {estimateWords(job.estimate)}
+          </Fact>
+        )}
+        {job.rates.length === 0 ? null : (
+          <Fact name="Rates" term="rate">
+            {job.rates.map(rateWords).join("; ")}
+          </Fact>
+        )}
         {attempt === undefined ? null : <NodeFacts attempt={attempt} />}
         <ShellFact job={job} attempt={attempt} />
         {job.exit_code === null ? null : <Fact name="Exit code">{job.exit_code}</Fact>}

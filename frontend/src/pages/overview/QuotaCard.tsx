@@ -20,7 +20,7 @@ export function QuotaCard({ mine }: { mine: boolean }) {
   const vcs = mine ? own : all;
   return (
     <section className={`card ${classes.card}`} aria-label="Quota">
-      <SectionHead title={mine ? "My quota" : "Quota of all tenants"} />
+      <SectionHead title={mine ? "My quota" : "Quota of all tenants"} term="quota" />
       {query.isPending ? (
         <Skeleton height={60} />
       ) : query.data === undefined ? (

@@ -7,7 +7,7 @@ import classes from "./SweepPage.module.css";
 export function RungsCard({ sweep }: { sweep: Sweep }) {
   return (
     <section className={`card ${classes.card}`} aria-label="Early stops by rung">
-      <SectionHead title="Early stops by rung" />
+      <SectionHead title="Early stops by rung" term="rung" />
       <ul className={classes.rungs}>
         {sweep.rungs.map((rung, index) => (
           <li key={rung.steps}>

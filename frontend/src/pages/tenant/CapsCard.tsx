@@ -55,7 +55,7 @@ export function CapsCard({ tenant }: { tenant: Tenant }) {
 
   return (
     <section className={`card ${classes.card}`} aria-label="Caps">
-      <SectionHead title="Caps">
+      <SectionHead title="Caps" term="cap">
         {readOnly ? null : (
           <Button
             size="xs"

@@ -52,7 +52,7 @@ function Loaded({ tenant }: { tenant: Tenant }) {
       <PageHeader title={tenant.name} sub={`Tenant · ${above} · weight ${tenant.weight}`} />
       <div className={classes.cards}>
         <section className={`card ${classes.card}`} aria-label="Virtual clusters">
-          <SectionHead title="Virtual clusters" />
+          <SectionHead title="Virtual clusters" term="virtualCluster" />
           <ul className={classes.list}>
             {tenant.vcs.map((vc) => (
               <li key={vc.id}>

@@ -15,7 +15,7 @@ export function CellsCard({ cells, pool }: { cells: VcCells; pool: PoolCells | u
   const borrowed = cells.opportunistic_gpus;
   return (
     <section className={`card ${classes.card}`} aria-label="Cells">
-      <SectionHead title="Cells">
+      <SectionHead title="Cells" term="cell">
         <span className={classes.faint}>{plural(gpus, "GPU")} guaranteed</span>
       </SectionHead>
       {boxes.length === 0 ? (

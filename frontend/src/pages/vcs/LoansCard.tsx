@@ -11,7 +11,7 @@ import classes from "./VcPage.module.css";
 export function LoansCard({ loans }: { loans: readonly Loan[] }) {
   return (
     <section className={`card ${classes.card}`} aria-label="Loans">
-      <SectionHead title="Loans">
+      <SectionHead title="Loans" term="loan">
         <span className={classes.faint}>Now, and in the last 30 days</span>
       </SectionHead>
       {loans.length === 0 ? (

@@ -15,7 +15,7 @@ export function PoolCellsCard({ pool }: { pool: string }) {
   if (query.isPending) return null;
   return (
     <section className={`card ${classes.card}`} aria-label={`Cells of pool ${pool}`}>
-      <SectionHead title={`Cells of pool ${pool}`}>
+      <SectionHead title={`Cells of pool ${pool}`} term="cell">
         <span className={classes.faint}>
           {query.data?.source === "measured" ? "Cut from the measured topology" : "Cut by configuration"}
         </span>

@@ -166,7 +166,7 @@ function usePromised(vc: Vc, all: readonly Vc[]): Promised[] {
 function QuotaCard({ vc }: { vc: Vc }) {
   return (
     <section className={`card ${classes.card}`} aria-label="Quota">
-      <SectionHead title="Quota" />
+      <SectionHead title="Quota" term="quota" />
       {vc.quotas.length === 0 ? <p className={classes.faint}>No GPU quota.</p> : <ShareLegend />}
       <div className={classes.bars}>
         {vc.quotas.map((quota) => (
