@@ -58,9 +58,9 @@ MIXED_TYPES = Preset(
 FAIR_TEAMS = Preset(
     name="fair-between-teams",
     title="Fair between teams",
-    purpose="Teams share the whole pool by weight. Idle GPUs go to any team, and come back by stopping the newest jobs "
-    "of the team that is furthest beyond its share.",
-    policy=PlugIn("fair"),
+    purpose="Teams share the whole pool by weight: the team with the least is next. Idle GPUs go to any team, and come "
+    "back by stopping the newest jobs of the team that holds most.",
+    policy=PlugIn("drf", {"over": "tenant", "preemption_share": 0.25}),
     placement=PlugIn("consolidate"),
     admission=PlugIn("open"),
 )

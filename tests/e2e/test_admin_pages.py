@@ -128,6 +128,27 @@ def test_a_new_tenant_with_a_user_who_can_submit_takes_one_form(otto: Page, demo
     expect(page.get_by_role("region", name="Output").get_by_text("from a new tenant", exact=True)).to_be_visible()
 
 
+def test_a_preset_is_previewed_by_one_click_and_is_not_saved_without_a_reason(otto: Page, demo: Demo) -> None:
+    otto.goto(f"{demo.url}/admin/fleet/pool/1/change/")
+    form = otto.locator("#pool_form").bounding_box()
+    assert form is not None
+    assert form["height"] <= 1100
+    expect(otto.get_by_label("Reason")).to_be_hidden()
+    otto.get_by_text("Guaranteed cells", exact=True).click()
+    changes = otto.locator(".switch")
+    expect(changes).to_contain_text("quota→ hived")
+    expect(changes).to_contain_text("Jobs that run go on for now")
+    expect(otto.locator("#id_admission")).to_have_value("hived")
+    otto.get_by_role("button", name="Save", exact=True).click()
+    expect(otto.get_by_text("Write why the pool shall decide otherwise.")).to_be_visible()
+    expect(otto.get_by_label("Reason")).to_be_visible()
+    # An edit by hand leaves the preset.
+    otto.locator("#id_policy").select_option("las")
+    expect(otto.get_by_label("Settings of its own")).to_be_checked()
+    otto.goto(f"{demo.url}/admin/fleet/pool/1/change/")
+    expect(otto.locator("#id_admission")).to_have_value("quota")
+
+
 def test_times_are_on_the_readers_clock_with_utc_beside(otto: Page, demo: Demo) -> None:
     otto.goto(f"{demo.url}/admin/events/auditentry/")
     time = otto.locator("time").first
