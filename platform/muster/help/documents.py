@@ -15,6 +15,8 @@ from markdown_it.token import Token
 
 INDEX = "README"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*(?:/[A-Za-z0-9][A-Za-z0-9_-]*)*")
+# Marks for programs that write parts of a document, and notes to its authors.
+_COMMENT = re.compile(r"^<!--.*?-->\n?", re.MULTILINE | re.DOTALL)
 _OUTSIDE = re.compile(r"[a-z][a-z0-9+.-]*:|//", re.IGNORECASE)
 # `html: False`: a tag that is written in a document is shown as it is written.
 _MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
@@ -104,7 +106,7 @@ def _rendered(name: str, path: Path, _changed_at: int) -> Document:
 
 
 def _render(name: str, text: str) -> Document:
-    tokens = _MARKDOWN.parse(text)
+    tokens = _MARKDOWN.parse(_COMMENT.sub("", text))
     anchors: dict[str, int] = {}
     title, sections = name, list[Section]()
     in_body = first_cell = False

@@ -50,7 +50,8 @@ def test_what_is_no_document_is_not_served(name: str) -> None:
 def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> documents.Document:
     """A page with everything that a page may do wrong."""
     text = (
-        "# A <b>page</b>\n\n<script>alert(1)</script>\n\n[bad](javascript:alert(1)) [out](https://example.org) "
+        "# A <b>page</b>\n\n<!-- a note\nto authors -->\n\n<script>alert(1)</script>\n\n"
+        "[bad](javascript:alert(1)) [out](https://example.org) "
         "[code](../scheduler/engine/cycle.py)\n\n| a | b |\n|---|--:|\n| `x.y` z | 1 |\n\n## Same\n\n## Same\n"
     )
     (tmp_path / "page.md").write_text(text)
@@ -65,6 +66,7 @@ def test_markup_in_a_document_is_shown_and_not_obeyed(written: documents.Documen
     assert "&lt;script&gt;" in written.html
     assert 'href="javascript:' not in written.html
     assert "style=" not in written.html
+    assert "authors" not in written.html
 
 
 def test_headings_and_rows_have_addresses_as_git_hosts_give_them(written: documents.Document) -> None:
