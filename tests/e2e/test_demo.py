@@ -90,7 +90,10 @@ def agents_there() -> list[int]:
 def test_three_jobs_end_as_they_should(first_run: tuple[subprocess.Popen[str], str]) -> None:
     _, shown = first_run
     rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in shown.splitlines() if line.startswith("│")]
-    assert [(row[1], row[3], row[5], row[6], row[8]) for row in rows] == [
+    told = [(row[1], row[3], row[5], row[6], row[8]) for row in rows]
+    if "made of this machine's own programs" in shown:
+        told.remove(("container", "1", "0", "succeeded", "✓"))
+    assert told == [
         ("hello", "1", "0", "succeeded", "✓"),
         ("gang", "4", "0", "succeeded", "✓"),
         ("failing", "1", "1", "failed", "✓"),
@@ -126,6 +129,8 @@ def test_the_tokens_of_its_file_work_and_tenants_are_apart(
     for name in NAMES:
         with demo.client(name) as client:
             seen[name] = sorted(job["name"] for job in client.jobs()["results"])
+    for names in seen.values():
+        names[:] = [name for name in names if name != "container"]  # where an engine answers
     assert seen == {"ada": ["failing", "hello"], "grace": ["gang"], "otto": ["failing", "gang", "hello"]}
 
 

@@ -66,7 +66,9 @@ class ContainerRuntime(FolderRuntime):
         A runtime that waits starts no job, and answers for those that it has.
         """
         if os.geteuid() != 0:
-            raise RuntimeUnavailable("the runtime {} needs root: jobs run as other users".format(self.name))
+            raise RuntimeUnavailable(
+                "{} would be rootless, which is not supported: the agent needs root for containers".format(self.name)
+            )
         self._engine = engine
         self.silent_because = ""
         """Why the engine could not be asked at the start; empty if it answered."""

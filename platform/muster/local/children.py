@@ -68,6 +68,8 @@ class AgentOptions:
     gpu_profiles: str = ""
     """The folder with the speeds of emulated GPUs."""
     runtime: str = "process"
+    docker_socket: str = ""
+    """Where the Docker Engine listens; empty for the usual path."""
 
 
 def web(site: Site) -> Child:
@@ -106,6 +108,8 @@ def agent(site: Site, options: AgentOptions, *, folder: Path) -> Child:
         "--runtime": options.runtime,
         "--hide": str(site.home),
     }
+    if options.docker_socket:
+        words["--docker-socket"] = options.docker_socket
     if options.gpu_profiles:
         words["--gpu-profiles"] = options.gpu_profiles
     kept = {name: os.environ[name] for name in ("HOME", "LANG", "PATH") if name in os.environ}

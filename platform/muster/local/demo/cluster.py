@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from muster.fleet.models import Node, Pool
+from muster.fleet.runtimes import NO_CONTAINERS, PROCESS
 from muster.fleet.selectors import gpus_by_type
 from muster.fleet.services import create_node, create_pool, renew_join_token
 from muster.local.children import AgentOptions
@@ -51,7 +52,7 @@ def nodes_of(*, heterogeneous: bool) -> dict[str, Place]:
     return {**NODES, **(MIXED_NODES if heterogeneous else {})}
 
 
-def prepare_nodes(agents: Path, nodes: Mapping[str, Place] = NODES) -> list[AgentOptions]:
+def prepare_nodes(agents: Path, nodes: Mapping[str, Place] = NODES, *, docker_socket: str = "") -> list[AgentOptions]:
     """The pools with their nodes, and how to start the agent of each; a join token goes to those that need one."""
     pools = _prepare_pools(mixed=any(place.pool == MIXED for place in nodes.values()))
     options = []
@@ -74,6 +75,8 @@ def prepare_nodes(agents: Path, nodes: Mapping[str, Place] = NODES) -> list[Agen
                 cpus=4 * place.gpus,
                 memory_mib=32_768 * place.gpus,
                 join_token=token,
+                runtime="auto",
+                docker_socket=docker_socket,
             )
         )
     return options
@@ -92,6 +95,18 @@ def _prepare_pools(*, mixed: bool) -> dict[str, Pool]:
     if mixed:
         pools[MIXED] = Pool.objects.filter(name=MIXED).first() or create_pool(name=MIXED, actor=ACTOR)
     return pools
+
+
+def engine_of(nodes: Mapping[str, Place] = NODES) -> tuple[str, str]:
+    """The container engine that the nodes offer, or empty and why they offer none."""
+    rows = Node.objects.filter(name__in=nodes).values_list("inventory__runtimes", f"labels__{NO_CONTAINERS}")
+    reasons = set[str]()
+    for runtimes, why in rows:
+        for name in runtimes or ():
+            if name != PROCESS:
+                return name, ""
+        reasons.add(why or "their agents do not say why")
+    return "", "; ".join(sorted(reasons))
 
 
 def epochs(nodes: Mapping[str, Place] = NODES) -> dict[str, int]:

@@ -63,6 +63,8 @@ EXAMPLES = (
     Example("gang", "grace", "succeeded"),
     Example("failing", "ada", "failed"),
 )
+CONTAINER_EXAMPLE = Example("container", "ada", "succeeded")
+"""Where an engine has the image of the demonstration."""
 MIXED_EXAMPLES = tuple(
     Example(
         "two-speeds",

@@ -16,6 +16,7 @@ from rich.table import Table
 from muster.local import children
 from muster.local.demo.cluster import (
     Place,
+    engine_of,
     epochs,
     nodes_of,
     prepare_nodes,
@@ -23,7 +24,8 @@ from muster.local.demo.cluster import (
     shared_single_user_nodes,
     wait_for_nodes,
 )
-from muster.local.demo.jobs import EXAMPLES, MIXED_EXAMPLES, explanations, run_examples, summary
+from muster.local.demo.image import IMAGE, NoContainers, docker_socket, prepare_image
+from muster.local.demo.jobs import CONTAINER_EXAMPLE, EXAMPLES, MIXED_EXAMPLES, explanations, run_examples, summary
 from muster.local.demo.people import FILE_NAME, Access, prepare_people, require_python
 from muster.local.places import LocalError, agents_folder
 from muster.local.stack import Steps, running_stack
@@ -82,7 +84,8 @@ class Command(BaseCommand):
                 )
                 require_python(settings.UID_RANGE[0])
                 steps.done("tenants", "vision (ada) and nlp (grace), 4 A100 each; otto is the operator")
-                examples = (*EXAMPLES, *(MIXED_EXAMPLES if heterogeneous else ()))
+                contained = (CONTAINER_EXAMPLE,) if prepare_containers(steps, nodes) else ()
+                examples = (*EXAMPLES, *contained, *(MIXED_EXAMPLES if heterogeneous else ()))
                 timeout_s = timeout or (400.0 if heterogeneous else 180.0)
                 outcomes = run_examples(site.local_url, people, examples, console=console, timeout_s=timeout_s)
                 console.print("", summary(outcomes))
@@ -105,11 +108,25 @@ class Command(BaseCommand):
 def start_nodes(site: children.Site, supervisor: Supervisor, nodes: Mapping[str, Place]) -> None:
     """Starts the agents of the nodes, and returns when the platform has them."""
     folder = agents_folder(site.home)
-    options = prepare_nodes(folder, nodes)
+    options = prepare_nodes(folder, nodes, docker_socket=docker_socket())
     before = epochs(nodes)
     for one in options:
         supervisor.start(children.agent(site, one, folder=folder))
     wait_for_nodes(nodes, registered_before=before, timeout_s=60)
+
+
+def prepare_containers(steps: Steps, nodes: Mapping[str, Place]) -> bool:
+    """Whether a job can run in a container here; says so, or why not."""
+    engine, why_none = engine_of(nodes)
+    try:
+        if not engine:
+            raise NoContainers(why_none)
+        prepare_image(engine)
+    except NoContainers as error:
+        steps.done("containers", f"none, so jobs run as processes: {escape(str(error))}")
+        return False
+    steps.done("containers", f"{engine} has the image {IMAGE}, made of this machine's own programs")
+    return True
 
 
 def tell_how_to_go_on(console: Console, url: str, path: Path, people: Mapping[str, Access], renewed: list[str]) -> None:
