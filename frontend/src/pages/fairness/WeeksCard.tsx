@@ -33,7 +33,7 @@ export function WeeksCard({
         <>
           <p className={classes.faint}>
             ρ is the time from submission to end, divided by the time alone on the own quota; a run time of
-            less than a minute counts as a minute.
+            less than a minute counts as a minute. A sweep counts as one job.
           </p>
           <div className={classes.scroll} tabIndex={0} role="group" aria-label="ρ by tenant and week">
             <table className={classes.table}>
@@ -50,9 +50,11 @@ export function WeeksCard({
                     Largest ρ
                   </th>
                   <th scope="col" className={classes.number}>
-                    Jobs and sweeps
+                    Jobs
                   </th>
-                  <th scope="col">Faster or slower than alone</th>
+                  <th scope="col" className={classes.wide}>
+                    Faster or slower than alone
+                  </th>
                 </tr>
               </thead>
               <tbody>
@@ -87,7 +89,7 @@ function FiguresRow({ name, figures }: { name: string; figures: Figures }) {
       <td className={classes.number}>{rhoWords(figures.mean)}</td>
       <td className={classes.number}>{rhoWords(figures.max)}</td>
       <td className={classes.number}>{figures.applications}</td>
-      <td>
+      <td className={classes.wide}>
         <span className={classes.bar} aria-hidden="true">
           <span data-side={side} style={{ width: `${50 * share}%` }} />
         </span>

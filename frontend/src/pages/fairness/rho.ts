@@ -51,7 +51,8 @@ export function paysWords(tenants: readonly Pick<Named, "name" | "median">[]): s
   const pay = and(tenants.filter(({ median }) => median > 1 + EVEN));
   const gain = and(tenants.filter(({ median }) => median < 1 - EVEN));
   if (pay === "" && gain === "") return "Each tenant was as fast as alone with its quota.";
-  if (pay === "") return `No tenant paid: ${gain} gained by sharing.`;
+  // Below 1 may also be the order within a virtual cluster, so nothing is said of a gain that no tenant paid for.
+  if (pay === "") return "No tenant was slower than alone with its quota.";
   if (gain === "") return `${pay} waited longer than alone, and no tenant gained.`;
   return `${pay} paid for ${gain}.`;
 }

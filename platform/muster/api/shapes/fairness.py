@@ -127,7 +127,7 @@ class PoolFairness(Shape):
     )
     tenants = TenantRho(
         many=True,
-        help_text="A tenant with a `rho_quota_median` above 1 paid for the others; one below 1 gained by sharing.",
+        help_text="A tenant with a `rho_quota_median` above 1 paid for the others.",
     )
     weeks = WeekRho(many=True, help_text="The same of all tenants, by the week of the end.")
     now = TenantRho(
