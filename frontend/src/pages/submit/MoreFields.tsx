@@ -17,10 +17,14 @@ export function MoreFields(bound: Bound) {
       <summary>More settings</summary>
       <div className={classes.moreBody}>
         <div className={classes.two}>
-          <Select label="Priority" {...choice("priority", ["normal", "low", "high", "urgent"])} />
+          <Select
+            label="Priority"
+            description="Among the jobs of its virtual cluster"
+            {...choice("priority", ["normal", "low", "high", "urgent"])}
+          />
           <Select
             label="Screening"
-            description="A first run on one or two GPUs, where the pool does that"
+            description="A first run on one or two GPUs"
             {...choice("screening", ["auto", "always", "never"])}
           />
         </div>
@@ -64,12 +68,12 @@ export function MoreFields(bound: Bound) {
         <div className={classes.two}>
           <Select
             label="Share its GPUs"
-            description="pack: with another job, on half of its CPUs and memory"
+            description="pack: with another job"
             {...choice("share", ["never", "pack"])}
           />
           <TextInput
             label="GPU memory"
-            description="Of each GPU, for a job that shares them"
+            description="Of each GPU that it shares"
             placeholder="all"
             {...text("gpu_memory")}
           />
