@@ -37,6 +37,7 @@ urlpatterns = [
     re_path(r"^downloads/(?P<name>.*)$", download),
     re_path(r"^static(?:/.*)?$", nowhere),
     path("help", help_views.page),
+    path("docs", RedirectView.as_view(url="/help")),
     path("help/images/<str:name>", help_views.picture),
     path("help/<path:name>", help_views.page),
     path("help/", help_views.page),

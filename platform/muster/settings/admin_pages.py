@@ -94,6 +94,7 @@ UNFOLD: dict[str, Any] = {
                     {"title": "Back to the jobs", "icon": "arrow_back", "link": "/"},
                     {"title": "Insights", "icon": "insights", "link": "/insights"},
                     {"title": "Start", "icon": "home", "link": reverse_lazy("admin:index")},
+                    {"title": "Help", "icon": "help", "link": "/help"},
                 ]
             },
             {

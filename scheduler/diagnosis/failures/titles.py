@@ -11,7 +11,7 @@ _TITLES = {
     "exit_nonzero": "Exited with an error",
     "gpu_ecc": "GPU memory error",
     "gpu_ecc_error": "GPU memory error",
-    "idle": "GPUs stood idle",
+    "idle": "GPUs were idle",
     "image_denied": "Image not allowed",
     "image_unreachable": "Registry out of reach",
     "infeasible": "Fits no node",

@@ -7,7 +7,7 @@ import { MarkCard } from "./MarkCard";
 /** Says that a running job does not use its GPUs, and what becomes of it if that goes on. */
 export function IdleCard({ idle }: { idle: NonNullable<Job["idle"]> }) {
   return (
-    <MarkCard icon={<IconZzz size={18} stroke={1.8} />} title="Its GPUs stand idle">
+    <MarkCard icon={<IconZzz size={18} stroke={1.8} />} title="Its GPUs are idle">
       They began to <Ago at={idle.since} />.{" "}
       {idle.stop_at === null ? (
         "If the job is done, or hangs, cancel it: others wait for its GPUs."

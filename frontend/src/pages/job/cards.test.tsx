@@ -72,12 +72,12 @@ it("says nothing of last words where a line tells the cause", () => {
 
 it("says since when GPUs stand idle, and when the job is stopped", () => {
   render(<IdleCard idle={{ since: AT(0), stop_at: AT(1800) }} />);
-  expect(screen.getByRole("region", { name: "Its GPUs stand idle" }).textContent).toMatch(/is stopped/);
+  expect(screen.getByRole("region", { name: "Its GPUs are idle" }).textContent).toMatch(/is stopped/);
 });
 
 it("does not threaten a job that is only warned", () => {
   render(<IdleCard idle={{ since: AT(0), stop_at: null }} />);
-  expect(screen.getByRole("region", { name: "Its GPUs stand idle" }).textContent).not.toMatch(/is stopped/);
+  expect(screen.getByRole("region", { name: "Its GPUs are idle" }).textContent).not.toMatch(/is stopped/);
 });
 
 it("says how a job failed that is kept, and the command to get into the rank that failed", () => {

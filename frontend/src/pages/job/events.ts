@@ -32,7 +32,7 @@ const WORDS: Record<string, string> = {
   "attempt.starting": "Attempt starting",
   "attempt.progress": "Preparing",
   "attempt.running": "Attempt running",
-  "attempt.idle": "GPUs stand idle",
+  "attempt.idle": "GPUs are idle",
   "attempt.busy": "GPUs at work again",
   "attempt.kept": "Failed, and kept to be looked at",
   "attempt.stopping": "Attempt stopping",

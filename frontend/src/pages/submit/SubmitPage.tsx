@@ -59,7 +59,12 @@ export function SubmitPage() {
               sent.
             </>
           ) : (
-            "The form and the YAML are two views of one spec."
+            <>
+              The form and the YAML are two views of one spec.{" "}
+              <a className="link" href="/help/spec" target="_blank" rel="noreferrer">
+                All keys
+              </a>
+            </>
           )
         }
         actions={
