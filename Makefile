@@ -15,6 +15,11 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export NPM_CONFIG_UPDATE_NOTIFIER := false
 # Certificates that the machine trusts count too: many networks put a proxy of their own before the registries.
 export NODE_USE_SYSTEM_CA := 1
+# Where nothing may be written beside the sources, compiled modules have a folder: each start would compile all anew.
+ifneq ($(PYTHONDONTWRITEBYTECODE),)
+  export PYTHONPYCACHEPREFIX := $(CURDIR)/build/pycache
+  unexport PYTHONDONTWRITEBYTECODE
+endif
 ifneq ($(wildcard /etc/ssl/certs/ca-certificates.crt),)
   export UV_SYSTEM_CERTS := true
 endif
@@ -60,14 +65,14 @@ reset: $(SYNCED) ## remove the state of demo and up, wherever it lies (YES=1 doe
 
 needed: $(NODE)
 	@test -z "$(BUILT)" -o -f "$(BUILT)" || echo "Installing and building what later starts find: about half a minute, and what downloads take"
-	@$(MAKE) --no-print-directory -j2 $(NEEDED)
+	@$(MAKE) --silent --no-print-directory -j2 $(NEEDED)
 
 database: $(SYNCED)
 	@$(BEGIN); $(PY) manage.py migrate --verbosity 0 && $(call END,The database is made)
 
 # The full set of npm packages first: those of the pages are part of it.
 setup: $(SYNCED) $(COMPLETE) ## install what is pinned into .venv and build the web pages (a second run takes no time)
-	@$(if $(BUILT),$(MAKE) --no-print-directory $(BUILT))
+	@$(if $(BUILT),$(MAKE) --silent --no-print-directory $(BUILT))
 
 PYTEST := $(PY) -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
