@@ -11,9 +11,10 @@ from django.views.generic import RedirectView
 
 from muster.accounts.admin_login import login_page
 from muster.api import site
+from muster.api.document import schema
 from muster.api.downloads import download
 from muster.api.problems import not_found
-from muster.api.urls import documentation, schema, v1
+from muster.api.urls import documentation, v1
 from muster.api.views import service
 from muster.help import views as help_views
 
@@ -27,8 +28,10 @@ urlpatterns = [
     path("readyz", readiness),
     path("metrics", service.prometheus),
     path("api/v1/docs", documentation),
-    path("api/v1/", include(v1)),
+    path("api/v1/openapi.json", schema),
+    path("api/v1/schema", schema),
     path("api/schema", schema),
+    path("api/v1/", include(v1)),
     re_path(r"^(?:api|agent)(?:/.*)?$", nowhere),
     path("admin", RedirectView.as_view(url="/admin/")),
     path("admin/login/", login_page),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
+import json
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -21,6 +24,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from muster.accounts.models import User
+from muster.api.openapi import GROUPS
 from muster.api.urls import v1
 from muster.jobs.spec import json_schema
 from muster.wsgi import application
@@ -106,13 +110,33 @@ def test_the_schema_of_the_spec_is_a_json_schema(world: World, api: Api) -> None
         jsonschema.validate({"command": "true", "sweep": sweep | {"methods": 1}}, schema)
 
 
-def test_the_document_is_served_as_yaml_and_as_json(db: None, client: Client) -> None:
-    yaml = client.get("/api/schema")
-    assert yaml.content.startswith(b"openapi: 3.1.0")
-    assert client.get("/api/schema?format=json").json()["info"]["title"] == "Muster"
+@pytest.mark.parametrize("path", ["/api/v1/openapi.json", "/api/v1/schema", "/api/schema"])
+def test_the_document_is_served_packed_and_once(client: Client, path: str) -> None:
+    plain = client.get(path)
+    assert plain.json() == openapi()
+    packed = client.get(path, headers={"Accept-Encoding": "gzip"})
+    assert packed["Content-Encoding"] == "gzip"
+    assert gzip.decompress(packed.content) == plain.content
+    assert client.get(path, headers={"If-None-Match": plain["ETag"]}).status_code == 304
 
 
-schema = schemathesis.openapi.from_wsgi("/api/schema?format=json", application).exclude(path_regex=STREAMS)
+def test_each_group_of_operations_is_a_document_of_its_own(client: Client) -> None:
+    whole, seen = openapi(), 0
+    for group in GROUPS:
+        part = client.get("/api/v1/openapi.json", {"group": group}).json()
+        operations = [one for verbs in part["paths"].values() for one in verbs.values()]
+        assert {tag for one in operations for tag in one["tags"]} == {group}
+        seen += len(operations)
+        schemas = part["components"]["schemas"]
+        assert set(re.findall(r'"#/components/schemas/([^"]+)"', json.dumps(part))) == schemas.keys()
+        assert all(schemas[name] == whole["components"]["schemas"][name] for name in schemas)
+    assert seen == sum(len(verbs) for verbs in whole["paths"].values())
+    assert list(GROUPS) == [tag["name"] for tag in whole["tags"]]
+    answer = client.get("/api/v1/openapi.json", {"group": "job"})
+    assert (answer.status_code, "write one of jobs, " in answer.json()["detail"]) == (422, True)
+
+
+schema = schemathesis.openapi.from_wsgi("/api/v1/openapi.json", application).exclude(path_regex=STREAMS)
 
 
 @pytest.fixture

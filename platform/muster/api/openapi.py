@@ -7,11 +7,24 @@ from typing import Any
 from drf_spectacular.openapi import AutoSchema
 
 from muster.accounts.scopes import Scope
+from muster.api.examples import add_examples
 from muster.api.problems import CONTENT_TYPE
 from muster.api.scopes import scope_of
 from muster.jobs.spec import json_schema
 
 Json = dict[str, Any]
+
+# The groups of operations, in the order in which the documentation has them.
+GROUPS = {
+    "jobs": "Submit, watch, change and stop jobs; their logs, files, metrics and shells.",
+    "sweeps": "Many jobs that try values of parameters.",
+    "queue": "The order of jobs that wait, holds, and what a manager puts first.",
+    "cluster": "Nodes, GPUs, pools, virtual clusters, tenants, volumes and maintenance.",
+    "usage": "What GPU time was used for, and how fairly.",
+    "account": "The user, tokens, sessions, notices and webhooks.",
+    "offers": "Free GPUs, offered to schedulers of others.",
+    "service": "The platform about itself.",
+}
 
 
 class ScopedSchema(AutoSchema):
@@ -39,7 +52,9 @@ def complete(result: Json, generator: Any, request: Any, public: bool) -> Json:
     for operations in result["paths"].values():
         for operation in operations.values():
             operation["summary"] = _first_sentence(operation["description"])
+            add_examples(operation)
     result["paths"] = dict(sorted(result["paths"].items()))
+    result["tags"] = [{"name": name, "description": description} for name, description in GROUPS.items()]
     return result
 
 

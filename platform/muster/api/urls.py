@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from django.urls import URLPattern, path, register_converter
-from django.views.decorators.cache import cache_page
-from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitView
+from drf_spectacular.views import SpectacularSwaggerSplitView
 
 from muster.accounts.scopes import Scope
 from muster.api.views import (
@@ -154,8 +153,6 @@ v1 = [
     _to("usage/least-efficient", usage.LeastEfficientJobs),
     _to("spec/schema", service.SpecSchema),
 ]
-# Made once an hour and format: it takes half a second, and anybody may ask for it.
-schema: Any = cache_page(3600)(SpectacularAPIView.as_view(authentication_classes=[], permission_classes=[]))
 documentation: Any = SpectacularSwaggerSplitView.as_view(
-    url="/api/schema", title="Muster REST API", authentication_classes=[], permission_classes=[]
+    url="/api/v1/openapi.json", title="Muster REST API", authentication_classes=[], permission_classes=[]
 )

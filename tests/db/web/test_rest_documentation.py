@@ -12,6 +12,7 @@ from urllib.parse import urljoin
 import httpx
 import pytest
 
+from muster.api.openapi import GROUPS
 from muster.jobs.models import Job
 from tests.db.stories import World
 from tests.factories import make_token
@@ -40,8 +41,11 @@ def test_the_script_of_the_page_has_the_policy_of_pages_and_reads_the_document_o
     assert script.headers["content-type"].startswith("application/javascript")
     policy = dict(one.strip().split(" ", 1) for one in script.headers["content-security-policy"].split(";"))
     assert policy["script-src"] == policy["connect-src"] == "'self'"
-    assert 'url: "/api/schema"' in script.text.replace("\\u002D", "-")
+    assert 'url: "/api/v1/openapi.json"' in script.text.replace("\\u002D", "-")
     assert '"validatorUrl": null' in script.text
+    groups = re.search(r"urls: (\[.+?\])", script.text)
+    assert groups is not None
+    assert json.loads(groups[1]) == list(GROUPS)
     assert "//" not in re.sub(r"^\s*//.*$", "", script.text, flags=re.MULTILINE)
 
 
@@ -57,7 +61,7 @@ class TestExamples:
         ).stdout
 
     def test_submit_a_job_cancel_it_and_follow_its_log(self, server: str, world: World) -> None:
-        document = httpx.get(f"{server}/api/schema?format=json").json()
+        document = httpx.get(f"{server}/api/v1/openapi.json").json()
         submit, follow, cancel = re.findall(r"```bash\n(.+?)```", document["info"]["description"], re.DOTALL)
         token = make_token(world.user)
         submitted: dict[str, Any] = json.loads(self.run(submit, server, token))
