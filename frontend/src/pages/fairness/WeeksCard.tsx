@@ -32,8 +32,8 @@ export function WeeksCard({
       {tenants.length + live.length > 0 && (
         <>
           <p className={classes.faint}>
-            ρ is the time from submission to end, divided by the time alone on the own quota; a run time of
-            less than a minute counts as a minute. A sweep counts as one job.
+            ρ is the time from submission to end, divided by the time on an equal part of the own quota; a run
+            time of less than a minute counts as a minute. A sweep counts as one job.
           </p>
           <div className={classes.scroll} tabIndex={0} role="group" aria-label="ρ by tenant and week">
             <table className={classes.table}>
@@ -53,7 +53,7 @@ export function WeeksCard({
                     Jobs
                   </th>
                   <th scope="col" className={classes.wide}>
-                    Faster or slower than alone
+                    Faster or slower than that
                   </th>
                 </tr>
               </thead>
