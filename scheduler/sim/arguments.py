@@ -21,7 +21,7 @@ from scheduler.placement import PLACEMENTS
 from scheduler.policies.drf import Drf
 from scheduler.registry import ConfigError, Registry
 from scheduler.sim.applications import ApplicationError
-from scheduler.sim.cluster import ClusterError, ClusterSpec, load_cluster
+from scheduler.sim.cluster import ClusterError, ClusterSpec, load_cluster, spelled_as_in
 from scheduler.sim.failures import Failures
 from scheduler.sim.generators import generate, generators
 from scheduler.sim.options import Options, Oracle
@@ -103,6 +103,7 @@ def prepare(arguments: Arguments) -> Study:
         raise UsageError("--cluster: give the GPUs, such as V100:2x4,P100:4x4, or a YAML file")
     cluster = _as_option_error("--cluster", load_cluster, where)
     trace = _trace(arguments, peer)
+    cluster = spelled_as_in(trace, cluster)
     notes = list(_left_out(trace))
     infeasible = [(job, reason) for job in trace.jobs if (reason := infeasible_reason(job, cluster))]
     if infeasible:

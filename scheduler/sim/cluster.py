@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -79,7 +79,29 @@ def parse_cluster(text: str) -> ClusterSpec:
         if not (gpu_type and colon and times and nodes.isdecimal() and gpus.isdecimal() and int(nodes) and int(gpus)):
             raise ClusterError(f"cluster: {part!r} is not TYPE:NODESxGPUS, such as V100:2x4")
         groups.append(NodeGroup(gpu_type=gpu_type, nodes=int(nodes), gpus=int(gpus)))
+    _require_one_spelling(groups)
     return ClusterSpec(tuple(groups))
+
+
+def spelled_as_in(trace: Trace, cluster: ClusterSpec) -> ClusterSpec:
+    """The cluster with its GPU types in the capitals of the trace: `V100` and `v100` are one type."""
+    named = {kind for job in trace.jobs for kind in (job.gpu_type, *job.gpu_types) if kind is not None}
+    named |= {kind for quota in trace.quotas.values() for kind in quota}
+    spelling = {kind.casefold(): kind for kind in sorted(named)}
+    renamed = {kind: spelling.get(kind.casefold(), kind) for kind in cluster.gpus if kind not in named}
+    groups = tuple(replace(group, gpu_type=renamed.get(group.gpu_type, group.gpu_type)) for group in cluster.groups)
+    quotas = {
+        vc: {renamed.get(kind, kind): gpus for kind, gpus in quota.items()} for vc, quota in cluster.quotas.items()
+    }
+    return replace(cluster, groups=groups, quotas=quotas)
+
+
+def _require_one_spelling(groups: Iterable[NodeGroup]) -> None:
+    spelling: dict[str, str] = {}
+    for group in groups:
+        first = spelling.setdefault(group.gpu_type.casefold(), group.gpu_type)
+        if first != group.gpu_type:
+            raise ClusterError(f"cluster: {first!r} and {group.gpu_type!r} are one type; write it in one way")
 
 
 def load_cluster(text: str) -> ClusterSpec:
@@ -150,6 +172,7 @@ def _cluster(data: object) -> ClusterSpec:
     if not isinstance(groups, list) or not groups:
         raise ClusterError("groups must be a list of at least one group of nodes")
     cluster = ClusterSpec(tuple(_group(each, f"groups[{index}]") for index, each in enumerate(groups)))
+    _require_one_spelling(cluster.groups)
     vcs = top.get("vcs")
     if vcs is None:
         return cluster

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from scheduler.sim.cluster import (
     parse_cluster,
     quotas_by_share,
     read_cluster,
+    spelled_as_in,
 )
 from scheduler.sim.trace import Trace
 from scheduler.sim.world import World
@@ -45,6 +47,23 @@ def test_it_reads_a_line_of_groups() -> None:
 def test_it_refuses_a_line_that_it_does_not_understand(text: str) -> None:
     with pytest.raises(ClusterError, match="is not TYPE:NODESxGPUS"):
         parse_cluster(text)
+
+
+def test_types_are_those_of_the_trace_in_whatever_capitals() -> None:
+    cluster = parse_cluster("V100:2x4,p100:1x4,T4:1x1")
+    quotas = {"a": {"p100": 2}}
+    trace = Trace("t", (replace(job(1), gpu_type="v100"), replace(job(2), gpu_types=("T4", "P100"))))
+    spelled = spelled_as_in(trace, replace(cluster, quotas=quotas))
+    assert spelled.gpus == {"v100": 8, "P100": 4, "T4": 1}
+    assert spelled.quotas == {"a": {"P100": 2}}
+
+
+def test_two_spellings_of_a_type_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ClusterError, match="'V100' and 'v100' are one type"):
+        parse_cluster("V100:2x4,T4:1x1,v100:1x4")
+    text = "groups: [{type: A100, nodes: 1, gpus: 1}, {type: a100, nodes: 1, gpus: 1}]"
+    with pytest.raises(ClusterError, match="'A100' and 'a100' are one type"):
+        read_cluster(written(tmp_path, text))
 
 
 def test_it_reads_groups_of_yaml(tmp_path: Path) -> None:
