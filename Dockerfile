@@ -57,6 +57,8 @@ FROM ${BASE} AS agent
 RUN useradd --system --uid 10002 --user-group --home-dir /var/lib/muster-agent --shell /usr/sbin/nologin muster-agent \
     && install -d -m 0700 -o muster-agent -g muster-agent /var/lib/muster-agent
 WORKDIR /app
+# What the node says of it: it is for trying out, as no engine is within its reach.
+ENV MUSTER_AGENT_IN=container
 # The agent needs the standard library and, for real GPUs, this one module.
 COPY --from=build /app/pynvml.py ./
 COPY --from=build /app/nodeagent nodeagent

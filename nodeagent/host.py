@@ -10,11 +10,6 @@ from urllib.parse import urlsplit
 from nodeagent.protocol import HostSample
 
 
-def container() -> str:
-    """`container` where this process is in one of Docker or Podman, else empty."""
-    return "container" if any(map(os.path.exists, ("/.dockerenv", "/run/.containerenv"))) else ""
-
-
 def memory_mib(limit: Optional[int]) -> int:
     """The memory that this agent offers to jobs: `limit`, or that of the machine without what it keeps."""
     total = _memory_kib()["MemTotal"] >> 10

@@ -34,7 +34,7 @@ def look(
         # Labels of a node stay until they are overwritten, so those of an earlier start are taken back here.
         labels={
             "kernel": os.uname().release,
-            "agent-in": host.container(),
+            "agent-in": os.environ.get("MUSTER_AGENT_IN", ""),
             **dict.fromkeys(LABELS, ""),
             **runtime.labels(),
         },

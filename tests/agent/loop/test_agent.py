@@ -53,6 +53,7 @@ def archive(**files: str) -> bytes:
 
 
 def test_it_tells_what_the_node_has(platform: FakePlatform, agent: AgentProcess) -> None:
+    agent.environment["MUSTER_AGENT_IN"] = "container"
     agent.start()
     request = platform.registered
     assert request is not None
@@ -61,6 +62,7 @@ def test_it_tells_what_the_node_has(platform: FakePlatform, agent: AgentProcess)
     assert (inventory.cpus, inventory.memory_mib, inventory.runtimes) == (4, 1000, ("process",))
     assert inventory.labels["isolation"] == "advisory"
     assert inventory.single_user == (os.geteuid() != 0 and bool(namespaces_problem()))
+    assert inventory.labels["agent-in"] == "container"
     assert inventory.labels["limits"] == "advisory"  # no unit has delegated control groups to the tests
     assert stat.S_IMODE((agent.state / "credential").stat().st_mode) == 0o600
 
