@@ -63,11 +63,11 @@ up: needed ## the platform alone on this machine: web, workers, Postgres and Val
 reset: $(SYNCED) ## remove the state of demo and up, wherever it lies (YES=1 does not ask)
 	@PYTHONPATH=platform $(PY) -m muster.local.reset $(if $(YES),--yes)
 
-needed: $(NODE)
+needed: $(NODE) ## install and build what demo and up need, and make the database the first time
 	@test -z "$(BUILT)" -o -f "$(BUILT)" || echo "Installing and building what later starts find: about half a minute, and what downloads take"
 	@$(MAKE) --silent --no-print-directory -j2 $(NEEDED)
 
-database: $(SYNCED)
+database: $(SYNCED) ## bring the database of this machine up to date
 	@$(BEGIN); $(PY) manage.py migrate --verbosity 0 && $(call END,The database is made)
 
 # The full set of npm packages first: those of the pages are part of it.
