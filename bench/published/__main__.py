@@ -20,6 +20,7 @@ from bench.published import (
     gavel,
     philly,
     pollux,
+    presets,
     rates,
     screening,
     skew,
@@ -42,6 +43,7 @@ PAGES = {
     "themis": DOCS / "policies" / "themis.md",
     "sweeps": DOCS / "sweeps.md",
     "cells": DOCS / "cells-figures.md",
+    "presets": DOCS / "adr" / "0032-presets-are-chosen-by-simulation.md",
 }
 
 
@@ -71,6 +73,7 @@ def main(argv: Sequence[str]) -> int:
         "sweeps": lambda: sweeps.page(PAGES["sweeps"].read_text()),
         "themis": lambda: themis.page(folder, PAGES["themis"].read_text()),
         "cells": lambda: cells.page(folder, PAGES["cells"].read_text()),
+        "presets": lambda: presets.page(folder, PAGES["presets"].read_text()),
         "emulated": lambda: allox.page(folder, PAGES["emulated"].read_text()),
     }
     for name in options.page or PAGES:

@@ -133,7 +133,9 @@ class PoolForm(PoolFields):
         """Show the stored value at each edited field; a rejected form changes nothing."""
         stored = type(self)(instance=pool)
         for name, field in self.fields.items():
-            if field.has_changed(stored.get_initial_for_field(stored.fields[name], name), self[name].data):
+            if name not in {"preset", "reason"} and field.has_changed(
+                stored.get_initial_for_field(stored.fields[name], name), self[name].data
+            ):
                 value = stored[name].value()
                 shown = "nothing" if value in (None, "") else f"{value:g}" if isinstance(value, float) else value
                 field.help_text = f"{field.help_text} Stored: {shown}.".strip()
