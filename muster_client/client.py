@@ -45,16 +45,15 @@ from muster_client.shapes import (
     Token,
     Training,
     Upload,
-    Usage,
     Vc,
     Volume,
-    Waste,
     Webhook,
     Why,
 )
 from muster_client.shellcalls import ShellCalls
 from muster_client.sweeps import SweepCalls
 from muster_client.transport import Transport, new_idempotency_key
+from muster_client.usage_shapes import Usage, Waste
 
 if TYPE_CHECKING:
     # What packing needs to import takes as long as many a command.

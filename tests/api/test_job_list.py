@@ -191,7 +191,7 @@ def test_a_job_reads_as_the_contract_says(world: World, api: Api) -> None:
     assert job["links"]["logs"] == f"/api/v1/jobs/{world.waiting.pk}/logs"
     assert job["submitted_at"].endswith("Z")
     in_list = next(one for one in api(world.owner).get("/api/v1/jobs").json()["results"] if one["id"] == job["id"])
-    more = {"spec", "sizes", "cloned_from", "efficiency", "estimate", "failed_resize", "finish", "rates"}
+    more = {"spec", "sizes", "cloned_from", "efficiency", "estimate", "failed_resize", "finish", "rates", "shells"}
     more.add("screening_runs")
     assert in_list == {key: value for key, value in job.items() if key not in more}
     assert job["screening_runs"] == []
