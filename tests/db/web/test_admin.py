@@ -51,7 +51,6 @@ from tests.factories import (
 
 pytestmark = pytest.mark.django_db
 
-NEW_PASSWORD = "a long and winding road"
 READ_ONLY = [
     "events_event",
     "events_auditentry",
@@ -465,37 +464,6 @@ def test_a_password_is_hashed_and_audited_nowhere(browser: Client, settings: Any
     entries = [str((entry.before, entry.after)) for entry in AuditEntry.objects.all()]
     assert last_audit("user").action == "set_password"
     assert not any("argon2" in text or "winding" in text for text in entries)
-
-
-def test_a_user_is_added_with_a_tenant_on_one_page_and_the_password_is_shown_nowhere(browser: Client) -> None:
-    tenant = make_tenant("vision")
-    data = {"username": "ada", "email": "", "password1": NEW_PASSWORD, "password2": NEW_PASSWORD}
-    data |= formset("memberships", [{"tenant": tenant.pk, "role": "manager"}])
-    answer = browser.post(reverse("admin:accounts_user_add"), data, follow=True)
-    assert answer.redirect_chain == [(reverse("admin:accounts_user_changelist"), 302)]
-    assert "vision (manager)" in answer.content.decode()
-    ada = User.objects.get(username="ada")
-    assert ada.memberships.get().role == Role.MANAGER
-    assert last_audit("membership").actor == "olga"
-    page = browser.get(reverse("admin:accounts_user_change", args=[ada.pk])).content.decode()
-    assert "Set a new password" in page
-    assert "argon2" not in page
-
-
-def test_a_user_without_a_tenant_is_pointed_out(browser: Client) -> None:
-    data = {"username": "ada", "email": "", "password1": NEW_PASSWORD, "password2": NEW_PASSWORD}
-    answer = browser.post(reverse("admin:accounts_user_add"), data | formset("memberships", []), follow=True)
-    assert "ada belongs to no tenant, and can submit no jobs" in answer.content.decode()
-
-
-def test_a_user_who_is_no_operator_is_told_so_in_the_place_of_the_sign_in_form(client: Client) -> None:
-    client.force_login(make_user("ada"))
-    answer = client.get("/admin/", follow=True)
-    text = answer.content.decode()
-    assert answer.status_code == 403
-    assert "You are signed in as <strong>ada</strong>" in text
-    assert 'href="/"' in text
-    assert 'type="password"' not in text
 
 
 def test_a_node_is_one_line_of_words_with_its_gpus(browser: Client) -> None:
