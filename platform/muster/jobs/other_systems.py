@@ -91,7 +91,7 @@ def _plain(key: str) -> str:
 _ANSWERS = {
     _plain(key): answer
     for keys, answer in (
-        *((keys, f"write {example}: {about}") for keys, (example, about) in USE.items()),
+        *((keys, f"write {example} ({about})") for keys, (example, about) in USE.items()),
         *MISSING.items(),
     )
     for key in keys.split()

@@ -24,7 +24,7 @@ def test_what_is_to_be_written_instead_is_accepted(keys: str) -> None:
     assert isinstance(instead, dict)
     parse_spec({"command": "x", **instead})
     for key in keys.split():
-        assert refusals({key: 1})[key].startswith(f"write {example}: ")
+        assert refusals({key: 1})[key].startswith(f"write {example} (")
 
 
 def test_no_key_of_another_system_is_one_of_ours() -> None:
