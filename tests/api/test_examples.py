@@ -72,7 +72,7 @@ def test_an_example_is_a_call_that_works_with_its_answer(
         recorded.cache_clear()
     example = recorded()[name]
     assert (example["status"], example.get("request")) == (answer.status_code, body)
-    assert kinds_of(example["answer"]) == kinds_of(answer.json())
+    assert kinds_of(example["answer"]) == kinds_of(answer.json()), "record the examples anew: MUSTER_RECORD=1"
 
 
 def test_the_document_has_each_example_and_its_schema_accepts_it() -> None:
