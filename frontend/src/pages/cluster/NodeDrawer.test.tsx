@@ -184,9 +184,7 @@ test("a node without control groups says that it enforces no memory limit", asyn
 test("a node says what jobs run in, and why it offers no containers", async () => {
   open(makeNodeDetail({ labels: { limits: "advisory" } }));
   expect(await screen.findByText("in docker with an image, else as processes")).toBeDefined();
-  expect(
-    screen.getByText("The memory limit of jobs is not enforced here, but for those in containers."),
-  ).toBeDefined();
+  expect(screen.getByText("The memory limit of jobs is enforced in containers only.")).toBeDefined();
   expect(screen.queryByText(/No containers here/)).toBeNull();
 });
 

@@ -68,8 +68,9 @@ export function NodeDrawer({ node, onClose }: { node: Node | undefined; onClose:
           ) : null}
           {shown.labels.limits === "advisory" ? (
             <p className={classes.reason}>
-              The memory limit of jobs is not enforced here
-              {offersBoth(shown) ? ", but for those in containers" : ""}.
+              {offersBoth(shown)
+                ? "The memory limit of jobs is enforced in containers only."
+                : "The memory limit of jobs is not enforced here."}
             </p>
           ) : null}
           {shown.no_containers === null ? null : (
