@@ -16,6 +16,7 @@ from muster.dispatch.plugins import KINDS, parameters
 from muster.events.labels import words
 from muster.fleet.models import Pool
 from muster.jobs.models import Job
+from muster.jobs.units import written_duration
 from muster.tenants.models import Quota, VirtualCluster
 from scheduler.admission import ADMISSIONS
 from scheduler.engine.policy import POLICIES, PreemptivePolicy
@@ -165,21 +166,23 @@ def _stops_others(policy: str, params: Mapping[str, Any]) -> bool:
 
 def _with_params(plugin: str, settings: Settings, kind: str) -> str:
     params = settings[f"{kind}_params"]
-    told = ", ".join(f"{name} {_word(value)}" for name, value in sorted(params.items()))
+    told = ", ".join(f"{name} {_word(name, value)}" for name, value in sorted(params.items()))
     return f"{plugin} ({told})" if told else plugin
 
 
 def _value(params: Mapping[str, Any], name: str, rules: Mapping[str, Mapping[str, Any]]) -> str:
     if name in params:
-        return _word(params[name])
-    return f"{_word(_default(rules, name))} (default)"
+        return _word(name, params[name])
+    return f"{_word(name, _default(rules, name))} (default)"
 
 
 def _default(rules: Mapping[str, Mapping[str, Any]], name: str) -> Any:
     return rules.get(name, {}).get("default")
 
 
-def _word(value: Any) -> str:
+def _word(name: str, value: Any) -> str:
+    if name.endswith("_s") and not name.endswith("_gpu_s") and isinstance(value, int | float):
+        return written_duration(value)
     return value if isinstance(value, str) else json.dumps(value)
 
 

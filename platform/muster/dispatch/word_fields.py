@@ -84,8 +84,9 @@ class SizeField(WordField):
 def field_of_column(column: models.Field[Any, Any]) -> forms.Field | None:
     """The field of a column whose name says that it has seconds, MiB or bytes; None for any other."""
     parts = column.name.split("_")[1:]
+    label = words(column.name).partition(" (")[0]
     common: dict[str, Any] = {
-        "label": words(column.name).partition(" (")[0].capitalize(),
+        "label": f"{label[:1].upper()}{label[1:]}",
         "help_text": column.help_text,
         "required": not column.null,
         "initial": column.get_default(),

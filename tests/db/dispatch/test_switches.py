@@ -42,9 +42,9 @@ def test_each_setting_is_told_before_and_after(pool: Pool) -> None:
     pool.policy, pool.policy_params = "tiresias", {"promote_knob": 2}
     after = settings_of(pool, policy_params={"min_run_s": 60}, placement="relaxing", placement_params={"node_s": 10})
     assert [(one.name, one.before, one.after) for one in changes(settings_of(pool), after)] == [
-        ("policy, min_run_s", "0 (default)", "60"),
+        ("policy, min_run_s", "0s (default)", "1m"),
         ("policy, promote_knob", "2", "0 (default)"),
-        ("placement", "consolidate", "relaxing (node_s 10)"),
+        ("placement", "consolidate", "relaxing (node_s 10s)"),
     ]
     assert changes(settings_of(pool), settings_of(pool)) == effects(pool, settings_of(pool), settings_of(pool)) == []
 

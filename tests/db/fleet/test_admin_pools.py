@@ -194,7 +194,7 @@ def test_durations_and_sizes_are_words_with_their_defaults(browser: Client) -> N
     form, titles = page.context["adminform"].form, [title for title, _ in page.context["adminform"].fieldsets]
     shown = [form[name].value() for name in ("beat_s", "check_every_s", "keep_failed_max_s", "log_max_bytes_per_job")]
     assert shown == ["5s", "6h", "90m", "1GiB"]
-    assert form["beat_s"].label == "Beat"
+    assert (form["beat_s"].label, form["memory_mib_per_gpu"].label) == ("Beat", "Memory per GPU")
     assert form["check_every_s"].help_text.endswith("Default: 6h.")
     assert form["policy__fifo__patience_s"].label == "patience"
     assert "Default: 6m." in form["policy__gavel__round_s"].help_text
