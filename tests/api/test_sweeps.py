@@ -134,6 +134,25 @@ def test_a_dry_run_of_a_sweep_tells_of_its_first_member_and_checks_all_of_it(wor
     assert not JobGroup.objects.exists()
 
 
+@pytest.mark.parametrize(
+    ("command", "env", "unused"),
+    [
+        ("train ${lr} $layers", {}, None),
+        ("train $LR", {"LR": "${lr}", "DEPTH": "$layers"}, None),
+        ("python -c \"import os; f(os.environ['lr'], os.environ['layers'])\"", {}, None),
+        ("train --lr 0.1 $layers_all", {}, "lr and layers"),
+        ("train $lr", {}, "layers"),
+    ],
+)
+def test_a_parameter_that_the_command_does_not_use_is_told_before_and_after(
+    command: str, env: dict[str, str], unused: str | None, world: World, api: Api
+) -> None:
+    for path in ("/api/v1/jobs:dry-run", SWEEPS):
+        notes = send(api(world.owner), "POST", path, spec(command=command, env=env)).json()["notes"]
+        told = [note.partition(":")[0] for note in notes if note.startswith("Neither")]
+        assert told == ([] if unused is None else [f"Neither its command nor env uses {unused}"])
+
+
 def test_a_key_stores_one_sweep(world: World, api: Api) -> None:
     client = api(world.owner)
     first = send(client, "POST", SWEEPS, spec(), Idempotency_Key="one")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from muster.jobs.models import Job
+from muster.jobs.params import unused_params
 
 
 def notes_of(job: Job) -> list[str]:
@@ -14,5 +15,10 @@ def notes_of(job: Job) -> list[str]:
         notes.append(
             "It names no outputs: its working folder is removed when it ends, and only its log is kept; name the files "
             "to keep, such as outputs: [results/**]"
+        )
+    if unused := unused_params(job.spec):
+        notes.append(
+            f"Neither its command nor env uses {' and '.join(unused)}: write ${{{unused[0]}}} in the command, "
+            "unless the program reads it from its environment"
         )
     return notes

@@ -248,7 +248,9 @@ function GroupRow({
           <span className={classes.kind}>
             {group.kind} <span className="mono">#{group.id}</span>
           </span>
-          <span className="truncate">{progressWords(group)}</span>
+          <span className="truncate" title={progressWords(group)}>
+            {progressWords(group)}
+          </span>
         </span>
       </span>
       <span role="cell" className={`${classes.vc} truncate`}>

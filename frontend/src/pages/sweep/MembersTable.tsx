@@ -145,6 +145,10 @@ function MemberRow({ sweep, member, index, hot, onHot }: RowProps) {
           {member.member}
         </Link>
       </td>
+      <td className={`${classes.number} ${classes.value}`} data-best={best || undefined}>
+        {member.value === null ? "–" : figure(member.value)}
+        {best ? <span className={classes.mark}>best</span> : null}
+      </td>
       <td>
         <Chip tone={state?.tone ?? "cancelled"} pulse={member.state === "running"}>
           {state?.label ?? member.state}
@@ -158,10 +162,6 @@ function MemberRow({ sweep, member, index, hot, onHot }: RowProps) {
           </td>
         );
       })}
-      <td className={`${classes.number} ${classes.value}`} data-best={best || undefined}>
-        {member.value === null ? "–" : figure(member.value)}
-        {best ? <span className={classes.mark}>best</span> : null}
-      </td>
       <td className={classes.number}>{member.step ?? "–"}</td>
       <td className={classes.number}>{gpuHours(member.gpu_hours)}</td>
       <td className={`${classes.why} truncate`} title={member.why}>

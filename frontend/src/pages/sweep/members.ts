@@ -26,9 +26,16 @@ function compareAny(one: unknown, other: unknown): number {
   return valueWords(one).localeCompare(valueWords(other));
 }
 
+/** The metric stands beside the member, so that a narrow screen shows it. */
 export function columnsOf(sweep: Pick<Sweep, "params" | "metric" | "goal">): Column[] {
   return [
     { key: "member", label: "Member", numeric: true, compare: (one, other) => one.member - other.member },
+    {
+      key: "value",
+      label: sweep.metric,
+      numeric: true,
+      compare: (one, other) => compareValues(sweep.goal, one.value, other.value),
+    },
     { key: "state", label: "State", numeric: false, compare: (one, other) => placeOf(one) - placeOf(other) },
     ...sweep.params.map((name) => ({
       key: `param ${name}`,
@@ -36,12 +43,6 @@ export function columnsOf(sweep: Pick<Sweep, "params" | "metric" | "goal">): Col
       numeric: true,
       compare: (one: SweepMember, other: SweepMember) => compareAny(one.params[name], other.params[name]),
     })),
-    {
-      key: "value",
-      label: sweep.metric,
-      numeric: true,
-      compare: (one, other) => compareValues(sweep.goal, one.value, other.value),
-    },
     {
       key: "step",
       label: "Step",
