@@ -11,7 +11,7 @@ from rest_framework.response import Response
 from muster.api import limits
 from muster.api.bodies import JsonParser, TextYamlParser, YamlParser
 from muster.api.render.jobs import failure, gpu_choices, sizes
-from muster.api.shapes.jobs import DryRun, Why
+from muster.api.shapes.forecast import DryRun, Why
 from muster.api.views.base import ApiView, caller, describe
 from muster.api.views.jobs import SPEC_BODY
 from muster.dispatch.forecast import dry_run
