@@ -34,7 +34,7 @@ ITEMS: Mapping[str, str] = {
     IDLE: "an agent that has nothing to do, and the process that keeps links over SSH",
     INGEST: "logs of eight agents that write all they can, and a line beside them",
     LOG_PAGE: "from a job's print to the page in Chromium that shows it, alone and beside those eight agents",
-    PAGE_SUBMIT: "from pressing the button that submits a folder to its first line in view, in Chromium",
+    PAGE_SUBMIT: "from pressing the button that submits a folder to its first line on the page, in Chromium",
     CLI: "`muster ls` beside importing httpx, rich and typer",
     CONTAINERS: "from submitting a job in a container to its first line, beside `docker run`",
     AGENTS: "the calls of two thousand agents to one web process",

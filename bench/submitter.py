@@ -2,7 +2,7 @@
 
 It signs in through the page and says so. Then, for each order to submit, it chooses a folder on the page *Submit*,
 presses the button when the dry run has accepted the spec, and prints the milliseconds from the press until the first
-line of the log is in view on the job's page.
+line of the log is painted on the job's page.
 """
 
 from __future__ import annotations
@@ -24,15 +24,12 @@ _WATCH = """() => {
   addEventListener("click", event => {
     if (event.isTrusted && window.pressed === null) window.pressed = event.timeStamp;
   }, true);
-  const visible = new IntersectionObserver(entries => {
-    if (entries.some(entry => entry.isIntersecting)) window.shown ??= performance.now();
+  const rendered = new MutationObserver(() => {
+    if (!document.querySelector("[data-testid=log-view]")?.textContent.includes("line 1")) return;
+    rendered.disconnect();
+    requestAnimationFrame(() => setTimeout(() => { window.shown = performance.now(); }));
   });
-  new MutationObserver(() => {
-    const view = document.querySelector("[data-testid=log-view]");
-    if (view === null || !view.textContent.includes("line 1")) return;
-    for (const element of view.querySelectorAll("*"))
-      if (element.childElementCount === 0 && element.textContent === "line 1") visible.observe(element);
-  }).observe(document.body, { childList: true, subtree: true, characterData: true });
+  rendered.observe(document.body, { childList: true, subtree: true, characterData: true });
 }"""
 
 
