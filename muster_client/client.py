@@ -17,6 +17,7 @@ from muster_client.config import normalise_url
 from muster_client.errors import MusterError
 from muster_client.logs import LogEvent, LogPage, follow, page_of
 from muster_client.machines import Gpu, Node
+from muster_client.offers import Framework, Launch, Offer
 from muster_client.queue import QueueCalls
 from muster_client.selection import selection
 from muster_client.shapes import (
@@ -24,7 +25,6 @@ from muster_client.shapes import (
     Attempt,
     Cancelled,
     DryRun,
-    Framework,
     Job,
     JobCount,
     JobEvent,
@@ -32,11 +32,9 @@ from muster_client.shapes import (
     JobPage,
     JobSpec,
     JsonObject,
-    Launch,
     Maintenance,
     Me,
     NewWebhook,
-    Offer,
     OpenedShell,
     OutputFile,
     OutputFiles,

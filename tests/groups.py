@@ -36,7 +36,7 @@ _STARTS_PROCESSES = {
 }
 # Each test of these starts an agent of its own, and they take longest of all files of `make test`.
 _TEST_BY_TEST = {
-    *("tests/agent/loop/test_agent.py", "tests/agent/loop/test_attach.py"),
+    *("tests/agent/loop/test_agent.py", "tests/agent/loop/test_attach.py", "tests/agent/loop/test_registration.py"),
     "tests/agent/gpu/test_gpu_checks.py",
 }
 # Where a parameter alone tells that a test takes an engine.

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import typer
 
+from muster_client.account import vcs_table, volumes_table
 from muster_client.commands.options import JsonFlag
-from muster_client.render import gpus_table, vcs_table, volumes_table
+from muster_client.render import gpus_table
 from muster_client.session import begin
 
 

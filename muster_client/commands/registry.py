@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
+from muster_client.account import registries_table
 from muster_client.commands.group import Group
 from muster_client.commands.options import JsonFlag
 from muster_client.config import travels_unencrypted
 from muster_client.errors import ConfigError, NotThereError
-from muster_client.render import registries_table
 from muster_client.session import begin
 from muster_client.terminal import clean
 from muster_client.times import utc_now

@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
+from muster_client.account import webhooks_table
 from muster_client.commands.group import Group
 from muster_client.commands.options import JsonFlag
 from muster_client.errors import MusterError
-from muster_client.render import webhooks_table
 from muster_client.session import begin
 from muster_client.terminal import clean
 from muster_client.times import utc_now

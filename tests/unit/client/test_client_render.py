@@ -13,6 +13,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 
 from muster_client import render, times
+from muster_client.account import vcs_table
 from muster_client.output import PIPE_WIDTH
 from muster_client.tables import plain_lines
 from tests.unit.client.fake_server import job
@@ -257,7 +258,7 @@ def test_a_virtual_cluster_without_quotas_has_a_line_too() -> None:
     base: Any = {"tenant": "acme", "pool": "main", "waiting": 1, "active": 2}
     quotas = [{"gpu_type": "A100", "gpus": 8, "used": 6}]
     vcs: Any = [{"name": "v1", "quotas": quotas, **base}, {"name": "v2", "quotas": [], **base}]
-    text = shown(render.vcs_table(vcs))
+    text = shown(vcs_table(vcs))
     assert [line.split() for line in text.splitlines()[1:]] == [
         ["v1", "acme", "main", "A100", "6", "8", "1", "2"],
         ["v2", "acme", "main", "-", "-", "-", "1", "2"],

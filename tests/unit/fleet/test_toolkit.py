@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import pytest
 
-from muster.fleet.toolkit import why_barred
+from muster.fleet.toolkit import safe_runtimes, why_barred
 
 
 @pytest.mark.parametrize("version", ["1.17.7", "1.17.7-1", "1.17.0", "1.16.2", "1.13.5", "0.9.9", "v1.17.7"])
 @pytest.mark.parametrize("runtime", ["docker", "podman"])
 def test_a_version_that_lets_containers_out_bars_the_node(version: str, runtime: str) -> None:
-    reason = why_barred(version, ["process", runtime])
+    reason = why_barred(version, [runtime])
     assert "CVE-2025-23266" in reason
     assert version.removesuffix("-1") in reason
     assert len(reason) <= 300
+
+
+def test_a_node_that_offers_processes_too_keeps_these_and_says_why_not_containers() -> None:
+    assert why_barred("1.17.7", ["process", "docker"]) == ""
+    safe, problem = safe_runtimes("1.17.7", ["process", "docker"])
+    assert safe == ["process"]
+    assert "CVE-2025-23266" in problem
+    assert safe_runtimes("1.17.8", ["process", "docker"]) == (["process", "docker"], "")
 
 
 @pytest.mark.parametrize("version", ["1.17.8", "1.17.10", "1.18.0", "1.18.0-rc.1", "2.0.0", "v1.17.8"])

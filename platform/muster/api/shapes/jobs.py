@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from drf_spectacular.utils import extend_schema_field, extend_schema_serializer
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from muster.api.shapes.common import Choice, Flag, Integer, Moment, Number, Problem, Shape, Text, values
@@ -481,94 +481,3 @@ class JobEventPage(Shape):
 
     results = JobEvent(many=True, help_text="The events of this page.")
     next = Text(allow_null=True, help_text="The cursor of the next page; null on the last page.")
-
-
-class JobStateChoice(Choice):
-    """A state by its name in the API or on the pages, where a job with GPUs is "running"."""
-
-    def to_internal_value(self, data: Any) -> Any:
-        """The state's name in the API."""
-        return JobState.ACTIVE.value if data == "running" else super().to_internal_value(data)
-
-
-class JobSelector(Shape):
-    """Which jobs; each field narrows the selection further."""
-
-    state = serializers.ListField(
-        child=JobStateChoice(choices=values(JobState)),
-        required=False,
-        help_text="Any of these; `running` means `active`. In a query: repeated, or separated by commas.",
-    )
-    vc = Text(required=False, max_length=63, help_text="Only jobs of this virtual cluster.")
-    owner = Text(required=False, max_length=150, help_text="Only jobs of the user with this name.")
-    tenant = Text(required=False, max_length=63, help_text="Only jobs of this tenant.")
-    tag = serializers.ListField(
-        child=serializers.RegexField(r"\A[^:]+:.*\Z", max_length=300, error_messages={"invalid": "write key:value"}),
-        required=False,
-        help_text="key:value; with several, a job must have all of them.",
-    )
-    search = Text(required=False, max_length=200, help_text="A part of the name, or a number such as 7 or #7.")
-    mine = Flag(required=False, help_text="Only the caller's own.")
-    ended_after = Moment(required=False, help_text="Only jobs that ended after this moment.")
-    group = Integer(required=False, min_value=1, help_text="Only members of the group with this number.")
-
-
-@extend_schema_serializer(component_name="JobFilter")
-class JobFilter(JobSelector):
-    """The filters of the list, and which piece of it."""
-
-    members = Flag(
-        required=False,
-        default=True,
-        help_text="false: one row for each group instead of its members: the first of them that match, which tells in "
-        "`group.progress` how far all of them are.",
-    )
-    limit = Integer(required=False, default=50, min_value=1, max_value=200, help_text="Jobs on one page.")
-    cursor = Text(required=False, max_length=200, help_text="`next` of the page before.")
-
-
-class StateCount(Shape):
-    """How many jobs are in a state, and how many GPUs they ask for."""
-
-    state = Choice(choices=values(JobState), help_text="The state of these jobs.")
-    jobs = Integer(help_text="Number of jobs.")
-    gpus = Integer(help_text="GPUs that these jobs ask for.")
-
-
-class JobCount(Shape):
-    """How many jobs match."""
-
-    jobs = Integer(help_text="Number of jobs that match.")
-    gpus = Integer(help_text="That these jobs ask for.")
-    states = StateCount(many=True, help_text="By state; a state without jobs is left out.")
-    cancellable = Integer(help_text="Of these, jobs that have not ended and that the caller may cancel.")
-
-
-class CancelSelector(JobSelector):
-    """Which jobs to cancel: at least one field is needed."""
-
-    ids = serializers.ListField(
-        child=Integer(min_value=1), required=False, min_length=1, max_length=1000, help_text="Job numbers."
-    )
-
-
-class NotCancelled(Shape):
-    """A job that could not be cancelled."""
-
-    id = Integer(help_text="The job's number.")
-    problem = Problem(help_text="Why it could not be cancelled.")
-
-
-class CancelAnswer(Shape):
-    """What became of the selected jobs."""
-
-    cancelled = serializers.ListField(child=Integer(), help_text="Jobs that have left the queue or are being stopped.")
-    refused = NotCancelled(many=True, help_text="Jobs that could not be cancelled.")
-    remaining = Integer(help_text="Matching jobs beyond the limit of one request; send the request again for them.")
-
-
-class PageFilter(Shape):
-    """Which piece of a list."""
-
-    limit = Integer(required=False, default=100, min_value=1, max_value=200, help_text="Entries on one page.")
-    cursor = Text(required=False, max_length=200, help_text="`next` of the page before.")

@@ -8,8 +8,9 @@ from rest_framework.response import Response
 from muster.api.pages import decode_cursor, encode_cursor
 from muster.api.render import jobs as render
 from muster.api.render.outputs import output_file, outputs_summary
-from muster.api.shapes.jobs import AttemptList, JobEventPage, PageFilter
+from muster.api.shapes.jobs import AttemptList, JobEventPage
 from muster.api.shapes.outputs import OutputFilePage, OutputFilter
+from muster.api.shapes.selection import PageFilter
 from muster.api.views.base import ApiView, caller, describe, query_of
 from muster.events.selectors import EventCursor, of_job
 from muster.jobs.models import Attempt

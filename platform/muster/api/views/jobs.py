@@ -18,21 +18,8 @@ from muster.api.pages import decode_cursor, encode_cursor
 from muster.api.problems import problem_of
 from muster.api.render.jobs import finish, for_list, job_document, job_list, submitted_document, submitted_list
 from muster.api.scopes import token_of
-from muster.api.shapes.jobs import (
-    SPEC,
-    Batch,
-    BatchAnswer,
-    CancelAnswer,
-    CancelSelector,
-    CloneChanges,
-    Job,
-    JobCount,
-    JobEdit,
-    JobFilter,
-    JobPage,
-    JobSelector,
-    SubmittedJob,
-)
+from muster.api.shapes.jobs import SPEC, Batch, BatchAnswer, CloneChanges, Job, JobEdit, JobPage, SubmittedJob
+from muster.api.shapes.selection import CancelAnswer, CancelSelector, JobCount, JobFilter, JobSelector
 from muster.api.views.base import ApiView, body_of, caller, checked, describe, job_to_change
 from muster.common.errors import Invalid, unknown_key
 from muster.dispatch.finish import finish_by_type
