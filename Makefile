@@ -140,11 +140,12 @@ check-django: setup ## settings are sound and no migration is missing
 	@$(CHECK_ENV) $(PY) manage.py makemigrations --check --dry-run
 
 check-frontend: setup ## the pages' format, lint, types and unit tests
+# Types first: they are generated from the API's document, and lint reads them.
 ifdef BUILT
 	@printf '\n== Frontend\n'
 	@$(NPM) run --silent format:check
-	@$(NPM) run --silent lint
 	@$(NPM) run --silent typecheck
+	@$(NPM) run --silent lint
 	@$(NPM) run --silent test
 endif
 
