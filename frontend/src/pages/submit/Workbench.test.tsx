@@ -5,9 +5,10 @@ import { beforeEach, expect, test, vi } from "vitest";
 
 import * as api from "../../api/client";
 import { problemFrom } from "../../api/problem";
-import { meQuery } from "../../api/queries";
+import { jobQuery, meQuery } from "../../api/queries";
+import type { JobWithSpec } from "../../api/types";
 import * as preparing from "./code/prepare";
-import { makeNode, makeSweep, makeVc } from "../../testing/makers";
+import { makeJob, makeNode, makeSweep, makeVc } from "../../testing/makers";
 import { EXAMPLE_COMMAND } from "./fields";
 import { Workbench } from "./Workbench";
 
@@ -81,7 +82,7 @@ async function open(initial: string, cloneOfSweep?: number) {
     </MantineProvider>,
   );
   const yaml = await screen.findByRole<HTMLTextAreaElement>("textbox", { name: "Job spec in YAML" });
-  return { yaml, name: screen.getByRole<HTMLInputElement>("textbox", { name: "Name" }), leave };
+  return { client, yaml, name: screen.getByRole<HTMLInputElement>("textbox", { name: "Name" }), leave };
 }
 
 const type = (element: HTMLElement, value: string) => fireEvent.change(element, { target: { value } });
@@ -137,6 +138,14 @@ test("an error of the server stands at its field", async () => {
   const memory = screen.getByRole("textbox", { name: "Memory" });
   await waitFor(() => expect(memory.getAttribute("aria-invalid")).toBe("true"));
   expect(screen.getAllByText("write a size").length).toBeGreaterThan(0);
+});
+
+test("what was submitted is shown at once and counts as old, for it may have ended before the answer came", async () => {
+  vi.mocked(api.submitJob).mockResolvedValue(makeJob({ id: 7 }) as unknown as JobWithSpec);
+  const { client } = await open("name: a\ncommand: run\n");
+  fireEvent.click(screen.getByRole("button", { name: "Submit job" }));
+  await waitFor(() => expect(navigate).toHaveBeenCalledWith({ to: "/jobs/$jobId", params: { jobId: "7" } }));
+  expect(client.getQueryState(jobQuery(7).queryKey)).toMatchObject({ data: { id: 7 }, dataUpdatedAt: 0 });
 });
 
 test("trying again after a lost answer names the same key, another spec another one", async () => {

@@ -31,6 +31,11 @@ function isUnwritten(text: string): boolean {
 }
 
 const NONE: readonly FieldError[] = [];
+/**
+ * Shown at once and read again: a quick job may have ended before the answer to its submission came, and what the
+ * stream said of it meanwhile was about a job that no page had loaded.
+ */
+const AS_SUBMITTED = { updatedAt: 0 };
 
 interface Props {
   initial: string;
@@ -93,12 +98,12 @@ export function Workbench({ initial, cloneOfSweep, schema, side }: Props) {
           cloneOfSweep === undefined
             ? await submitSweep(parsed.spec, key.current.value)
             : await cloneSweep(cloneOfSweep, changesOf(parseSpec(initial).spec ?? {}, parsed.spec));
-        client.setQueryData(sweepQuery(sweep.id).queryKey, sweep);
+        client.setQueryData(sweepQuery(sweep.id).queryKey, sweep, AS_SUBMITTED);
         toast("done", `Sweep #${sweep.id} is submitted with ${plural(sweep.members.total, "member")}`);
         await navigate({ to: "/sweeps/$sweepId", params: { sweepId: String(sweep.id) } });
       } else {
         const job = await submitJob(parsed.spec, key.current.value);
-        client.setQueryData(jobQuery(job.id).queryKey, job);
+        client.setQueryData(jobQuery(job.id).queryKey, job, AS_SUBMITTED);
         toast("done", `Job #${job.id} is submitted`);
         await navigate({ to: "/jobs/$jobId", params: { jobId: String(job.id) } });
       }
