@@ -26,8 +26,9 @@ ROLES = ("anonymous", "owner", "peer", "manager", "operator", "stranger")
 # method, path, body, then the status for each of ROLES. {job} is olivia's, in tenant vision; stan is a stranger to it.
 TABLE: list[tuple[str, str, Any, tuple[int, ...]]] = [
     ("GET", "/me", None, (401, 200, 200, 200, 200, 200)),
-    ("POST", "/logout", None, (401, 204, 204, 204, 204, 204)),
     # No user here has a known password.
+    ("PATCH", "/me", {"email": "new@example.org", "current": "?"}, (401, 422, 422, 422, 422, 422)),
+    ("POST", "/logout", None, (401, 204, 204, 204, 204, 204)),
     ("POST", "/password", {"current": "?", "new": "another-password-2"}, (401, 422, 422, 422, 422, 422)),
     ("GET", "/tokens", None, (401, 200, 200, 200, 200, 200)),
     ("POST", "/tokens", {"name": "new"}, (401, 201, 201, 201, 201, 201)),

@@ -77,5 +77,5 @@ def test_members_that_all_fail_end_the_sweep_with_the_reason(cluster: Cluster) -
     ended = client.sweep(sweep["id"])
     assert ended["state"] == "failed"
     assert "members to end failed, and none succeeded" in ended["reason"]
-    assert ended["members"]["cancelled"] >= 20, ended["members"]
+    assert ended["members"]["stopped"] >= 20, ended["members"]
     cluster.settle()

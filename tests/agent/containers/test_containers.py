@@ -540,7 +540,7 @@ def test_an_engine_that_is_not_there_is_named(tmp_path: Path, monkeypatch: pytes
     if os.geteuid() != 0:
         pytest.skip("without root, root is what is missing")
     monkeypatch.setenv("PATH", str(tmp_path))
-    for name, words in (("docker", f"does not answer at {tmp_path}/no.sock"), ("podman", "is it installed")):
+    for name, words in (("docker", f"there is no socket {tmp_path}/no.sock"), ("podman", "podman is not installed")):
         options = RuntimeOptions(name=name, docker_socket=f"{tmp_path}/no.sock")
         with pytest.raises(RuntimeUnavailable, match=words):
             open_runtime(

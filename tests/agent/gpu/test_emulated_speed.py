@@ -20,6 +20,7 @@ import pytest
 from nodeagent.gpu.choose import open_gpus
 from nodeagent.gpu.emulated import EmulatedGpus
 from nodeagent.gpu.port import GpuDriver, GpuUnavailable
+from nodeagent.runtime.auto import AutoRuntime
 from nodeagent.runtime.shim.folders import FolderRuntime
 from scheduler.diagnosis.failures.classify import Tail, classify
 from tests.agent.conftest import AgentProcess, RuntimeUnderTest
@@ -358,7 +359,7 @@ def test_each_runtime_brings_the_module_and_the_shared_timeline(
     driver = driver_of(profiles)
     uuid = driver.inventory()[0].uuid
     runtime = under_test.runtime
-    assert isinstance(runtime, FolderRuntime)
+    assert isinstance(runtime, FolderRuntime | AutoRuntime)
     runtime.furnish = driver.furnish
     timeline = f"$HOME/.muster-modules/{uuid}.timeline"
     commands = (f"cat $HOME/.muster-modules/muster_gpu.* | wc -c; echo one >> {timeline}", f"cat {timeline}")
