@@ -143,7 +143,7 @@ def test_a_phone_shows_the_log_without_scrolling(ada: Page, demo: Demo, name: st
     ada.set_viewport_size({"width": 390, "height": 844})
     ada.goto(f"{demo.url}/jobs/{job_named(demo, 'ada', name)['id']}")
     expect(ada.get_by_test_id("log-view")).to_be_visible()
-    expect(ada.get_by_text("Virtual cluster", exact=True)).to_be_attached()
+    expect(ada.get_by_role("term").filter(has_text="Virtual cluster")).to_be_attached()
     log = ada.get_by_test_id("log-view").bounding_box()
     bar = ada.get_by_role("navigation").bounding_box()
     assert log is not None

@@ -553,7 +553,7 @@ def test_a_node_whose_jobs_run_by_another_runtime_does_not_start(kind: str, unde
     under_test.printed(number, b"ready")
     with pytest.raises(RuntimeUnavailable, match=f"allocation {number} still runs by the runtime {kind}"):
         open_runtime(
-            RuntimeOptions(),
+            RuntimeOptions(name="process"),
             state=str(under_test.state),
             identity="x" * 16,
             emulated_gpus=False,
