@@ -1,4 +1,4 @@
-"""What belongs to a user or a tenant, as tables for people: virtual clusters, tokens, registries, volumes, webhooks."""
+"""Tables for people of what belongs to a user or a tenant: virtual clusters, tokens, registries, volumes, webhooks."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from muster_client.terminal import clean
 
 
 class GroupProgress(TypedDict):
-    """How many members of a group are in which state, and when that last changed."""
+    """Members of a group by state, and the time of the last change."""
 
     waiting: int
     running: int

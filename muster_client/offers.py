@@ -29,7 +29,7 @@ class OfferedGpu(TypedDict):
 
 
 class Offer(TypedDict):
-    """What is free on a node, kept for the framework until `expires_at`."""
+    """Free GPUs of a node, kept for the framework until `expires_at`."""
 
     id: int
     framework: int

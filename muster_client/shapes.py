@@ -88,7 +88,7 @@ class GpuChoice(TypedDict):
 
 
 class JobSize(GpuChoice):
-    """What a job gets on each node in one of its choices."""
+    """The GPUs, CPUs and memory of a job on each node, in one of its choices."""
 
     cpus: int
     memory_mib: int

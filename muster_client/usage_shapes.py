@@ -1,4 +1,4 @@
-"""What the server answers about GPU-hours."""
+"""The JSON objects of GPU-hours, as typed dictionaries."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ Usage = TypedDict("Usage", {"from": str, "to": str, "by": list[str], "total": Am
 
 
 class OutcomeUsage(Amount):
-    """What came of attempts."""
+    """GPU-hours by the outcome of attempts."""
 
     outcome: str
 
 
 class StateUsage(Amount):
-    """What came of jobs."""
+    """GPU-hours by the state of jobs."""
 
     state: str
 
 
 class FailureUsage(Amount):
-    """What attempts took that failed in one way."""
+    """GPU-hours of attempts that failed in one way."""
 
     failure: str
     category: str
@@ -57,7 +57,7 @@ class FailureUsage(Amount):
 
 
 class RetryUsage(TypedDict):
-    """What attempts took that were another try after one that had failed."""
+    """GPU-hours of attempts that followed a failed one."""
 
     gpu_hours: float
     attempts: int

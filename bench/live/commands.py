@@ -1,4 +1,4 @@
-"""What `muster ls` costs, beside a Python that imports what its libraries are: httpx, rich and typer."""
+"""The cost of `muster ls`, beside a Python that imports what its libraries are: httpx, rich and typer."""
 
 from __future__ import annotations
 

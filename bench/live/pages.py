@@ -1,4 +1,4 @@
-"""What users of the pages in Chromium wait for: a job's lines, and the first line of a folder that they submit."""
+"""Waiting times of users in Chromium: for the lines of a job, and for the first line of a folder that they submit."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from nodeagent.runtime.container.runtime import ContainerRuntime
 
 _MISSES_UNTIL_GONE = 2
-"""At so many looks in a row an engine is silent before its node stops to offer containers: restarts are shorter."""
+"""Failed looks in a row until the node stops offering containers: a restart of an engine is shorter."""
 _MAX_LABEL = 250
 
 _log = logging.getLogger("nodeagent.runtime")

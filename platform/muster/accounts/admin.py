@@ -122,7 +122,7 @@ class UserAdmin(AuditedMixin, UserPage, ModelAdmin[User]):
 
     @admin.display(description="Password")
     def new_password(self, user: User) -> str:
-        """The way to another one. What is stored of the present one concerns nobody who looks at this page."""
+        """The link to set a new one. The stored hash is not shown."""
         page = reverse("admin:auth_user_password_change", args=[user.pk])
         return format_html('<a class="link" href="{}">Set a new password</a>', page)
 

@@ -122,7 +122,7 @@ class PoolForm(PoolFields):
 
     @cached_property
     def changed_data(self) -> list[str]:
-        """The edited columns. A preset changes plug-ins that nobody has typed."""
+        """The edited columns, with those that a preset changed."""
         names = [name for name in super().changed_data if "__" not in name and name not in KINDS]
         stored = Pool.objects.filter(pk=self.instance.pk).first()
         return names + [
@@ -160,7 +160,7 @@ class PoolForm(PoolFields):
         setattr(self.instance, f"{kind}_params", params)
 
     def _take(self, preset: Preset) -> dict[str, Any]:
-        """The values of the fields of a preset that was chosen now: they count, whatever was typed below it."""
+        """The values of the fields of a preset that was chosen now: they override what was typed below it."""
         values: dict[str, Any] = {}
         for kind in KINDS:
             values[kind] = plugin = preset.settings[kind]

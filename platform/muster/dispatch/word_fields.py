@@ -66,7 +66,7 @@ class DurationField(WordField):
 
 
 class SizeField(WordField):
-    """Bytes, or another unit of so many bytes."""
+    """A size in units of `unit_bytes` bytes."""
 
     def __init__(self, *, unit_bytes: int = 1, **kwargs: Any) -> None:
         super().__init__(**kwargs)

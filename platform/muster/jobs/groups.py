@@ -28,7 +28,7 @@ def member_state(state: str, *, paused: bool, stopped: bool) -> str:
 
 @dataclass(slots=True)
 class GroupProgress:
-    """How many members of a group are in which state, when the first one started and when one last did or ended."""
+    """Members of a group by state, the first start, and the last submission, start or end of a member."""
 
     members: dict[str, int] = field(default_factory=lambda: dict.fromkeys(MEMBER_STATES, 0))
     started_at: datetime | None = None

@@ -37,7 +37,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class NodeDefault:
-    """What a job gets on each node for a choice of GPUs, and in words where each figure comes from."""
+    """CPUs and MiB of memory on each node for a choice of GPUs, and the source of each figure in words."""
 
     cpus: int
     memory_mib: int

@@ -30,7 +30,7 @@ class Steps:
     def __init__(self, console: Console) -> None:
         self.console = console
         # Python, Django and the services come before this line: they count for the first part.
-        self._began = self._last = (processes.start_ticks(os.getpid()) or 0) / os.sysconf("SC_CLK_TCK")
+        self._last = (processes.start_ticks(os.getpid()) or 0) / os.sysconf("SC_CLK_TCK")
 
     def done(self, name: str, text: str) -> None:
         """Prints that one part is done."""
@@ -39,11 +39,6 @@ class Steps:
         self.console.print(
             f"[green]✓[/] [dim]{took:4.1f} s[/] [bold]{name:9}[/] {text}", highlight=False, soft_wrap=True
         )
-
-    @property
-    def total_s(self) -> float:
-        """Seconds from the start of this process to the part that was done last."""
-        return self._last - self._began
 
 
 @contextmanager

@@ -125,7 +125,7 @@ def pieces(attempt: Attempt, *, cursor: int, rank: int | None, largest: int, at_
 def extract(
     attempt: Attempt, *, rank: int | None, offset: int, limit: int, max_turns: int | None = MAX_TURNS
 ) -> Extract:
-    """The stored bytes at or behind `offset`: up to `limit` bytes, the next hole, or so many turns of ranks.
+    """The stored bytes at or behind `offset`: up to `limit` bytes, the next hole, or `max_turns` turns of ranks.
 
     Offsets count the bytes of all ranks in the order of arrival, or with a rank that rank's own bytes. In an attempt of
     one rank these are the same.

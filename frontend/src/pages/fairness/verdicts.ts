@@ -19,8 +19,8 @@ export function grouped(witnesses: PolicyVerdicts["witnesses"]): Witness[] {
 }
 
 /**
- * The verdict on a property that did not hold in so many of the snapshots. In `byQuotas` of these only more than its
- * quota would have served a tenant better: that is what quotas are for, and no fault of the policy.
+ * The verdict on a property that did not hold in `broken` of the snapshots. In `byQuotas` of these each gain would take
+ * a tenant beyond its quota: that is what quotas are for, and no fault of the policy.
  */
 export function verdictWords(
   snapshots: number,

@@ -253,13 +253,7 @@ function GroupRow({
           </span>
         </span>
       </span>
-      <span role="cell" className={`${classes.vc} truncate`}>
-        <span className={classes.faint}>{job.tenant}/</span>
-        {job.vc}
-      </span>
-      <span role="cell" className={`${classes.owner} truncate`}>
-        {job.owner}
-      </span>
+      <OwnerCells job={job} />
       <span role="cell" className={`${classes.number} ${classes.gpus} tabular`}>
         {gpus}
         <span className={classes.unit}> {gpuTotals(job) === "1" ? "GPU" : "GPUs"}</span>
@@ -339,13 +333,7 @@ function JobRow({ job, below, style, selected, pick }: RowProps & { below: boole
             ))}
         </span>
       </span>
-      <span role="cell" className={`${classes.vc} truncate`}>
-        <span className={classes.faint}>{job.tenant}/</span>
-        {job.vc}
-      </span>
-      <span role="cell" className={`${classes.owner} truncate`}>
-        {job.owner}
-      </span>
+      <OwnerCells job={job} />
       <span role="cell" className={`${classes.number} ${classes.gpus} tabular`}>
         {gpuTotals(job)}
         <span className={classes.unit}> {gpuTotals(job) === "1" ? "GPU" : "GPUs"}</span>
@@ -374,5 +362,20 @@ export function JobTableSkeleton() {
         </div>
       ))}
     </div>
+  );
+}
+
+/** The cells of the virtual cluster and the owner, which a job and its group have alike. */
+function OwnerCells({ job }: { job: Job }) {
+  return (
+    <>
+        <span role="cell" className={`${classes.vc} truncate`}>
+          <span className={classes.faint}>{job.tenant}/</span>
+          {job.vc}
+        </span>
+        <span role="cell" className={`${classes.owner} truncate`}>
+          {job.owner}
+        </span>
+    </>
   );
 }

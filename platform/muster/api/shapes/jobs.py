@@ -129,7 +129,7 @@ class GpuChoice(Shape):
 
 
 class JobSize(GpuChoice):
-    """What a job gets on each node in one of its choices."""
+    """The GPUs, CPUs and memory of a job on each node, in one of its choices."""
 
     cpus = Integer(help_text="CPUs on each node.")
     memory_mib = Integer(help_text="Memory on each node, in MiB.")
@@ -145,7 +145,7 @@ class DryRunSize(JobSize):
 
 
 class GroupProgress(Shape):
-    """How many members of a group are in which state, and when that last changed."""
+    """Members of a group by state, and the time of the last change."""
 
     waiting = Integer(help_text="Members that wait.")
     running = Integer(help_text="Members that have their GPUs.")
