@@ -369,13 +369,13 @@ export function JobTableSkeleton() {
 function OwnerCells({ job }: { job: Job }) {
   return (
     <>
-        <span role="cell" className={`${classes.vc} truncate`}>
-          <span className={classes.faint}>{job.tenant}/</span>
-          {job.vc}
-        </span>
-        <span role="cell" className={`${classes.owner} truncate`}>
-          {job.owner}
-        </span>
+      <span role="cell" className={`${classes.vc} truncate`}>
+        <span className={classes.faint}>{job.tenant}/</span>
+        {job.vc}
+      </span>
+      <span role="cell" className={`${classes.owner} truncate`}>
+        {job.owner}
+      </span>
     </>
   );
 }
