@@ -17,8 +17,9 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import asdict, dataclass, field, replace
 from urllib.parse import urlsplit
 
-from nodeagent import calls, protocol
-from nodeagent.protocol import (
+from nodeagent.protocol import calls
+from nodeagent.protocol import messages as protocol
+from nodeagent.protocol.messages import (
     BeatRequest,
     GpuInfo,
     GpuSample,

@@ -15,8 +15,7 @@ import threading
 import time
 from dataclasses import dataclass
 
-from nodeagent.client import Client, Refused
-from nodeagent.protocol import (
+from nodeagent.protocol.messages import (
     MAX_CHUNK_BYTES,
     PROTOCOL_VERSION,
     Action,
@@ -35,7 +34,8 @@ from nodeagent.protocol import (
     RegisterRequest,
     SyncRequest,
 )
-from nodeagent.transport import Dialled, Unreachable
+from nodeagent.transport.client import Client, Refused
+from nodeagent.transport.transport import Dialled, Unreachable
 
 _BEAT_EVERY_S = 4.0
 _PLACED_WITHIN_S = 60.0

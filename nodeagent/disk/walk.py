@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from typing import Callable, Dict, Iterable, List, Optional, Set, Tuple
 
 from nodeagent.disk.rules import Unit
-from nodeagent.files import FOLDER
 from nodeagent.runtime.shim.tree import seen_at
+from nodeagent.system.files import FOLDER
 
 _BLOCK_BYTES = 512
 _MAX_OPEN_FOLDERS = 64

@@ -31,10 +31,10 @@ from nodeagent.disk.rules import (
     whom_to_stop,
 )
 from nodeagent.disk.walk import MAX_WALK_S, Walk, deleted
-from nodeagent.inbox import DiskExceeded, Post, Quit
-from nodeagent.protocol import HealthEvent
+from nodeagent.protocol.messages import HealthEvent
 from nodeagent.runtime.port import Runtime
-from nodeagent.sampler import Sampler
+from nodeagent.state.inbox import DiskExceeded, Post, Quit
+from nodeagent.watch.sampler import Sampler
 
 _log = logging.getLogger("nodeagent.disk")
 

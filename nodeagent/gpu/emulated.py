@@ -26,7 +26,7 @@ from typing import Any, Callable, Collection, Dict, List, Mapping, Optional, Seq
 from nodeagent.gpu.layouts import DEFAULT_LAYOUT, PER_SOCKET, matrix
 from nodeagent.gpu.port import NO_SUCH_GPU, GpuUnavailable, Occupancy, SelfTestResult
 from nodeagent.gpu.speed import EmulatedSpeed
-from nodeagent.protocol import GpuInfo, GpuSample, HealthEvent
+from nodeagent.protocol.messages import GpuInfo, GpuSample, HealthEvent
 from nodeagent.runtime.port import Usage
 
 _CONTEXT_MIB = 400

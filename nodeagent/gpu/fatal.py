@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nodeagent.protocol import HealthEvent
+from nodeagent.protocol.messages import HealthEvent
 
 FATAL_XIDS = frozenset({46, 48, 62, 64, 74, 79, 95, 109, 119, 120, 140, 143, 144, 145, 149})
 FATAL_KINDS = frozenset({"gpu_lost", "row_remap_failed", "check_failed"})

@@ -11,7 +11,7 @@ import os
 import re
 from typing import Iterator, Mapping, Optional, Tuple
 
-from nodeagent.protocol import HealthEvent
+from nodeagent.protocol.messages import HealthEvent
 
 _log = logging.getLogger("nodeagent.kernellog")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Sequence, Tuple
 
 from nodeagent.gpu.port import GpuUnavailable
-from nodeagent.protocol import ProtocolError, nvlinks
+from nodeagent.protocol.messages import ProtocolError, nvlinks
 
 Matrix = Tuple[Tuple[str, ...], ...]
 

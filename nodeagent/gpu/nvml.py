@@ -14,7 +14,7 @@ from nodeagent.gpu.conditions import condition_of, fault_of, lists_none, occupan
 from nodeagent.gpu.kernellog import KernelLog, address
 from nodeagent.gpu.port import NO_SUCH_GPU, GpuUnavailable, Occupancy, SelfTestResult
 from nodeagent.gpu.watch import LOOK_EVERY_S, Watch
-from nodeagent.protocol import GpuInfo, GpuSample, HealthEvent
+from nodeagent.protocol.messages import GpuInfo, GpuSample, HealthEvent
 from nodeagent.runtime.port import Usage
 
 try:

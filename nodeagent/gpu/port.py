@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Callable, Collection, FrozenSet, Mapping, Optional, Protocol, Sequence, Tuple
 
-from nodeagent.protocol import GpuInfo, GpuSample, HealthEvent
+from nodeagent.protocol.messages import GpuInfo, GpuSample, HealthEvent
 from nodeagent.runtime.port import Usage
 
 NO_SUCH_GPU = "this machine has no such GPU"

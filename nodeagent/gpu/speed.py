@@ -14,7 +14,7 @@ from typing import Any, Dict, Optional, Sequence, Tuple
 
 from nodeagent import jobside
 from nodeagent.gpu.profiles import GpuProfiles
-from nodeagent.protocol import GpuInfo
+from nodeagent.protocol.messages import GpuInfo
 
 _RECORD = struct.Struct("<dd")
 

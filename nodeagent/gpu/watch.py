@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Dict, List, Optional, Sequence, Tuple
 
-from nodeagent.protocol import HealthEvent
+from nodeagent.protocol.messages import HealthEvent
 
 LOOK_EVERY_S = 20.0
 AGAIN_AFTER_S = 600.0

@@ -7,7 +7,7 @@ from typing import Optional, Tuple
 
 from nodeagent.protocol.ending import EndRequest, LogFinishRequest
 from nodeagent.protocol.launch import ClaimRequest, LaunchSpec
-from nodeagent.wire import MAX_DETAIL_CHARACTERS, Message, sentence
+from nodeagent.protocol.wire import MAX_DETAIL_CHARACTERS, Message, sentence
 
 
 @dataclass(frozen=True)

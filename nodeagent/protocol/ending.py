@@ -7,7 +7,7 @@ from typing import Optional, Tuple
 
 from nodeagent.protocol.readings import MetricPoint
 from nodeagent.protocol.terms import MAX_ID_CHARACTERS, MAX_OUTPUT_PATH_BYTES, MAX_REST_CHARACTERS, EndReason
-from nodeagent.wire import MAX_DETAIL_CHARACTERS, Message, sentence, text
+from nodeagent.protocol.wire import MAX_DETAIL_CHARACTERS, Message, sentence, text
 
 
 @dataclass(frozen=True)

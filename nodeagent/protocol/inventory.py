@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Mapping, Optional, Tuple
 
-from nodeagent import wire
+from nodeagent.protocol import wire
 from nodeagent.protocol.volumes import MAX_PATH_CHARS
-from nodeagent.wire import Message, ProtocolError, address, sentence, text
+from nodeagent.protocol.wire import Message, ProtocolError, address, sentence, text
 
 PCIE_LEVELS = ("SYS", "NODE", "PHB", "PXB", "PIX")
 """Where two GPUs meet that share no NVLink, the farthest first: across sockets, on one NUMA node, at a host bridge,

@@ -7,7 +7,7 @@ from typing import Mapping, Optional, Tuple
 
 from nodeagent.protocol.terms import MAX_ID_CHARACTERS, OnDisconnect
 from nodeagent.protocol.volumes import VolumeMount
-from nodeagent.wire import Message, text
+from nodeagent.protocol.wire import Message, text
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Optional, Tuple
 
 from nodeagent.protocol.terms import CheckOutcome, EndReason, Observed
-from nodeagent.wire import MAX_DETAIL_CHARACTERS, Message, sentence, text
+from nodeagent.protocol.wire import MAX_DETAIL_CHARACTERS, Message, sentence, text
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Tuple
 
 from nodeagent.protocol.inventory import Inventory
 from nodeagent.protocol.terms import MAX_ID_CHARACTERS
-from nodeagent.wire import Message, text
+from nodeagent.protocol.wire import Message, text
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,9 @@ from nodeagent.protocol.readings import (
     UsageSample,
 )
 from nodeagent.protocol.session import Timers
+from nodeagent.protocol.shellwire import WantedShell
 from nodeagent.protocol.terms import MAX_ID_CHARACTERS, Action
-from nodeagent.shellwire import WantedShell
-from nodeagent.wire import Message, text
+from nodeagent.protocol.wire import Message, text
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import Tuple
 
-from nodeagent.wire import Message
+from nodeagent.protocol.wire import Message
 
 MAX_MOUNTS = 16
 """The most volumes of one job."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Callable, Dict, Mapping, Optional, Protocol, Tuple
 
-from nodeagent.protocol import EndReason, LaunchSpec, MetricPoint, RegistryLogin
+from nodeagent.protocol.messages import EndReason, LaunchSpec, MetricPoint, RegistryLogin
 from nodeagent.runtime import ENGINES
 from nodeagent.runtime.port import (
     ExitStatus,
@@ -28,7 +28,7 @@ from nodeagent.runtime.port import (
 from nodeagent.runtime.process.runtime import ProcessRuntime
 from nodeagent.runtime.shim import tree
 from nodeagent.runtime.shim.folders import FolderRuntime, Furnish
-from nodeagent.turns import Turn
+from nodeagent.runtime.turns import Turn
 
 if TYPE_CHECKING:
     from nodeagent.runtime.container.runtime import ContainerRuntime

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Callable, Mapping, Optional, Protocol, Tuple
 
-from nodeagent.protocol import EndReason, LaunchSpec, MetricPoint, RegistryLogin
-from nodeagent.turns import Turn
+from nodeagent.protocol.messages import EndReason, LaunchSpec, MetricPoint, RegistryLogin
+from nodeagent.runtime.turns import Turn
 
 STOPPED_BEFORE_IT_STARTED = "it was stopped before it started"
 """The detail of an end that came before the start."""

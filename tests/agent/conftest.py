@@ -18,8 +18,7 @@ from typing import TypeVar
 
 import pytest
 
-from nodeagent import clock
-from nodeagent.protocol import LaunchSpec
+from nodeagent.protocol.messages import LaunchSpec
 from nodeagent.runtime import ENGINES
 from nodeagent.runtime.auto import AutoRuntime
 from nodeagent.runtime.container.options import Options
@@ -32,6 +31,7 @@ from nodeagent.runtime.port import EventKind, ExitStatus, Runtime, RuntimeUnavai
 from nodeagent.runtime.process import runtime as process_runtime
 from nodeagent.runtime.process.runtime import ProcessRuntime
 from nodeagent.runtime.shim.forker import Forker
+from nodeagent.system import clock
 from tests import engines
 from tests.agent.fake_platform import JOB_IDS, FakePlatform
 from tests.waiting import eventually

@@ -15,8 +15,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from nodeagent import calls, protocol
-from nodeagent.protocol import (
+from nodeagent.protocol import calls
+from nodeagent.protocol import messages as protocol
+from nodeagent.protocol.messages import (
     Action,
     BatchItem,
     BatchRequest,

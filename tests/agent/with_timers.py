@@ -11,7 +11,7 @@ from pathlib import Path
 
 import yaml
 
-from nodeagent.__main__ import main
+from nodeagent.cli.main import main
 
 TIMERS: dict[str, dict[str, float]] = yaml.safe_load(Path(__file__).with_name("timers.yaml").read_text())
 

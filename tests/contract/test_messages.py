@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 
-from nodeagent import calls, protocol, shellwire
-from nodeagent.protocol import Message
+from nodeagent.protocol import calls, shellwire
+from nodeagent.protocol import messages as protocol
+from nodeagent.protocol.messages import Message
 
 FOLDER = Path(__file__).parent / "messages"
 OLDER = Path(__file__).parent / "older"

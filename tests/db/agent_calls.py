@@ -12,7 +12,7 @@ import httpx
 from muster.common.secrets import digest
 from muster.fleet.models import Node, NodeLease
 from muster.jobs.models import Allocation
-from nodeagent.calls import (
+from nodeagent.protocol.calls import (
     BATCH_PATH,
     bearer,
     claim_path,
@@ -22,7 +22,7 @@ from nodeagent.calls import (
     log_finish_path,
     log_path,
 )
-from nodeagent.protocol import (
+from nodeagent.protocol.messages import (
     BatchItem,
     BatchRequest,
     BatchResponse,

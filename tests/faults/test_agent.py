@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from muster_client.pack import pack_folder
-from nodeagent.protocol import PROTOCOL_VERSION, GpuInfo, Inventory, RegisterRequest
+from nodeagent.protocol.messages import PROTOCOL_VERSION, GpuInfo, Inventory, RegisterRequest
 from tests.faults.cluster import ROOT, Cluster, processes_with, until
 from tests.faults.conftest import Figure
 from tests.faults.jobs import BEATING, let_end, output_of, stamps_of, starts_of, until_it_beats

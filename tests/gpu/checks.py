@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from nodeagent.gpu.kernellog import KernelLog, address
-from nodeagent.protocol import WantedCheck
+from nodeagent.protocol.messages import WantedCheck
 from tests.agent.fake_platform import Allocation
 from tests.gpu.machine import Machine, Missed, has_nvidia_smi, nvidia_smi
 from tests.oldtorch import OLD_TORCH

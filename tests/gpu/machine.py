@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from nodeagent.protocol import GpuSample, HealthEvent, Inventory, SyncRequest
+from nodeagent.protocol.messages import GpuSample, HealthEvent, Inventory, SyncRequest
 from tests.agent.fake_platform import Allocation, FakePlatform
 
 T = TypeVar("T")
@@ -35,7 +35,7 @@ class Machine:
         shutil.copy(ROOT / "examples" / "torch-ddp" / "train.py", self.folder / "programs" / "ddp.py")
         self.platform = FakePlatform()
         agent = self.folder / "muster-agent.pyz"
-        subprocess.run([sys.executable, "-m", "nodeagent.build", str(agent)], cwd=ROOT, check=True)
+        subprocess.run([sys.executable, "-m", "nodeagent.cli.build", str(agent)], cwd=ROOT, check=True)
         token = self.folder / "join-token"
         token.write_text(self.platform.join_token)
         self.log = self.folder / "agent.log"

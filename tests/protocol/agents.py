@@ -11,19 +11,19 @@ from typing import Any
 
 import pytest
 
-import nodeagent.agent
-import nodeagent.clock
-import nodeagent.lifeline
-import nodeagent.shipper
-from nodeagent.client import Client
+import nodeagent.cli.agent
+import nodeagent.ship.shipper
+import nodeagent.sync.lifeline
+import nodeagent.system.clock
 from nodeagent.disk.watch import Disks
-from nodeagent.inbox import Happened
-from nodeagent.journal import Journal
-from nodeagent.lifeline import Conversation
-from nodeagent.protocol import CheckResult, HealthEvent, Inventory, MetricPoint, ProgressNote
+from nodeagent.protocol.messages import CheckResult, HealthEvent, Inventory, MetricPoint, ProgressNote
 from nodeagent.runtime.port import EventKind
-from nodeagent.sampler import News
-from nodeagent.session import Rejected, register
+from nodeagent.state.inbox import Happened
+from nodeagent.state.journal import Journal
+from nodeagent.sync.lifeline import Conversation
+from nodeagent.sync.session import Rejected, register
+from nodeagent.transport.client import Client
+from nodeagent.watch.sampler import News
 from tests.protocol.kernel import Event, Inbox, Kernel, Owner, Pool
 from tests.protocol.machine import Machine
 from tests.protocol.network import Link, Platform, Way
@@ -120,7 +120,7 @@ class Run(Owner):
                 stopping=stopping,  # type: ignore[arg-type]
             )
             assert session is not None
-            self.status = nodeagent.agent._serve(
+            self.status = nodeagent.cli.agent._serve(
                 client=self._client, session=session, runtime=machine, journal=journal, **doubles
             )
         except Rejected as refusal:
@@ -159,12 +159,12 @@ def simulated(kernel: Callable[[], Kernel]) -> Iterator[None]:
 
     clock = SimpleNamespace(monotonic=boottime)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(nodeagent.clock, "boottime", boottime)
-        patch.setattr(nodeagent.clock, "boot_id", boot_id)
-        patch.setattr(nodeagent.lifeline, "time", clock)
-        patch.setattr(nodeagent.shipper, "time", clock)
-        patch.setattr(nodeagent.agent, "WorkPool", pool)
-        patch.setattr(nodeagent.agent, "threading", SimpleNamespace(Event=lambda: Event(kernel())))
+        patch.setattr(nodeagent.system.clock, "boottime", boottime)
+        patch.setattr(nodeagent.system.clock, "boot_id", boot_id)
+        patch.setattr(nodeagent.sync.lifeline, "time", clock)
+        patch.setattr(nodeagent.ship.shipper, "time", clock)
+        patch.setattr(nodeagent.cli.agent, "WorkPool", pool)
+        patch.setattr(nodeagent.cli.agent, "threading", SimpleNamespace(Event=lambda: Event(kernel())))
         patch.setattr(Conversation, "start", start, raising=False)
         patch.setattr(Disks, "start", lambda _: None)  # a simulated machine has no disk that could be full
         yield

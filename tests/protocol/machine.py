@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from nodeagent.protocol import EndReason, GpuInfo, LaunchSpec, MetricPoint, OnDisconnect
+from nodeagent.protocol.messages import EndReason, GpuInfo, LaunchSpec, MetricPoint, OnDisconnect
 from nodeagent.runtime.port import (
     EventKind,
     ExitStatus,

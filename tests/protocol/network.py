@@ -18,8 +18,8 @@ from muster.common.errors import MusterError
 from muster.fleet.leases import node_of_credential, require_epoch
 from muster.fleet.models import Node
 from muster.jobs.models import Allocation
-from nodeagent import calls
-from nodeagent.protocol import (
+from nodeagent.protocol import calls
+from nodeagent.protocol.messages import (
     BatchRequest,
     BatchResponse,
     BeatRequest,
@@ -31,7 +31,7 @@ from nodeagent.protocol import (
     RegisterRequest,
     SyncRequest,
 )
-from nodeagent.transport import Transport, Unreachable
+from nodeagent.transport.transport import Transport, Unreachable
 from tests.protocol.kernel import Kernel
 
 WAY_S = 0.01

@@ -23,7 +23,7 @@ from muster.fleet.services import cordon_node, drain_node, resume_node, retire_n
 from muster.jobs.attempts import stop_attempt
 from muster.jobs.models import Allocation, Attempt, GpuClaim, Job
 from muster.jobs.services import cancel_job, submit_job
-from nodeagent.protocol import EXIT_SUPERSEDED, EXIT_UNAUTHORIZED, OnDisconnect
+from nodeagent.protocol.messages import EXIT_SUPERSEDED, EXIT_UNAUTHORIZED, OnDisconnect
 from scheduler.model.lifecycle import (
     ATTEMPT_TERMINAL,
     JOB_TERMINAL,

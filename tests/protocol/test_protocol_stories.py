@@ -14,7 +14,7 @@ from muster.fleet.leases import register
 from muster.fleet.models import NodeLease
 from muster.jobs import attempts
 from muster.jobs.models import Allocation, Attempt, GpuClaim, Job
-from nodeagent.protocol import EXIT_SUPERSEDED, EXIT_UNAUTHORIZED
+from nodeagent.protocol.messages import EXIT_SUPERSEDED, EXIT_UNAUTHORIZED
 from nodeagent.runtime.port import Phase
 from scheduler.model.lifecycle import Reason
 from tests.protocol.conftest import Telling

@@ -19,7 +19,7 @@ def names_in(*places: str) -> set[str]:
 @pytest.mark.parametrize(
     "name",
     sorted(
-        names_in("platform/muster/settings/env.py", "platform/muster/agents/launch.py", "nodeagent/serving.py")
+        names_in("platform/muster/settings/env.py", "platform/muster/agents/launch.py", "nodeagent/cli/serving.py")
         | {"CUDA_VISIBLE_DEVICES", "MUSTER_WORKDIR"}
     ),
 )

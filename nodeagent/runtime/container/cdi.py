@@ -13,7 +13,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from nodeagent.protocol import EndReason
+from nodeagent.protocol.messages import EndReason
 from nodeagent.runtime.port import LaunchError
 
 FOLDERS = ("/etc/cdi", "/var/run/cdi")

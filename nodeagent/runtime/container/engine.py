@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Callable, Mapping, NoReturn, Optional, Protocol, Sequence, Tuple
 
-from nodeagent.protocol import EndReason, RegistryLogin
+from nodeagent.protocol.messages import EndReason, RegistryLogin
 from nodeagent.runtime.container.meeting import Network
 from nodeagent.runtime.container.plan import Plan
-from nodeagent.turns import Turn
+from nodeagent.runtime.turns import Turn
 
 LABEL = "muster.agent"
 ALLOCATION_LABEL, FENCE_LABEL = "muster.allocation", "muster.fence"

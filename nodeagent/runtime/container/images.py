@@ -7,7 +7,7 @@ import enum
 import re
 from typing import Any, Dict, Mapping, Optional, Pattern, Tuple
 
-from nodeagent.protocol import EndReason, RegistryLogin
+from nodeagent.protocol.messages import EndReason, RegistryLogin
 
 _SAY_EVERY_S = 5.0
 _STEP_PERCENT = 10

@@ -20,8 +20,7 @@ import time
 from dataclasses import replace
 from typing import Callable, List, NoReturn, Optional, Sequence, Tuple, TypeVar
 
-from nodeagent.clock import boottime
-from nodeagent.protocol import EndReason
+from nodeagent.protocol.messages import EndReason
 from nodeagent.runtime.container.engine import Engine, EngineError, EngineUnavailable, NameTaken, State
 from nodeagent.runtime.container.init import CATCHES_BY
 from nodeagent.runtime.container.memory import oom_kills, open_oom_counter
@@ -32,6 +31,7 @@ from nodeagent.runtime.shim import tree
 from nodeagent.runtime.shim.job import F_SETPIPE_SZ, PIPE_BYTES, Ending, StartFailed
 from nodeagent.runtime.shim.layout import AllocationFolder
 from nodeagent.runtime.shim.shells import INTERACTIVE, shell_environment
+from nodeagent.system.clock import boottime
 
 _INIT_WAIT_S = 5.0
 _ENGINE_WAIT_S = 60.0

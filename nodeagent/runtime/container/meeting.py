@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Dict, Mapping
 
-from nodeagent.protocol import LaunchSpec
+from nodeagent.protocol.messages import LaunchSpec
 
 # Networks in which an engine gives containers no names: those that it has by itself, and ways to do without one.
 _NAMELESS = frozenset(

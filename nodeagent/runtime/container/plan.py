@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
 
 from nodeagent import jobside
-from nodeagent.protocol import (
+from nodeagent.protocol.messages import (
     MAX_MOUNTS,
     EndReason,
     LaunchSpec,

@@ -5,7 +5,7 @@ image drip. So a pull ends
 
 1. when it shows nothing at all for a time, which depends on what it is `Doing`;
 2. when in a whole window less has come from its registry than from the slowest honest line;
-3. when others have waited for too long for it (`nodeagent.turns`).
+3. when others have waited for too long for it (`nodeagent.runtime.turns`).
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import select
 import time
 from typing import Callable, Iterator, Optional
 
-from nodeagent.protocol import EndReason
+from nodeagent.protocol.messages import EndReason
 from nodeagent.runtime.container.engine import EngineError, ImageProblem, Wanted
 from nodeagent.runtime.container.images import Doing
 from nodeagent.runtime.port import STOPPED_BEFORE_IT_STARTED
-from nodeagent.turns import Turn
+from nodeagent.runtime.turns import Turn
 
 STALLED_S = 120.0
 """So long a pull may go without any progress. Then its registry counts as out of reach."""

@@ -10,8 +10,7 @@ import stat
 from dataclasses import replace
 from typing import Any, Callable, Dict, Mapping, Optional, Tuple
 
-from nodeagent.files import read_json
-from nodeagent.protocol import EndReason, LaunchSpec, RegistryLogin
+from nodeagent.protocol.messages import EndReason, LaunchSpec, RegistryLogin
 from nodeagent.runtime.container import cdi
 from nodeagent.runtime.container.engine import NO_ENGINE, About, Engine, EngineError, ImageProblem
 from nodeagent.runtime.container.fetches import Fetches
@@ -27,7 +26,8 @@ from nodeagent.runtime.shim import tree
 from nodeagent.runtime.shim.folders import FolderRuntime, JobUser
 from nodeagent.runtime.shim.forker import Forker
 from nodeagent.runtime.shim.layout import AllocationFolder, read_exit
-from nodeagent.turns import Turn
+from nodeagent.runtime.turns import Turn
+from nodeagent.system.files import read_json
 
 _log = logging.getLogger("nodeagent.runtime")
 

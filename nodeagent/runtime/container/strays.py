@@ -8,8 +8,8 @@ import time
 from dataclasses import dataclass
 from typing import Iterable, List, Optional
 
-from nodeagent.backoff import Backoff
 from nodeagent.runtime.container.engine import Engine, EngineError
+from nodeagent.system.backoff import Backoff
 
 _log = logging.getLogger("nodeagent.runtime")
 

@@ -22,7 +22,7 @@ import stat
 from dataclasses import dataclass
 from typing import FrozenSet, Iterator, List, Optional, Sequence, Set, Tuple
 
-from nodeagent.protocol import EndReason, VolumeMount, is_below, overlap
+from nodeagent.protocol.messages import EndReason, VolumeMount, is_below, overlap
 from nodeagent.protocol.volumes import CLOSED_SOURCES
 
 STAGING = "/run/muster-agent/volumes"

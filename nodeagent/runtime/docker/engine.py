@@ -14,7 +14,7 @@ import requests
 from docker.errors import APIError, DockerException, NotFound
 from docker.types import DeviceRequest, LogConfig, Mount, Ulimit
 
-from nodeagent.protocol import RegistryLogin
+from nodeagent.protocol.messages import RegistryLogin
 from nodeagent.runtime.container.engine import (
     LABEL,
     About,
@@ -31,7 +31,7 @@ from nodeagent.runtime.container.meeting import Network
 from nodeagent.runtime.container.plan import Plan
 from nodeagent.runtime.docker.pull import pull
 from nodeagent.runtime.docker.terminal import run_exec
-from nodeagent.turns import Turn
+from nodeagent.runtime.turns import Turn
 
 _CALL_S, _REMOVE_S = 60, 30.0
 

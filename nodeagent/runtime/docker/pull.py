@@ -15,11 +15,11 @@ from typing import Any, Generator, Iterator, Mapping, Optional
 
 import docker
 
-from nodeagent.protocol import RegistryLogin
+from nodeagent.protocol.messages import RegistryLogin
 from nodeagent.runtime.container.engine import ImageProblem, Tell, Wanted
 from nodeagent.runtime.container.images import Doing, Progress, problem_of, qualified
 from nodeagent.runtime.container.pulling import pieces_of
-from nodeagent.turns import Turn
+from nodeagent.runtime.turns import Turn
 
 _CONNECT_S = 60.0
 _MAX_HEAD_BYTES = 1 << 16

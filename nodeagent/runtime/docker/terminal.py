@@ -22,7 +22,7 @@ import sys
 import termios
 from typing import Any, Mapping, Sequence, Tuple
 
-from nodeagent.files import write_all
+from nodeagent.system.files import write_all
 
 _READ_BYTES = 1 << 16
 _FRAME = struct.Struct(">BxxxI")

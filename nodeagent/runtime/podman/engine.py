@@ -10,8 +10,7 @@ import tempfile
 import time
 from typing import Any, Dict, Iterator, List, Mapping, NoReturn, Optional, Sequence, Tuple
 
-from nodeagent.files import write_all
-from nodeagent.protocol import RegistryLogin
+from nodeagent.protocol.messages import RegistryLogin
 from nodeagent.runtime.container.engine import (
     LABEL,
     About,
@@ -28,7 +27,8 @@ from nodeagent.runtime.container.images import Progress, basic, problem_of, qual
 from nodeagent.runtime.container.meeting import Network
 from nodeagent.runtime.container.plan import Mount, Plan
 from nodeagent.runtime.container.pulling import pieces_of
-from nodeagent.turns import Turn
+from nodeagent.runtime.turns import Turn
+from nodeagent.system.files import write_all
 
 _CALL_S, _REMOVE_S = 120.0, 30.0
 _END_PULL_S = 10.0

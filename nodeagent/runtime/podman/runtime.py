@@ -7,7 +7,6 @@ import json
 import os
 from typing import Any, Dict, Mapping, Optional
 
-from nodeagent.files import keep_json
 from nodeagent.runtime.container.engine import EngineError
 from nodeagent.runtime.container.options import Options
 from nodeagent.runtime.container.runtime import ContainerRuntime
@@ -16,6 +15,7 @@ from nodeagent.runtime.podman.seccomp import without_ways_up
 from nodeagent.runtime.port import Listener, RuntimeUnavailable
 from nodeagent.runtime.shim.folders import FolderRuntime, JobUser
 from nodeagent.runtime.shim.forker import Forker
+from nodeagent.system.files import keep_json
 
 JOBS = "nodeagent.runtime.podman.job"
 _PASSED_ON = ("PATH", "HOME", "TMPDIR", "XDG_RUNTIME_DIR", "REGISTRY_AUTH_FILE", "DBUS_SESSION_BUS_ADDRESS")

@@ -12,7 +12,7 @@ import sys
 from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, NoReturn, Optional, Set, Tuple
 
-from nodeagent.protocol import EndReason
+from nodeagent.protocol.messages import EndReason
 from nodeagent.runtime.port import ShellRequest
 from nodeagent.runtime.process import cgroup
 from nodeagent.runtime.process.namespaces import Isolation

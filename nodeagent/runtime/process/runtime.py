@@ -9,8 +9,7 @@ import time
 from dataclasses import replace
 from typing import Any, Collection, Dict, Mapping, Optional, Sequence, Tuple
 
-from nodeagent import clock
-from nodeagent.protocol import EndReason, LaunchSpec
+from nodeagent.protocol.messages import EndReason, LaunchSpec
 from nodeagent.runtime.port import LaunchError, Listener, NotYet, Usage
 from nodeagent.runtime.process import cgroup
 from nodeagent.runtime.process.job import Command
@@ -21,6 +20,7 @@ from nodeagent.runtime.shim.folders import FolderRuntime, JobUser, owned_environ
 from nodeagent.runtime.shim.forker import Forker
 from nodeagent.runtime.shim.gang import gang_environment
 from nodeagent.runtime.shim.layout import AllocationFolder
+from nodeagent.system import clock
 
 JOBS = "nodeagent.runtime.process.isolated"
 _log = logging.getLogger("nodeagent.process")

@@ -16,10 +16,9 @@ import time
 from dataclasses import dataclass, replace
 from typing import Any, Callable, Collection, Dict, Iterator, Mapping, Optional, Sequence, Set, Tuple
 
-from nodeagent import clock, jobside
-from nodeagent.files import read_json, write_atomic, write_in_place, write_json
-from nodeagent.protocol import EndReason, LaunchSpec, MetricPoint, ProtocolError, RegistryLogin
+from nodeagent import jobside
 from nodeagent.protocol.archives import UnsafeArchive, safe_parts
+from nodeagent.protocol.messages import EndReason, LaunchSpec, MetricPoint, ProtocolError, RegistryLogin
 from nodeagent.protocol.unixids import gids_problem, uid_problem
 from nodeagent.runtime.port import (
     ExitStatus,
@@ -53,7 +52,9 @@ from nodeagent.runtime.shim.progress import read_progress
 from nodeagent.runtime.shim.removal import remove_tree
 from nodeagent.runtime.shim.reported import ReportReader
 from nodeagent.runtime.shim.spool import SpoolReader
-from nodeagent.turns import Turn
+from nodeagent.runtime.turns import Turn
+from nodeagent.system import clock
+from nodeagent.system.files import read_json, write_atomic, write_in_place, write_json
 
 _log = logging.getLogger("nodeagent.runtime")
 

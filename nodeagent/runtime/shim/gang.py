@@ -9,7 +9,7 @@ import socket
 import struct
 from typing import Dict, Iterator, Optional, Tuple
 
-from nodeagent.protocol import LaunchSpec
+from nodeagent.protocol.messages import LaunchSpec
 
 _SIOCGIFCONF = 0x8912
 _BUFFER_BYTES = 1 << 16

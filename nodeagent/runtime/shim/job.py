@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import List, NoReturn, Optional, Protocol, Tuple
 
-from nodeagent.protocol import EndReason
+from nodeagent.protocol.messages import EndReason
 from nodeagent.runtime.port import ShellRequest
 
 PIPE_BYTES = 1 << 20

@@ -26,10 +26,10 @@ from dataclasses import dataclass
 from typing import Any, Dict, Mapping, Optional
 
 from nodeagent import jobside
-from nodeagent.files import read_json
-from nodeagent.protocol import EndReason, OnDisconnect
+from nodeagent.protocol.messages import EndReason, OnDisconnect
 from nodeagent.runtime.port import ExitStatus, Kept, StopCause
 from nodeagent.runtime.shim import progress, reported
+from nodeagent.system.files import read_json
 
 _MAX_DETAIL_CHARS = 500
 

@@ -14,9 +14,9 @@ import termios
 import tty
 from typing import Any, Dict, List, Optional, Tuple
 
-from nodeagent.files import ShortPath
 from nodeagent.runtime.port import ShellEnding, ShellRefused, ShellRequest
 from nodeagent.runtime.shim.shells import MAX_REQUEST_BYTES, request_to_json
+from nodeagent.system.files import ShortPath
 
 _ANSWER_WITHIN_MS = 10_000
 _END_OF_INPUT = b"\x04"

@@ -11,7 +11,7 @@ import re
 import stat
 from typing import Optional
 
-from nodeagent.files import FOLDER
+from nodeagent.system.files import FOLDER
 
 NAME = ".muster-progress"
 """The file's name, in the home of the job."""

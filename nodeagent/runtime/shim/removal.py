@@ -21,7 +21,7 @@ import time
 import uuid
 from typing import Callable, Iterator, Optional, Tuple
 
-from nodeagent.files import FOLDER
+from nodeagent.system.files import FOLDER
 
 _FOLDER_TO_CHANGE = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 

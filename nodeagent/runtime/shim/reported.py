@@ -16,8 +16,8 @@ import stat
 from dataclasses import dataclass, field
 from typing import Any, Dict, Iterator, List, Optional, Set, Tuple
 
-from nodeagent.files import FOLDER
-from nodeagent.protocol import MAX_REPORTED_NAMES, MAX_REPORTED_POINTS, MetricPoint
+from nodeagent.protocol.messages import MAX_REPORTED_NAMES, MAX_REPORTED_POINTS, MetricPoint
+from nodeagent.system.files import FOLDER
 
 NAME = ".muster-metrics"
 """The file's name, in the home of the job."""

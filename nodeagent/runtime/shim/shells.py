@@ -21,11 +21,11 @@ import termios
 from dataclasses import dataclass, field
 from typing import Any, Dict, List, NoReturn, Optional, Set, Tuple
 
-from nodeagent.clock import boottime
 from nodeagent.runtime.port import ShellRequest
 from nodeagent.runtime.shim import tree
 from nodeagent.runtime.shim.job import Job
-from nodeagent.sockets import is_of, listen_at
+from nodeagent.system.clock import boottime
+from nodeagent.system.sockets import is_of, listen_at
 
 MARK = "MUSTER_SHELL"
 MAX_SHELLS = 16

@@ -24,9 +24,7 @@ import sys
 import time
 from typing import Any, Callable, Dict, NoReturn, Optional, Tuple
 
-from nodeagent.clock import boottime
-from nodeagent.files import read_json, write_json
-from nodeagent.protocol import EndReason
+from nodeagent.protocol.messages import EndReason
 from nodeagent.runtime.port import STOPPED_BEFORE_IT_STARTED, EventKind, ExitStatus, Kept, StopCause
 from nodeagent.runtime.shim import tree
 from nodeagent.runtime.shim.deadlines import Cause, Deadlines
@@ -34,6 +32,8 @@ from nodeagent.runtime.shim.job import PIPE_BYTES, Ending, Job, StartFailed
 from nodeagent.runtime.shim.layout import AllocationFolder, Task, cause_of, exit_to_dict, kept_to_dict
 from nodeagent.runtime.shim.shells import Shells
 from nodeagent.runtime.shim.spool import SpoolWriter
+from nodeagent.system.clock import boottime
+from nodeagent.system.files import read_json, write_json
 
 _READ_BYTES = 1 << 18
 _NOTIFY_EVERY_S = 0.02

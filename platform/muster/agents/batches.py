@@ -24,7 +24,7 @@ from muster.fleet.models import Node
 from muster.jobs.gangs import Gang, Held, locked_free
 from muster.jobs.models import Allocation
 from muster.logs.store import Gap
-from nodeagent.protocol import (
+from nodeagent.protocol.messages import (
     AGAIN,
     MAX_BATCH_ITEMS,
     BatchItem,

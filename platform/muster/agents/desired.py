@@ -19,8 +19,8 @@ from muster.jobs.claimants import is_left_behind
 from muster.jobs.models import Allocation
 from muster.jobs.spec import stop_signal
 from muster.shells.models import Shell
-from nodeagent.protocol import Action, DesiredAllocation
-from nodeagent.shellwire import WantedShell
+from nodeagent.protocol.messages import Action, DesiredAllocation
+from nodeagent.protocol.shellwire import WantedShell
 from scheduler.model.lifecycle import SHELL_LIVE, AllocationState
 
 

@@ -41,8 +41,15 @@ from muster.jobs.models import Allocation
 from muster.jobs.uploads import open_code
 from muster.logs.store import Chunk, Gap
 from muster.outputs import store as outputs_store
-from nodeagent.calls import CONTENT_RANGE_HEADER, CRC32_HEADER, DROPPED_HEADER, FENCE_HEADER, SHA256_HEADER, crc32_hex
-from nodeagent.protocol import (
+from nodeagent.protocol.calls import (
+    CONTENT_RANGE_HEADER,
+    CRC32_HEADER,
+    DROPPED_HEADER,
+    FENCE_HEADER,
+    SHA256_HEADER,
+    crc32_hex,
+)
+from nodeagent.protocol.messages import (
     MAX_CHUNK_BYTES,
     BatchItem,
     BatchResponse,

@@ -14,7 +14,7 @@ from muster.fleet.models import Gpu, Node, StrikeReason
 from muster.fleet.strikes import blame_gpu
 from muster.jobs.attempts import stop_attempt
 from muster.jobs.models import GpuClaim
-from nodeagent.protocol import MAX_CHECKS, MAX_HEALTH_EVENTS, CheckResult, HealthEvent
+from nodeagent.protocol.messages import MAX_CHECKS, MAX_HEALTH_EVENTS, CheckResult, HealthEvent
 from scheduler.diagnosis.health import Kind, Meaning, number_of
 from scheduler.model.lifecycle import AttemptState, Reason
 

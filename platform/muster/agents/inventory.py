@@ -9,7 +9,7 @@ from muster.fleet.inventory import Reported, ReportedGpu
 from muster.fleet.links import link_scores
 from muster.fleet.runtimes import NO_CONTAINERS
 from muster.fleet.toolkit import safe_runtimes
-from nodeagent.protocol import GpuInfo, Inventory
+from nodeagent.protocol.messages import GpuInfo, Inventory
 
 MAX_GPUS = 128
 _MAX_NUMA_NODES = 1024

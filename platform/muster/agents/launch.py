@@ -19,7 +19,7 @@ from muster.jobs.units import parse_duration_s, parse_size_mib
 from muster.jobs.volumes import told_to_agents
 from muster.outputs.store import MAX_FILES
 from muster.tenants.registries import Access, access_to
-from nodeagent.protocol import CodeRef, LaunchSpec, OnDisconnect, RegistryLogin
+from nodeagent.protocol.messages import CodeRef, LaunchSpec, OnDisconnect, RegistryLogin
 from scheduler.model.lifecycle import Stage
 
 

@@ -1,9 +1,10 @@
 """The first report of a node's agent after the platform was restored from a backup.
 
-An agent restarts before it registers again, so its first sync names everything that it has started (`nodeagent.loop`).
-The database shows an earlier moment. What it has and the agent does not name has ended since, or was never started: it
-must not be given to the agent again, which has forgotten it and would start it. What the agent names and the database
-does not have began later: it is not desired, so the agent stops it, and until it has ended nothing new is placed.
+An agent restarts before it registers again, so its first sync names everything that it has started
+(`nodeagent.loop.loop`). The database shows an earlier moment. What it has and the agent does not name has ended since,
+or was never started: it must not be given to the agent again, which has forgotten it and would start it. What the agent
+names and the database does not have began later: it is not desired, so the agent stops it, and until it has ended
+nothing new is placed.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from muster.fleet.models import Node
 from muster.jobs.attempts import lose_allocations
 from muster.jobs.claimants import is_left_behind
 from muster.jobs.models import Allocation
-from nodeagent.protocol import AllocationReport, Observed, SyncRequest
+from nodeagent.protocol.messages import AllocationReport, Observed, SyncRequest
 from scheduler.model.lifecycle import AllocationState, Reason
 
 

@@ -20,7 +20,7 @@ from muster.samples.families import GPU, HOST, RANK
 from muster.samples.speeds import keep_speeds
 from muster.samples.store import Values, add, sound
 from muster.training.store import keep_points, told_points
-from nodeagent.protocol import GpuSample, HostSample, ReportedMetrics, SyncRequest, UsageSample
+from nodeagent.protocol.messages import GpuSample, HostSample, ReportedMetrics, SyncRequest, UsageSample
 from scheduler.model.lifecycle import AllocationState
 
 _READING = ("utilization", "memory_used_mib", "power_w", "temperature_c")

@@ -38,7 +38,7 @@ from muster.logs.store import Chunk, append, finds_room
 from muster.logs.store import finish as finish_with_rest
 from muster.outputs.store import Named, finish, name_files
 from muster.training.store import keep_points, told_points
-from nodeagent.protocol import (
+from nodeagent.protocol.messages import (
     MAX_CHECKS,
     MAX_OUTPUTS_AT_ONCE,
     MAX_REST_BYTES,

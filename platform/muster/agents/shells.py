@@ -18,7 +18,7 @@ from muster.shells import services
 from muster.shells.models import Shell, ShellReason
 from muster.shells.relay import Closed, Relay, relays
 from muster.shells.selectors import AGENT_LOST_AFTER_S
-from nodeagent.shellwire import (
+from nodeagent.protocol.shellwire import (
     MAX_SHELL_BYTES,
     ShellEndRequest,
     ShellInputAnswer,

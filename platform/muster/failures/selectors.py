@@ -14,7 +14,7 @@ from muster.failures.models import RuleBook
 from muster.failures.versions import in_force
 from muster.jobs.models import Allocation, Attempt
 from muster.logs.store import read
-from nodeagent.protocol import MAX_TAIL_BYTES
+from nodeagent.protocol.messages import MAX_TAIL_BYTES
 from scheduler.diagnosis.failures import RuleError, RuleSet, builtin, read_rules
 from scheduler.diagnosis.failures.log_excerpt import Cluster, clusters
 from scheduler.diagnosis.failures.rules import NO_SIGNATURE

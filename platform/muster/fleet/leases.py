@@ -21,7 +21,7 @@ from muster.fleet.checks import begin_checks
 from muster.fleet.hold import held_back
 from muster.fleet.inventory import Reported, store_inventory
 from muster.fleet.models import Node, NodeLease, Pool, Tick
-from nodeagent.protocol import REGISTER_FIRST
+from nodeagent.protocol.messages import REGISTER_FIRST
 from scheduler.model.lifecycle import LeaseState, NodeAdmin, NodeHealth, require_move
 
 # A web process or a reaper that was silent for longer than this was out, and its silence is not the nodes'.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from muster.common.errors import Invalid
-from nodeagent.protocol import PCIE_LEVELS, ProtocolError, nvlinks
+from nodeagent.protocol.messages import PCIE_LEVELS, ProtocolError, nvlinks
 
 FOR_EACH_NVLINK = 10
 

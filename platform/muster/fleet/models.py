@@ -10,7 +10,7 @@ from django.db import models
 from django.db.models import F, Q
 
 from muster.common.models import DatabaseNow, choices, one_of
-from nodeagent.protocol import source_problem
+from nodeagent.protocol.messages import source_problem
 from scheduler.diagnosis.health import Action, HealthLevel, Recovers
 from scheduler.model.lifecycle import LeaseState, NodeAdmin, NodeHealth
 

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from django.conf import settings
 
 from muster.settings.env import is_loopback
-from nodeagent.build import build
+from nodeagent.cli.build import build
 
 DOWNLOAD_NAME = "muster-agent.pyz"
 

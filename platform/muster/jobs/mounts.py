@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from muster.common.errors import Invalid
-from nodeagent.protocol import absolute_workdir, overlap, target_problem
+from nodeagent.protocol.messages import absolute_workdir, overlap, target_problem
 
 PATTERN = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?:/[^:]+(:(ro|rw))?$"
 _MOUNT = re.compile(PATTERN.removeprefix("^").removesuffix("$"), re.DOTALL)

@@ -24,7 +24,7 @@ from muster.jobs.units import (
     parse_moment,
     parse_size_mib,
 )
-from nodeagent.protocol import MAX_MOUNTS
+from nodeagent.protocol.messages import MAX_MOUNTS
 from scheduler.diagnosis.idle import Rule
 from scheduler.diagnosis.screening import Mode
 from scheduler.model.lifecycle import JobClass, Locality, RuntimeNeed

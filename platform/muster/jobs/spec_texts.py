@@ -16,7 +16,7 @@ from muster.jobs.units import (
     parse_moment,
     parse_size_mib,
 )
-from nodeagent.protocol import workdir_problem
+from nodeagent.protocol.messages import workdir_problem
 
 MAX_NODES = 4096
 MAX_OUTPUT_CHARS = 200

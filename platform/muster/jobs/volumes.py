@@ -7,7 +7,7 @@ from muster.fleet.models import Pool
 from muster.jobs.mounts import Mounted, read_mount
 from muster.tenants.models import VirtualCluster
 from muster.tenants.volumes import volumes_for, why_not
-from nodeagent.protocol import VolumeMount
+from nodeagent.protocol.messages import VolumeMount
 
 
 def require_volumes(mounts: list[str], vc: VirtualCluster) -> None:

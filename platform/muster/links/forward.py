@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 
-from nodeagent.calls import (
+from nodeagent.protocol.calls import (
     AUTHORIZATION_HEADER,
     CONTENT_RANGE_HEADER,
     CRC32_HEADER,
@@ -21,7 +21,7 @@ from nodeagent.calls import (
     SHA256_HEADER,
     bearer,
 )
-from nodeagent.frames import ANSWER, MAX_BODY_BYTES, Frame
+from nodeagent.protocol.frames import ANSWER, MAX_BODY_BYTES, Frame
 
 log = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ from muster.links.models import LinkState, Server
 from muster.links.progress import Failed, plain
 from muster.links.remote import Place
 from muster.links.ssh import Connection, connect
-from nodeagent.frames import MAGIC, PING, PONG, REQUEST, Frame, FrameError, FrameReader
+from nodeagent.protocol.frames import MAGIC, PING, PONG, REQUEST, Frame, FrameError, FrameReader
 
 log = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from muster.common.errors import Conflict
 from muster.events.hub import Waiter
 from muster.shells.models import Shell
 from muster.shells.selectors import Silence
-from nodeagent.shellwire import MAX_SHELL_BYTES, SHELL_WINDOW_BYTES
+from nodeagent.protocol.shellwire import MAX_SHELL_BYTES, SHELL_WINDOW_BYTES
 from scheduler.model.lifecycle import SHELL_LIVE
 
 KEPT_AFTER_THE_END_S = 60.0

@@ -11,7 +11,7 @@ from django.db.models import F, Q
 from muster.common.models import DatabaseNow, choices, one_of
 from muster.fleet.models import SLUG, Pool
 from muster.tenants.roles import Role
-from nodeagent.protocol import MAX_PATH_CHARS, is_below, source_problem
+from nodeagent.protocol.messages import MAX_PATH_CHARS, is_below, source_problem
 from scheduler.diagnosis.idle import Action
 from scheduler.diagnosis.screening import Mode
 

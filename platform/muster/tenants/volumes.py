@@ -10,7 +10,7 @@ from muster.accounts.models import User
 from muster.fleet.models import Pool
 from muster.tenants.models import VirtualCluster, Volume
 from muster.tenants.selectors import tenants_of
-from nodeagent.protocol import is_below
+from nodeagent.protocol.messages import is_below
 
 
 def volumes_for(vc: VirtualCluster, names: Collection[str]) -> dict[str, Volume]:

@@ -11,7 +11,7 @@ from django.db import transaction
 
 from muster.common.models import DatabaseNow
 from muster.training.models import Series
-from nodeagent.protocol import MAX_REPORTED_NAMES, MAX_REPORTED_POINTS, MetricPoint
+from nodeagent.protocol.messages import MAX_REPORTED_NAMES, MAX_REPORTED_POINTS, MetricPoint
 from scheduler.diagnosis.training import Curve
 
 TOTAL, CHECKPOINT = "total", "checkpoint_s"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.protocol import EndReason
+from nodeagent.protocol.messages import EndReason
 from nodeagent.runtime.choose import RuntimeOptions, open_runtime
 from tests import engines
 from tests.agent.conftest import AgentProcess, stop_everything

@@ -11,12 +11,12 @@ from queue import Queue
 
 import pytest
 
-from nodeagent import turns
-from nodeagent.protocol import EndReason
+from nodeagent.protocol.messages import EndReason
+from nodeagent.runtime import turns
 from nodeagent.runtime.container import pulling
 from nodeagent.runtime.container.options import Options
 from nodeagent.runtime.port import LaunchError
-from nodeagent.turns import Turn
+from nodeagent.runtime.turns import Turn
 from tests.agent.conftest import KeptForker, RuntimeUnderTest, runtime_under_test, stop_everything
 from tests.agent.registry import Registry, busybox_layer, layer_of, running_registry
 from tests.waiting import eventually

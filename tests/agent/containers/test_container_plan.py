@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nodeagent.protocol import EndReason, LaunchSpec
+from nodeagent.protocol.messages import EndReason, LaunchSpec
 from nodeagent.protocol.volumes import CLOSED_TARGETS
 from nodeagent.runtime.container.cdi import Device, Injection, injection, read_devices
 from nodeagent.runtime.container.images import Doing, Progress, problem_of, qualified

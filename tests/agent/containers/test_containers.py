@@ -17,7 +17,7 @@ from typing import cast
 import docker
 import pytest
 
-from nodeagent.protocol import EndReason
+from nodeagent.protocol.messages import EndReason
 from nodeagent.runtime.choose import RuntimeOptions, open_runtime
 from nodeagent.runtime.container import runtime as container_runtime
 from nodeagent.runtime.container.cdi import Injection

@@ -11,7 +11,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from nodeagent.protocol import EndReason, RegistryLogin
+from nodeagent.protocol.messages import EndReason, RegistryLogin
 from nodeagent.runtime.container.engine import ImageProblem
 from nodeagent.runtime.docker.pull import pull
 

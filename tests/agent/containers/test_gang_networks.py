@@ -11,7 +11,7 @@ from pathlib import Path
 import docker
 import pytest
 
-from nodeagent.protocol import EndReason
+from nodeagent.protocol.messages import EndReason
 from nodeagent.runtime.container.options import Options
 from nodeagent.runtime.port import LaunchError
 from tests import engines

@@ -13,7 +13,7 @@ from typing import cast
 
 import pytest
 
-from nodeagent.protocol import EndReason
+from nodeagent.protocol.messages import EndReason
 from nodeagent.runtime.container import strays
 from nodeagent.runtime.container.runtime import ContainerRuntime
 from tests import engines

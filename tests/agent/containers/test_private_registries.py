@@ -11,7 +11,7 @@ from pathlib import Path
 import docker
 import pytest
 
-from nodeagent.protocol import EndReason, RegistryLogin
+from nodeagent.protocol.messages import EndReason, RegistryLogin
 from nodeagent.runtime.container.images import registry_of, without_secret
 from nodeagent.runtime.port import LaunchError
 from tests import engines

@@ -7,12 +7,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from nodeagent.protocol import EndReason
+from nodeagent.protocol.messages import EndReason
 from nodeagent.runtime.container import pulling
 from nodeagent.runtime.container.engine import ImageProblem
 from nodeagent.runtime.container.images import Doing
 from nodeagent.runtime.container.pulling import MIN_BYTES_PER_S, STALLED_S, WINDOW_S, Pulse
-from nodeagent.turns import LATE_S, MAX_TURN_S, Turn, Turns
+from nodeagent.runtime.turns import LATE_S, MAX_TURN_S, Turn, Turns
 
 _STEP_S = 10.0
 

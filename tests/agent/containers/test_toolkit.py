@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent import toolkit
+from nodeagent.watch import toolkit
 from tests.agent.conftest import AgentProcess
 from tests.agent.fake_platform import FakePlatform
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from nodeagent.runtime.container.pulling import MIN_BYTES_PER_S, WINDOW_S
-from nodeagent.turns import LATE_S, MAX_TURN_S, SLOW_BYTES_PER_S, Turn, Turns
+from nodeagent.runtime.turns import LATE_S, MAX_TURN_S, SLOW_BYTES_PER_S, Turn, Turns
 
 SLOW, FAST = SLOW_BYTES_PER_S / 2, SLOW_BYTES_PER_S * 2
 

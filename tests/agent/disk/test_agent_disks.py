@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nodeagent.protocol import EndReason
+from nodeagent.protocol.messages import EndReason
 from tests.agent.conftest import AgentProcess
 from tests.agent.fake_platform import FakePlatform
 from tests.faults.disks import filled, small_disk

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.archive import unpack
+from nodeagent.launch.archive import unpack
 from nodeagent.protocol import archives
 from nodeagent.protocol.archives import MAX_HEADERS_BEFORE_ENTRY, UnsafeArchive, safe_parts
 from tests import hostile

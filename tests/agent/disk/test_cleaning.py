@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from unittest.mock import MagicMock
 
-from nodeagent.loop import Loop
-from nodeagent.workpool import WorkPool
+from nodeagent.loop.loop import Loop
+from nodeagent.system.workpool import WorkPool
 from tests.waiting import eventually
 
 

@@ -14,10 +14,10 @@ from nodeagent.disk import rules, walk
 from nodeagent.disk.rules import Measure, Unit
 from nodeagent.disk.watch import MAX_WAIT_S, DiskWatch, Options
 from nodeagent.gpu.emulated import EmulatedGpus
-from nodeagent.inbox import DiskExceeded, Message
 from nodeagent.runtime.container.layer import upper_of
 from nodeagent.runtime.port import Holdings
-from nodeagent.sampler import News, Sampler
+from nodeagent.state.inbox import DiskExceeded, Message
+from nodeagent.watch.sampler import News, Sampler
 
 MIB, GIB = 1 << 20, 1 << 30
 DISK = Measure("/state", 1, Unit.BYTES, 100 * GIB, 50 * GIB)

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from nodeagent.__main__ import _parser, _words_of_run
-from nodeagent.protocol import EndReason, VolumeMount
+from nodeagent.cli.main import _parser, _words_of_run
+from nodeagent.cli.serving import runtime_options
+from nodeagent.protocol.messages import EndReason, VolumeMount
 from nodeagent.runtime.container import volumes
 from nodeagent.runtime.container.options import Options
 from nodeagent.runtime.container.plan import Plan
 from nodeagent.runtime.container.volumes import STAGING, VolumeRefused, Volumes, staged
 from nodeagent.runtime.port import ExitStatus, LaunchError
-from nodeagent.serving import runtime_options
 from tests import engines
 from tests.agent.conftest import KeptForker, RuntimeUnderTest, runtime_under_test, stop_everything
 from tests.agent.containers.test_container_plan import planned

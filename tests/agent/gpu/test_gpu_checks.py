@@ -10,12 +10,9 @@ from typing import Any, cast
 
 import pytest
 
-from nodeagent import clock
-from nodeagent.checks import QUIET_S, Checks
 from nodeagent.gpu.emulated import EmulatedGpus
-from nodeagent.launcher import Launcher
-from nodeagent.outbox import Entry
-from nodeagent.protocol import (
+from nodeagent.launch.launcher import Launcher
+from nodeagent.protocol.messages import (
     CheckOutcome,
     CheckResult,
     EndReason,
@@ -25,15 +22,18 @@ from nodeagent.protocol import (
     Timers,
     WantedCheck,
 )
-from nodeagent.sampler import Sampler
-from nodeagent.session import Session
-from nodeagent.turns import Turns
+from nodeagent.runtime.turns import Turns
+from nodeagent.sync.outbox import Entry
+from nodeagent.sync.session import Session
+from nodeagent.system import clock
+from nodeagent.watch.checks import QUIET_S, Checks
+from nodeagent.watch.sampler import Sampler
 from tests.agent.conftest import AgentProcess
 from tests.agent.fake_platform import FakePlatform
 from tests.agent.with_timers import TIMERS
 from tests.waiting import eventually
 
-WAIT_S = TIMERS["nodeagent.sampler"]["DRIVER_WAIT_S"]
+WAIT_S = TIMERS["nodeagent.watch.sampler"]["DRIVER_WAIT_S"]
 
 
 def uuids(platform: FakePlatform) -> tuple[str, ...]:
@@ -327,7 +327,7 @@ class Tasks:
 def idle(monkeypatch: pytest.MonkeyPatch) -> tuple[Checks, Sampler, Tasks, list[float]]:
     """Checks of two idle GPUs, and a list with the time as its only item."""
     now = [1000.0]
-    monkeypatch.setattr("nodeagent.checks.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("nodeagent.watch.checks.time.monotonic", lambda: now[0])
     driver, tasks, runtime = EmulatedGpus(("A100", "A100"), "here"), Tasks(), SimpleNamespace(usage=dict)
     sampler = Sampler(driver, cast(Any, runtime))
     checks = Checks(

@@ -16,7 +16,7 @@ from nodeagent.gpu.choose import open_gpus
 from nodeagent.gpu.emulated import EmulatedGpus, parse_models
 from nodeagent.gpu.nvml import NvmlGpus
 from nodeagent.gpu.port import NO_SUCH_GPU, GpuDriver, GpuUnavailable, NoGpus, Occupancy
-from nodeagent.protocol import GpuInfo
+from nodeagent.protocol.messages import GpuInfo
 from nodeagent.runtime.port import Usage
 
 

@@ -12,7 +12,7 @@ from nodeagent.gpu import nvml
 from nodeagent.gpu.conditions import condition_of
 from nodeagent.gpu.nvml import NvmlGpus
 from nodeagent.gpu.port import NO_SUCH_GPU, Occupancy
-from nodeagent.protocol import HealthEvent
+from nodeagent.protocol.messages import HealthEvent
 
 pynvml: Any = pytest.importorskip("pynvml")
 

@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from nodeagent import sampler
 from nodeagent.gpu.emulated import EmulatedGpus
 from nodeagent.gpu.port import Occupancy
-from nodeagent.protocol import (
+from nodeagent.protocol.messages import (
     MAX_REPORTED_AT_ONCE,
     MAX_REPORTED_POINTS,
     HealthEvent,
@@ -19,7 +18,8 @@ from nodeagent.protocol import (
     UsageSample,
 )
 from nodeagent.runtime.port import Usage
-from nodeagent.sampler import Sampler
+from nodeagent.watch import sampler
+from nodeagent.watch.sampler import Sampler
 from tests.waiting import eventually
 
 UUIDS = [gpu.uuid for gpu in EmulatedGpus(("A100", "A100"), "here").inventory()]
@@ -44,7 +44,7 @@ class _Runtime:
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The time, in its only item."""
     now = [1000.0]
-    monkeypatch.setattr("nodeagent.sampler.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("nodeagent.watch.sampler.time.monotonic", lambda: now[0])
     return now
 
 

@@ -14,7 +14,7 @@ import pytest
 from nodeagent.gpu import nvml
 from nodeagent.gpu.choose import open_gpus
 from nodeagent.gpu.port import GpuUnavailable
-from nodeagent.protocol import MAX_NVLINKS, PCIE_LEVELS, ProtocolError, nvlinks
+from nodeagent.protocol.messages import MAX_NVLINKS, PCIE_LEVELS, ProtocolError, nvlinks
 
 GPU, SWITCH = 0, 2
 SAME_SWITCH, NUMA_NODE, SYSTEM = 10, 40, 50

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nodeagent.client import Client
-from nodeagent.logstream import BACKLOG_CHUNK_BYTES, GATHER_S, PACE_BYTES_PER_S, LogStream
 from nodeagent.runtime.shim.spool import SpoolReader, SpoolWriter
-from nodeagent.transport import Dialled
+from nodeagent.ship.logstream import BACKLOG_CHUNK_BYTES, GATHER_S, PACE_BYTES_PER_S, LogStream
+from nodeagent.transport.client import Client
+from nodeagent.transport.transport import Dialled
 from tests.agent.fake_platform import Allocation, FakePlatform
 from tests.profiles import examples
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.client import Client
-from nodeagent.outputs import CHUNK_BYTES, OutputStream
 from nodeagent.runtime.port import Phase, WorkFolder
-from nodeagent.transport import Dialled
+from nodeagent.ship.outputs import CHUNK_BYTES, OutputStream
+from nodeagent.transport.client import Client
+from nodeagent.transport.transport import Dialled
 from tests.agent.conftest import AgentProcess, RuntimeUnderTest
 from tests.agent.fake_platform import Allocation, FakePlatform
 from tests.waiting import eventually

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.protocol import MAX_REPORTED_NAMES, MAX_REPORTED_POINTS, MetricPoint
+from nodeagent.protocol.messages import MAX_REPORTED_NAMES, MAX_REPORTED_POINTS, MetricPoint
 from nodeagent.runtime.shim.reported import MAX_READ_BYTES, NAME, ReportReader
 
 LINES: dict[str, tuple[bytes, list[MetricPoint]]] = {

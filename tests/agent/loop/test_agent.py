@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent import clock
-from nodeagent.protocol import MAX_TAIL_BYTES, CodeRef, EndReason, Timers
+from nodeagent.protocol.messages import MAX_TAIL_BYTES, CodeRef, EndReason, Timers
 from nodeagent.runtime.shim.tree import all_processes
+from nodeagent.system import clock
 from tests import hostile
 from tests.agent.conftest import AgentProcess
 from tests.agent.fake_platform import TIMERS, Allocation, FakePlatform
@@ -480,7 +480,7 @@ def test_many_short_jobs_all_end_once_and_exactly(platform: FakePlatform, agent:
 
 
 def test_the_zipapp_runs_on_its_own(platform: FakePlatform, agent: AgentProcess, tmp_path: Path) -> None:
-    from nodeagent.build import build
+    from nodeagent.cli.build import build
 
     program = tmp_path / "muster-agent.pyz"
     build(str(program))

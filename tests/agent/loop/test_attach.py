@@ -20,15 +20,15 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent import daemon as module
-from nodeagent import linksocket
-from nodeagent.build import build
-from nodeagent.frames import ANSWER, MAGIC, MAX_BODY_BYTES, PING, PONG, REQUEST, Frame, FrameReader
-from nodeagent.linked import Linked
-from nodeagent.linksocket import connect
-from nodeagent.protocol import CodeRef
+from nodeagent.cli import daemon as module
+from nodeagent.cli.build import build
+from nodeagent.protocol.frames import ANSWER, MAGIC, MAX_BODY_BYTES, PING, PONG, REQUEST, Frame, FrameReader
+from nodeagent.protocol.messages import CodeRef
 from nodeagent.runtime.process.runtime import ProcessRuntime
-from nodeagent.transport import Unreachable
+from nodeagent.transport import linksocket
+from nodeagent.transport.linked import Linked
+from nodeagent.transport.linksocket import connect
+from nodeagent.transport.transport import Unreachable
 from tests.agent.conftest import ROOT, open_to_jobs, stop_everything
 from tests.agent.fake_platform import FakePlatform
 from tests.agent.loop.test_agent import archive, finished, logged
@@ -260,9 +260,11 @@ def test_attaching_to_nothing_fails(daemon: Daemon) -> None:
     assert b"no agent runs" in ended.stderr
     assert ended.stdout == b""
     # A link is opened as soon as Python is: what an agent needs takes five times as long to load.
-    assert {b"nodeagent.attach"} == {b"nodeagent.attach", b"nodeagent.agent", b"nodeagent.wire"} & set(
-        ended.stderr.split()
-    )
+    assert {b"nodeagent.cli.attach"} == {
+        b"nodeagent.cli.attach",
+        b"nodeagent.cli.agent",
+        b"nodeagent.protocol.wire",
+    } & set(ended.stderr.split())
 
 
 def test_the_one_file_can_be_started_and_built_again_the_same(platform: FakePlatform, tmp_path: Path) -> None:

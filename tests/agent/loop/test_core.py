@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nodeagent.core import (
+from nodeagent.loop.core import (
     LIVE,
     Adopt,
     Claim,
@@ -27,9 +27,9 @@ from nodeagent.core import (
     reconcile,
     recover,
 )
-from nodeagent.journal import Entry
-from nodeagent.protocol import Action, DesiredAllocation, EndReason
+from nodeagent.protocol.messages import Action, DesiredAllocation, EndReason
 from nodeagent.runtime.port import Phase
+from nodeagent.state.journal import Entry
 from tests.profiles import examples
 
 NOW = 1000.0

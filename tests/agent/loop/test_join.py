@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent import join as joining
-from nodeagent.__main__ import main
-from nodeagent.serving import words_without_token
+from nodeagent.cli import join as joining
+from nodeagent.cli.main import main
+from nodeagent.cli.serving import words_without_token
 from tests.agent.conftest import AgentProcess
 from tests.agent.fake_platform import FakePlatform
 from tests.waiting import eventually

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nodeagent import journal as journal_module
-from nodeagent.journal import Entry, Journal
+from nodeagent.state import journal as journal_module
+from nodeagent.state.journal import Entry, Journal
 from tests.profiles import examples
 
 

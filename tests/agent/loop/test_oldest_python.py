@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import nodeagent
-from nodeagent.build import build
+from nodeagent.cli.build import build
 
 OLDEST = (3, 9)
 PACKAGE = Path(nodeagent.__file__).parent

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
-from nodeagent.client import Client, Unauthorized, Unreachable
-from nodeagent.outbox import Answer, Outbox
-from nodeagent.protocol import MAX_BATCH_ITEMS, BatchItem, ClaimRequest, EndReason, EndRequest, ItemOutcome
-from nodeagent.workpool import WorkPool
+from nodeagent.protocol.messages import MAX_BATCH_ITEMS, BatchItem, ClaimRequest, EndReason, EndRequest, ItemOutcome
+from nodeagent.sync.outbox import Answer, Outbox
+from nodeagent.system.workpool import WorkPool
+from nodeagent.transport.client import Client, Unauthorized, Unreachable
 
 
 class Platform:

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodeagent import calls, protocol
-from nodeagent.protocol import (
+from nodeagent.protocol import calls
+from nodeagent.protocol import messages as protocol
+from nodeagent.protocol.messages import (
     AllocationReport,
     BeatRequest,
     EndReason,

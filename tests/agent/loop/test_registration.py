@@ -7,7 +7,7 @@ import signal
 import stat
 from pathlib import Path
 
-from nodeagent import protocol
+from nodeagent.protocol import messages as protocol
 from nodeagent.runtime.process.probe import namespaces_problem
 from tests import engines
 from tests.agent.conftest import AgentProcess

@@ -9,10 +9,9 @@ from typing import BinaryIO
 
 import pytest
 
-from nodeagent import calls, protocol
-from nodeagent.client import Client
-from nodeagent.identity import Identity
-from nodeagent.protocol import (
+from nodeagent.protocol import calls
+from nodeagent.protocol import messages as protocol
+from nodeagent.protocol.messages import (
     HelloRequest,
     HelloResponse,
     Inventory,
@@ -22,8 +21,10 @@ from nodeagent.protocol import (
     RegisterResponse,
     Timers,
 )
-from nodeagent.session import Rejected, Session, register
-from nodeagent.transport import Transport, Unreachable
+from nodeagent.state.identity import Identity
+from nodeagent.sync.session import Rejected, Session, register
+from nodeagent.transport.client import Client
+from nodeagent.transport.transport import Transport, Unreachable
 
 REGISTERED = (200, RegisterResponse(1, 5, "node-5", "cluster", 7, Timers()))
 

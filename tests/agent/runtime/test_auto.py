@@ -11,7 +11,7 @@ from typing import cast
 
 import pytest
 
-from nodeagent.protocol import EndReason, LaunchSpec, VolumeMount
+from nodeagent.protocol.messages import EndReason, LaunchSpec, VolumeMount
 from nodeagent.runtime.auto import AutoRuntime
 from nodeagent.runtime.container.engine import NO_ENGINE, About
 from nodeagent.runtime.container.runtime import ContainerRuntime

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.protocol import EndReason
+from nodeagent.protocol.messages import EndReason
 from nodeagent.runtime.port import ExitStatus, Listener, Phase, ShellRequest
 from nodeagent.runtime.process import cgroup
 from nodeagent.runtime.process import runtime as process_runtime

@@ -6,12 +6,12 @@ import shutil
 import signal
 from collections.abc import Callable
 
-from nodeagent import clock
-from nodeagent.protocol import EndReason, OnDisconnect
+from nodeagent.protocol.messages import EndReason, OnDisconnect
 from nodeagent.runtime.port import Phase
 from nodeagent.runtime.process import runtime as process_runtime
 from nodeagent.runtime.process.runtime import ProcessRuntime
 from nodeagent.runtime.shim import tree
+from nodeagent.system import clock
 from tests.agent.conftest import KeptForker, RuntimeUnderTest, is_alive
 from tests.waiting import eventually
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from nodeagent.protocol import LaunchSpec
+from nodeagent.protocol.messages import LaunchSpec
 from nodeagent.runtime.process.runtime import job_environment
 from nodeagent.runtime.shim.gang import gang_environment, interface_of
 from nodeagent.runtime.shim.layout import AllocationFolder

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from nodeagent.__main__ import folder
+from nodeagent.cli.main import folder
 from nodeagent.runtime.process import probe, runtime
 from nodeagent.runtime.process.runtime import ProcessRuntime
 from nodeagent.runtime.shim.forker import python_command
@@ -29,7 +29,7 @@ PYTHON = "/usr/bin/python3" if os.geteuid() == 0 else sys.executable
 PROGRAM = """
 import json, os, sys, time
 sys.path.insert(0, {root!r})
-from nodeagent.protocol import LaunchSpec
+from nodeagent.protocol.messages import LaunchSpec
 from nodeagent.runtime.port import ShellRequest
 from nodeagent.runtime.process.runtime import ProcessRuntime
 

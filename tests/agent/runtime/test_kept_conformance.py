@@ -7,9 +7,9 @@ import signal
 
 import pytest
 
-from nodeagent import clock
-from nodeagent.protocol import EndReason
+from nodeagent.protocol.messages import EndReason
 from nodeagent.runtime.port import EventKind, ExitStatus, Kept, Phase, ShellRefused
+from nodeagent.system import clock
 from tests.agent.conftest import RuntimeUnderTest, is_alive
 from tests.agent.runtime.test_deadline_conformance import LEASE_S
 from tests.agent.runtime.test_shell_conformance import open_shell

@@ -11,10 +11,8 @@ from typing import Any, cast
 
 import pytest
 
-from nodeagent import clock
-from nodeagent.inbox import Exited, Launched, Message
-from nodeagent.launcher import Launcher
-from nodeagent.protocol import (
+from nodeagent.launch.launcher import Launcher
+from nodeagent.protocol.messages import (
     BatchItem,
     EndReason,
     HealthEvent,
@@ -28,8 +26,10 @@ from nodeagent.runtime.port import ExitStatus, LaunchError, NotYet
 from nodeagent.runtime.process import runtime as process_runtime
 from nodeagent.runtime.process.runtime import ProcessRuntime
 from nodeagent.runtime.shim.layout import AllocationFolder
-from nodeagent.session import Session
-from nodeagent.turns import Turn, Turns
+from nodeagent.runtime.turns import Turn, Turns
+from nodeagent.state.inbox import Exited, Launched, Message
+from nodeagent.sync.session import Session
+from nodeagent.system import clock
 
 STOP_AFTER_S = 600.0
 

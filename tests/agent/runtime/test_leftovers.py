@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent import patterns
-from nodeagent.leftovers import Findings, NotTaken, find, open_file, open_folder
 from nodeagent.runtime.port import WorkFolder
+from nodeagent.ship import patterns
+from nodeagent.ship.leftovers import Findings, NotTaken, find, open_file, open_folder
 
 MATCHES: dict[str, tuple[str, list[str], list[str]]] = {
     "a name": ("loss.csv", ["loss.csv"], ["x/loss.csv", "loss.csv2"]),

@@ -14,12 +14,13 @@ from pathlib import Path
 import pytest
 
 from muster.local import processes
-from nodeagent import clock, daemon
+from nodeagent.cli import daemon
 from nodeagent.disk.rules import Unit
 from nodeagent.disk.walk import deleted
 from nodeagent.runtime.process.job import Command, ProcessJob
 from nodeagent.runtime.shim import tree
 from nodeagent.runtime.shim.job import StartFailed
+from nodeagent.system import clock
 from tests.agent.conftest import RuntimeUnderTest
 from tests.waiting import eventually
 

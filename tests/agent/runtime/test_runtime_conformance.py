@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent import clock
 from nodeagent.disk.rules import Unit
 from nodeagent.disk.walk import Walk, deleted
-from nodeagent.protocol import EndReason
+from nodeagent.protocol.messages import EndReason
 from nodeagent.runtime.port import EventKind, ExitStatus, Holdings, LaunchError, NotYet, Phase, StopCause, Watched
 from nodeagent.runtime.shim import folders, meters, removal
+from nodeagent.system import clock
 from tests.agent.conftest import KeptForker, RuntimeUnderTest, is_alive, runtime_under_test, stop_everything
 from tests.waiting import eventually
 

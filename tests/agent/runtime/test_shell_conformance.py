@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.protocol import EndReason
+from nodeagent.protocol.messages import EndReason
 from nodeagent.runtime.port import ExitStatus, Phase, Shell, ShellEnding, ShellRefused, ShellRequest
 from nodeagent.runtime.shim.leash import LeashedShell
 from tests.agent.conftest import RuntimeUnderTest, is_alive

@@ -11,7 +11,7 @@ from tests.agent.conftest import ROOT
 
 WAITER = """
 import signal, threading
-from nodeagent.signals import call_on_signals
+from nodeagent.system.signals import call_on_signals
 
 come, over = threading.Event(), threading.Event()
 call_on_signals(
@@ -28,7 +28,7 @@ print(times)
 
 MISSED = """
 import queue, signal, threading
-from nodeagent.signals import call_on_signals
+from nodeagent.system.signals import call_on_signals
 
 come = queue.SimpleQueue()
 call_on_signals((signal.SIGTERM,), come.put)

@@ -16,7 +16,7 @@ from muster.fleet.models import NodeLease
 from muster.jobs.models import Allocation
 from muster.logs.models import LogFile
 from muster.logs.store import read
-from nodeagent.protocol import (
+from nodeagent.protocol.messages import (
     AGAIN,
     MAX_BATCH_ITEMS,
     BatchItem,

@@ -22,8 +22,8 @@ from muster.fleet.services import create_node
 from muster.jobs.models import Allocation
 from muster.jobs.services import cancel_job
 from muster.logs.models import LogFile
-from nodeagent.calls import bearer
-from nodeagent.protocol import (
+from nodeagent.protocol.calls import bearer
+from nodeagent.protocol.messages import (
     Action,
     AllocationReport,
     BeatRequest,

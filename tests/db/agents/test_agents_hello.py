@@ -5,7 +5,7 @@ from __future__ import annotations
 import httpx
 
 from muster.fleet.models import Node
-from nodeagent.protocol import HelloRequest, HelloResponse
+from nodeagent.protocol.messages import HelloRequest, HelloResponse
 from tests.db.agent_calls import Agent
 from tests.db.stories import World, now_of
 from tests.factories import make_node

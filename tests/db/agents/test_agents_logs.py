@@ -16,8 +16,8 @@ from muster.jobs.uploads import new_draft, store_code
 from muster.logs import store
 from muster.logs.models import LogFile
 from muster.logs.store import read
-from nodeagent.calls import bearer, code_path
-from nodeagent.protocol import MAX_CHUNK_BYTES
+from nodeagent.protocol.calls import bearer, code_path
+from nodeagent.protocol.messages import MAX_CHUNK_BYTES
 from tests.db.agent_calls import Agent, agent_of
 from tests.db.stories import (
     World,

@@ -9,8 +9,8 @@ import pytest
 from muster.accounts.rates import Limit
 from muster.agents import refusals
 from muster.events.models import AuditEntry
-from nodeagent.calls import claim_path
-from nodeagent.protocol import ClaimRequest, HelloRequest
+from nodeagent.protocol.calls import claim_path
+from nodeagent.protocol.messages import ClaimRequest, HelloRequest
 from tests.db.agent_calls import Agent
 
 STRANGER = "a-secret-that-is-of-no-node-at-all-but-long"

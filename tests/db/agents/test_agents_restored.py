@@ -9,7 +9,7 @@ from muster.common.clock import database_now
 from muster.events.models import Event, Restore
 from muster.fleet.models import Node, NodeLease, Strike
 from muster.jobs.models import Allocation
-from nodeagent.protocol import REGISTER_FIRST, Action, AllocationReport, Observed
+from nodeagent.protocol.messages import REGISTER_FIRST, Action, AllocationReport, Observed
 from scheduler.model.lifecycle import LeaseState
 from tests.db.agent_calls import Agent, a100, inventory
 from tests.db.stories import World, now_of, ranks, start, states

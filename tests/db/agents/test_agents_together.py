@@ -16,7 +16,7 @@ from muster.agents.samples import store_samples
 from muster.fleet.leases import Renewal, node_of_credential, nodes_of_credentials, renew_free
 from muster.fleet.models import Gpu, GpuReading, Node, NodeLease
 from muster.samples.models import GpuTenSeconds, HostTenSeconds, RankTenSeconds
-from nodeagent.protocol import GpuSample, HostSample, SyncRequest, UsageSample
+from nodeagent.protocol.messages import GpuSample, HostSample, SyncRequest, UsageSample
 from scheduler.model.lifecycle import LeaseState
 from tests.db.agent_calls import Agent, agent_of
 from tests.db.stories import (

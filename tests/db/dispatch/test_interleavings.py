@@ -29,7 +29,7 @@ from muster.jobs.models import Attempt, GpuClaim, IdempotencyKey, Job
 from muster.jobs.services import cancel_job, edit_job, submit_job
 from muster.tenants.models import Quota, VirtualCluster
 from muster.tenants.services import set_quota
-from nodeagent.protocol import ClaimRequest
+from nodeagent.protocol.messages import ClaimRequest
 from scheduler.model import Snapshot
 from scheduler.model.lifecycle import Reason
 from scheduler.model.plan import Place

@@ -19,7 +19,7 @@ from muster.jobs.models import Attempt
 from muster.jobs.services import requeue_job
 from muster.samples.models import RankTenSeconds, Speed, SpeedAlone
 from muster.samples.speeds import Stretch, keep_speeds, read_on
-from nodeagent.protocol import UsageSample
+from nodeagent.protocol.messages import UsageSample
 from scheduler import model
 from scheduler.model.lifecycle import Reason
 from tests.db.agent_calls import Agent

@@ -13,7 +13,7 @@ from muster.fleet.models import Gpu, HealthReport, Node, Pool, Strike
 from muster.fleet.services import repair_gpus
 from muster.jobs.models import Attempt, GpuClaim
 from muster.jobs.outcome import FREE_CHECKS
-from nodeagent.protocol import MAX_HEALTH_EVENTS, AllocationReport, EndReason, HealthEvent, Observed
+from nodeagent.protocol.messages import MAX_HEALTH_EVENTS, AllocationReport, EndReason, HealthEvent, Observed
 from scheduler.model.lifecycle import Reason
 from tests.db.agent_calls import Agent
 from tests.db.stories import World, claim, cycle, end, let_pass, live_attempt, make_world, now_of, place, ranks, start

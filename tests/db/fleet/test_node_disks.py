@@ -9,7 +9,7 @@ import pytest
 from muster.api.render.fleet import node_document
 from muster.events.models import Event, Outbox
 from muster.fleet.models import HealthReport, Node, NodeDisk, NodeLease
-from nodeagent.protocol import EndReason, HealthEvent, HostSample
+from nodeagent.protocol.messages import EndReason, HealthEvent, HostSample
 from scheduler.model.lifecycle import HoldReason, JobState
 from tests.db.agent_calls import Agent, a100, inventory
 from tests.db.stories import World, cycle, let_pass, now_of, place, ranks, start, states, submit

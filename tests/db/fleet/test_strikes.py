@@ -24,7 +24,7 @@ from muster.fleet.strikes import forgive_strikes, strikes_of
 from muster.jobs.attempts import lose_allocations
 from muster.jobs.models import Attempt
 from muster.jobs.services import cancel_job
-from nodeagent.protocol import HealthEvent
+from nodeagent.protocol.messages import HealthEvent
 from scheduler.model.lifecycle import Reason
 from tests.db.agent_calls import Agent, inventory
 from tests.db.stories import (

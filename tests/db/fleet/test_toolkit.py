@@ -10,7 +10,7 @@ import pytest
 
 from muster.api.render.fleet import node_document, pool_list
 from muster.fleet.models import Node, Pool
-from nodeagent.protocol import RegisterRequest
+from nodeagent.protocol.messages import RegisterRequest
 from scheduler.model.lifecycle import HoldReason, JobState
 from tests.db.agent_calls import Agent, a100, inventory
 from tests.db.stories import World, cycle, now_of, states, submit

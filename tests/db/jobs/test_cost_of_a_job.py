@@ -21,7 +21,7 @@ from django.db.backends.utils import CursorWrapper
 from muster import asgi
 from muster.jobs.models import Allocation, Job
 from muster.logrules import selectors as logrules
-from nodeagent.protocol import AllocationReport, Observed
+from nodeagent.protocol.messages import AllocationReport, Observed
 from scheduler.model.lifecycle import JobState
 from tests.db.agent_calls import Agent
 from tests.db.stories import World, cycle, now_of

@@ -20,7 +20,7 @@ from muster.jobs.attempts import stop_attempt
 from muster.jobs.models import Allocation, Attempt
 from muster.jobs.services import cancel_job, requeue_job
 from muster.shells.services import Wanted, request_shell
-from nodeagent.protocol import AllocationReport, EndReason, KeptReport, Observed, SyncRequest
+from nodeagent.protocol.messages import AllocationReport, EndReason, KeptReport, Observed, SyncRequest
 from scheduler.model.lifecycle import AllocationState, AttemptState, Reason, Stage
 from tests.db.stories import BOOT, World, claim, end, make_world, now_of, place, ranks, start, submit
 from tests.factories import make_token, make_user

@@ -15,10 +15,10 @@ from muster.events.models import Event, Outbox
 from muster.jobs.models import Allocation, CodeArchive, Job
 from muster.outputs import store
 from muster.outputs.models import FileState, OutputFile
-from nodeagent.client import Client
-from nodeagent.outputs import OutputStream
 from nodeagent.runtime.port import WorkFolder
-from nodeagent.transport import Dialled
+from nodeagent.ship.outputs import OutputStream
+from nodeagent.transport.client import Client
+from nodeagent.transport.transport import Dialled
 from tests.db.agent_calls import Agent
 from tests.db.jobs.test_uploads import archive_of, send
 from tests.db.stories import World, ranks, start

@@ -16,7 +16,7 @@ from muster.fleet.models import Pool
 from muster.jobs.models import Allocation, Attempt, Job
 from muster.tenants.models import PrivateRegistry, RegistryCredentials, Tenant
 from muster.tenants.registries import registry_of, remove_registry, require_registry, store_registry
-from nodeagent.protocol import LaunchSpec, RegistryLogin
+from nodeagent.protocol.messages import LaunchSpec, RegistryLogin
 from nodeagent.runtime.container import images
 from tests.factories import make_attempt, make_job, make_node, make_tenant, make_user, make_vc
 

@@ -20,7 +20,7 @@ from muster.fleet.models import Node, Pool
 from muster.jobs.models import Allocation, Job
 from muster.jobs.services import submit_job
 from muster.tenants.models import VirtualCluster, Volume
-from nodeagent.protocol import Inventory, VolumeMount
+from nodeagent.protocol.messages import Inventory, VolumeMount
 from tests.factories import make_node, make_pool, make_tenant, make_user, make_vc
 
 pytestmark = pytest.mark.django_db

@@ -16,8 +16,8 @@ from muster.common.sealed import unseal
 from muster.fleet.models import Node, NodeLease
 from muster.links.forward import Forwarder
 from muster.links.services import add_server
-from nodeagent.frames import ANSWER, MAX_BODY_BYTES, PING, REQUEST, Frame, FrameError, FrameReader
-from nodeagent.protocol import RegisterRequest
+from nodeagent.protocol.frames import ANSWER, MAX_BODY_BYTES, PING, REQUEST, Frame, FrameError, FrameReader
+from nodeagent.protocol.messages import RegisterRequest
 from tests.db.agent_calls import a100, agent_of, inventory
 from tests.db.links.test_links_servers import ACCESS
 from tests.factories import make_node, make_pool

@@ -29,7 +29,7 @@ from muster.links.keys import fingerprint_of, open_private_key, public_line
 from muster.links.models import LinkState, Server, Step
 from muster.links.services import remove_server
 from muster.logs.models import LogFile
-from nodeagent.frames import MAGIC
+from nodeagent.protocol.frames import MAGIC
 from scheduler.model.lifecycle import JobState
 from tests.db.conftest import client as http_client
 from tests.db.jobs.test_uploads import archive_of

@@ -11,8 +11,8 @@ from muster.dispatch.cycles import replay
 from muster.dispatch.models import Cycle
 from muster.dispatch.snapshot import pool_snapshot
 from muster.fleet.models import Gpu, Pool
-from nodeagent.calls import bearer
-from nodeagent.protocol import Inventory, RegisterRequest
+from nodeagent.protocol.calls import bearer
+from nodeagent.protocol.messages import Inventory, RegisterRequest
 from tests.db.agent_calls import Agent, a100, inventory
 from tests.db.stories import World, now_of, place, ranks
 

@@ -21,11 +21,9 @@ from muster.outputs import store
 from muster.outputs.models import HELD, FileState, OutputFile
 from muster.outputs.store import place_of
 from muster.outputs.tasks import forget_old_outputs
-from nodeagent import protocol
-from nodeagent.calls import bearer, content_range, crc32_hex
-from nodeagent.client import Client
-from nodeagent.outputs import OutputStream
-from nodeagent.protocol import (
+from nodeagent.protocol import messages as protocol
+from nodeagent.protocol.calls import bearer, content_range, crc32_hex
+from nodeagent.protocol.messages import (
     MAX_CHUNK_BYTES,
     EndReason,
     Excluded,
@@ -35,7 +33,9 @@ from nodeagent.protocol import (
     OutputsRequest,
 )
 from nodeagent.runtime.port import WorkFolder
-from nodeagent.transport import Dialled
+from nodeagent.ship.outputs import OutputStream
+from nodeagent.transport.client import Client
+from nodeagent.transport.transport import Dialled
 from scheduler.model.lifecycle import Reason
 from tests.db.agent_calls import Agent, agent_of
 from tests.db.stories import World, claim, cycle, end, live_attempt, place, ranks, start, submit

@@ -26,7 +26,7 @@ from muster.samples.models import (
 )
 from muster.samples.selectors import MAX_POINTS, read, window_of
 from muster.samples.store import Values, add, sound
-from nodeagent.protocol import GpuSample, HostSample, UsageSample
+from nodeagent.protocol.messages import GpuSample, HostSample, UsageSample
 from tests.db.agent_calls import Agent
 from tests.db.stories import Other, World, end, ranks, start
 from tests.factories import make_node

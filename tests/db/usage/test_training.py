@@ -19,7 +19,7 @@ from muster.training import loglines, services
 from muster.training.models import FailureRate, JobAdvice, LogPlace, Series
 from muster.training.selectors import checkpoint_advice, losses_of
 from muster.training.store import curve_of, keep_points, told_points
-from nodeagent.protocol import MAX_REPORTED_NAMES, EndReason, MetricPoint, ReportedMetrics
+from nodeagent.protocol.messages import MAX_REPORTED_NAMES, EndReason, MetricPoint, ReportedMetrics
 from scheduler.diagnosis.training.curve import MAX_POINTS
 from scheduler.model.lifecycle import Reason
 from tests.db.agent_calls import Agent

@@ -27,9 +27,9 @@ from muster.shells.selectors import AGENT_LOST_AFTER_S, CLIENT_LOST_AFTER_S, NOT
 from muster.shells.watch import sweep
 from muster.tenants.models import Membership
 from muster.tenants.roles import Role
-from nodeagent.calls import shell_path
-from nodeagent.protocol import SyncResponse
-from nodeagent.shellwire import (
+from nodeagent.protocol.calls import shell_path
+from nodeagent.protocol.messages import SyncResponse
+from nodeagent.protocol.shellwire import (
     SHELL_WINDOW_BYTES,
     ShellEnd,
     ShellEndRequest,

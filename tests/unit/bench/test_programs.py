@@ -13,7 +13,7 @@ from bench.plan import Plan, quick
 from bench.reader import watched
 from bench.samples import p99
 from bench.writers import chunk_of, rate_mb_s
-from nodeagent.protocol import MAX_CHUNK_BYTES
+from nodeagent.protocol.messages import MAX_CHUNK_BYTES
 
 
 def test_the_head_of_an_answer_tells_status_and_length() -> None:

@@ -19,7 +19,7 @@ from muster.common.secrets import digest
 from muster.shells import services
 from muster.shells.models import Shell
 from muster.shells.relay import Closed, Relay, relays
-from nodeagent.shellwire import MAX_SHELL_BYTES
+from nodeagent.protocol.shellwire import MAX_SHELL_BYTES
 
 MAX_WAIT_S = 25
 ROOM_WAIT_S = 10.0

@@ -9,7 +9,6 @@ from django.conf import settings
 from django.core.management.base import BaseCommand
 
 from muster.links.keeper import Keeper
-from nodeagent.signals import call_on_signals
 
 
 class Command(BaseCommand):
@@ -22,5 +21,12 @@ class Command(BaseCommand):
     def handle(self, *args: object, **options: object) -> None:
         """Runs until SIGTERM or SIGINT; agents and jobs go on."""
         stopping = threading.Event()
-        call_on_signals((signal.SIGTERM, signal.SIGINT), lambda _: stopping.set())
+        # Blocked for every thread that follows, and waited for in one: a handler may interrupt a wait for the event.
+        signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGINT))
+        threading.Thread(target=_set_on_signal, args=(stopping,), daemon=True).start()
         Keeper(settings.WEB_URL, stopping).run()
+
+
+def _set_on_signal(stopping: threading.Event) -> None:
+    signal.sigwait((signal.SIGTERM, signal.SIGINT))
+    stopping.set()

@@ -1,0 +1,1 @@
+"""Launching an allocation: its code is fetched, its container is started, its end is reported."""

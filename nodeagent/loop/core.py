@@ -1,0 +1,261 @@
+"""The agent's decisions: what to do, given what the platform wants and what is here. Pure.
+
+`reconcile` compares the newest desired set with everything held, `recover` decides after a start of the agent what to
+make of the journal and of what the runtimes still have. Both return instructions; `apply` is what an instruction means
+for the held set. The loop carries them out and feeds back what happened.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Dict, List, Mapping, Optional, Sequence, Tuple, Union
+
+from nodeagent.protocol.messages import Action, DesiredAllocation, EndReason
+from nodeagent.runtime.port import Phase
+from nodeagent.state.journal import Entry
+
+LIMIT_TOLERANCE_S = 2.0
+"""Differences in time limits up to this come from the way of the message and mean nothing."""
+
+_DEFAULT_SIGNAL = "TERM"
+_DEFAULT_GRACE_S = 30.0
+
+
+class Stage(Enum):
+    """How far an allocation is, in the eyes of the agent."""
+
+    CLAIMING = "claiming"
+    STARTING = "starting"
+    RUNNING = "running"
+    EXITED = "exited"
+    REFUSED = "refused"
+    """The platform did not let us have it; kept so that it is not asked for again and again."""
+
+
+LIVE = (Stage.CLAIMING, Stage.STARTING, Stage.RUNNING)
+
+
+@dataclass(frozen=True)
+class StopOrder:
+    """How an allocation is stopped."""
+
+    signal: str
+    grace_s: float
+
+
+@dataclass(frozen=True)
+class Held:
+    """An allocation that the agent answers for."""
+
+    id: int
+    fence: int
+    stage: Stage
+    stop: Optional[StopOrder] = None
+    limit_at: Optional[float] = None
+    missing_since: Optional[float] = None
+    ended: bool = False
+    """The platform has answered its end."""
+    shipped: bool = False
+    """The platform has answered the end of its log, and has those of its files that it wants."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """Ask for the allocation, and start it if it is given."""
+
+    id: int
+    fence: int
+
+
+@dataclass(frozen=True)
+class Stop:
+    """Stop a live allocation."""
+
+    id: int
+    order: StopOrder
+    reason: str
+
+
+@dataclass(frozen=True)
+class Limit:
+    """Move the time limit of a running allocation to `limit_at`."""
+
+    id: int
+    limit_at: float
+
+
+@dataclass(frozen=True)
+class Miss:
+    """Note since when the platform no longer names an allocation; None = it names it (again)."""
+
+    id: int
+    since: Optional[float]
+
+
+@dataclass(frozen=True)
+class EndUnstarted:
+    """Tell the platform that an allocation was never started here."""
+
+    id: int
+    fence: int
+
+
+@dataclass(frozen=True)
+class Forget:
+    """Drop every trace of an allocation."""
+
+    id: int
+
+
+Instruction = Union[Claim, Stop, Limit, Miss, EndUnstarted, Forget]
+
+
+@dataclass(frozen=True)
+class Adopt:
+    """Answer for an allocation that an earlier run of the agent started."""
+
+    held: Held
+
+
+@dataclass(frozen=True)
+class Settle:
+    """Give an exit status to an allocation that left none: it has no shim, and will get none."""
+
+    held: Held
+    reason: EndReason
+    detail: str
+
+
+@dataclass(frozen=True)
+class Discard:
+    """Remove traces that belong to no allocation we know."""
+
+    id: int
+
+
+Recovery = Union[Adopt, Settle, Discard]
+
+
+def reconcile(
+    desired: Sequence[DesiredAllocation], held: Mapping[int, Held], now: float, orphan_grace_s: float
+) -> Tuple[Instruction, ...]:
+    """What must be done so that what is here becomes what is wanted; nothing twice for the same wish."""
+    wanted = {wish.id: wish for wish in desired}
+    instructions: List[Instruction] = []
+    for wish in sorted(desired, key=lambda wish: wish.id):
+        have = held.get(wish.id)
+        instructions += _unheld(wish) if have is None else _held_and_wanted(wish, have, now)
+    for have in sorted(held.values(), key=lambda have: have.id):
+        if have.id not in wanted:
+            instructions += _held_but_unwanted(have, now, orphan_grace_s)
+    return tuple(instructions)
+
+
+def apply(held: Mapping[int, Held], instruction: Instruction) -> Dict[int, Held]:
+    """The held set after an instruction was taken on."""
+    after = dict(held)
+    have = after.get(instruction.id)
+    if isinstance(instruction, Claim):
+        after[instruction.id] = Held(instruction.id, instruction.fence, Stage.CLAIMING)
+    elif isinstance(instruction, EndUnstarted):
+        after[instruction.id] = Held(instruction.id, instruction.fence, Stage.EXITED, shipped=True)
+    elif isinstance(instruction, Forget):
+        after.pop(instruction.id, None)
+    elif have is not None:
+        if isinstance(instruction, Stop):
+            after[have.id] = replace(have, stop=instruction.order)
+        elif isinstance(instruction, Limit):
+            after[have.id] = replace(have, limit_at=instruction.limit_at)
+        else:
+            after[have.id] = replace(have, missing_since=instruction.since)
+    return after
+
+
+def recover(
+    entries: Mapping[int, Entry], phases: Mapping[int, Phase], fences: Mapping[int, int], boot_id: str
+) -> Tuple[Recovery, ...]:
+    """What to make of the journal's `entries` and the `phases` of what runtimes have, after a start of the agent.
+
+    `fences` holds the fences that runtimes still know; they count where the journal has lost the entry.
+    """
+    found: List[Recovery] = []
+    for allocation_id in sorted(set(entries) | set(phases)):
+        entry = entries.get(allocation_id)
+        phase = phases.get(allocation_id, Phase.ABSENT)
+        fence = entry.fence if entry is not None else fences.get(allocation_id)
+        if fence is None:
+            found.append(Discard(allocation_id))
+            continue
+        ended, shipped = (entry.ended, entry.shipped) if entry is not None else (False, False)
+        held = Held(allocation_id, fence, Stage.EXITED, ended=ended, shipped=shipped)
+        if phase in (Phase.STARTING, Phase.RUNNING):
+            found.append(Adopt(replace(held, stage=Stage.RUNNING)))
+        elif phase is Phase.EXITED:
+            found.append(Adopt(held))
+        elif ended:  # its folder was being removed: what is left of the log is gone
+            found.append(Adopt(replace(held, shipped=True)))
+        elif phase is Phase.GONE:
+            found.append(Settle(held, EndReason.UNKNOWN, "its processes are gone and left no exit status"))
+        elif entry is not None and entry.boot_id != boot_id:
+            # What a start leaves is not synced to disk, so after a crash of the machine its absence proves nothing.
+            found.append(Settle(held, EndReason.UNKNOWN, "the machine was restarted"))
+        else:
+            found.append(Settle(held, EndReason.NEVER_STARTED, "the agent was restarted before it started"))
+    return tuple(found)
+
+
+def _unheld(wish: DesiredAllocation) -> List[Instruction]:
+    if wish.action is Action.RUN:
+        return [Claim(wish.id, wish.fence)]
+    return [EndUnstarted(wish.id, wish.fence)]
+
+
+def _held_and_wanted(wish: DesiredAllocation, have: Held, now: float) -> List[Instruction]:
+    if wish.fence < have.fence:
+        return []  # an answer from before we were given it
+    instructions: List[Instruction] = []
+    if have.missing_since is not None:
+        instructions.append(Miss(have.id, None))
+    if wish.fence > have.fence:
+        return instructions + _replaced(have)
+    if have.stage is Stage.REFUSED and wish.action is Action.STOP:
+        # An earlier claim may have been given to us and its answer lost: then its end is waited for.
+        return [*instructions, EndUnstarted(have.id, have.fence)]
+    if have.stage not in LIVE:
+        return instructions
+    if wish.action is Action.STOP:
+        grace_s = _DEFAULT_GRACE_S if wish.grace_s is None else wish.grace_s
+        order = StopOrder(wish.signal or _DEFAULT_SIGNAL, grace_s)
+        if have.stop != order:
+            instructions.append(Stop(have.id, order, wish.reason or "the platform asked"))
+    elif wish.time_left_s is not None and have.stage is Stage.RUNNING:
+        limit_at = now + wish.time_left_s
+        if have.limit_at is None or abs(limit_at - have.limit_at) > LIMIT_TOLERANCE_S:
+            instructions.append(Limit(have.id, limit_at))
+    return instructions
+
+
+def _replaced(have: Held) -> List[Instruction]:
+    """Our fence is old: what runs under it stops, and then the newer wish is looked at again."""
+    if have.stage is Stage.REFUSED or (have.stage is Stage.EXITED and have.ended and have.shipped):
+        return [Forget(have.id)]
+    return _stop_orphan(have, "its fence is old")
+
+
+def _held_but_unwanted(have: Held, now: float, orphan_grace_s: float) -> List[Instruction]:
+    if have.stage is Stage.REFUSED or (have.ended and have.shipped):
+        return [Forget(have.id)]
+    if have.stage not in LIVE:
+        return []  # its end and its log are on their way
+    if have.missing_since is None:
+        return [Miss(have.id, now)]
+    if now - have.missing_since >= orphan_grace_s:
+        return _stop_orphan(have, "the platform does not know it any more")
+    return []
+
+
+def _stop_orphan(have: Held, reason: str) -> List[Instruction]:
+    if have.stage not in LIVE or have.stop is not None:
+        return []
+    return [Stop(have.id, StopOrder(_DEFAULT_SIGNAL, _DEFAULT_GRACE_S), reason)]

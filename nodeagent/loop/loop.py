@@ -1,0 +1,450 @@
+"""The main loop: one thread that owns what is held, takes messages one at a time, and has the slow work done by others.
+
+What happens is posted to the inbox; the loop updates the held set, asks `core` what to do, and hands that out. So no
+other thread changes the state, and it needs no lock; what others may read is replaced as a whole (`_published`).
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+from dataclasses import replace
+from typing import Callable, Dict, Mapping, Optional, Set, Tuple, Union
+
+from nodeagent.launch.launcher import Launcher
+from nodeagent.loop import core
+from nodeagent.loop.core import Held, Stage
+from nodeagent.protocol import messages as protocol
+from nodeagent.protocol.messages import AllocationReport, DesiredAllocation, EndReason, KeptReport, LaunchSpec, Observed
+from nodeagent.runtime.port import STOPPED_BEFORE_IT_STARTED, EventKind, ExitStatus, Kept, Phase, Runtime, StopCause
+from nodeagent.ship.logstream import LogStream
+from nodeagent.ship.outputs import OutputStream
+from nodeagent.ship.shipper import LogShipper, Shipper
+from nodeagent.state.inbox import (
+    Abandoned,
+    ClaimRefused,
+    DiskExceeded,
+    EndAnswered,
+    Exited,
+    Happened,
+    Launched,
+    LogDone,
+    Message,
+    OutputsDone,
+    Quit,
+    Starting,
+    Synced,
+    Unsettled,
+)
+from nodeagent.state.journal import Journal
+from nodeagent.streams.shells import Shells
+from nodeagent.sync.session import Session
+from nodeagent.system import clock
+from nodeagent.system.workpool import WorkPool
+from nodeagent.transport.client import Client, Unauthorized
+from nodeagent.watch.sampler import Sampler
+
+_log = logging.getLogger("nodeagent.loop.loop")
+
+TICK_S = 1.0
+_IDLE_TICK_S = 30.0
+_START_PATIENCE_S = 10.0
+_OBSERVED = {Stage.STARTING: Observed.STARTING, Stage.RUNNING: Observed.RUNNING, Stage.EXITED: Observed.EXITED}
+
+
+class Loop:
+    """The state of the agent and what it does with each message."""
+
+    def __init__(
+        self,
+        *,
+        client: Client,
+        journal: Journal,
+        runtime: Runtime,
+        sampler: Sampler,
+        session: Session,
+        launcher: Launcher,
+        shipper: LogShipper,
+        collector: Shipper[OutputStream],
+        cleaning: WorkPool,
+        clearing: WorkPool,
+        shells: Shells,
+        inbox: "queue.SimpleQueue[Message]",
+        report_soon: Callable[[], None],
+    ) -> None:
+        self._client = client
+        self._journal = journal
+        self._runtime = runtime
+        self._sampler = sampler
+        self._session = session
+        self._launcher = launcher
+        self._shipper = shipper
+        self._collector = collector
+        self._cleaning = cleaning
+        self._clearing = clearing
+        self._shells = shells
+        self._inbox = inbox
+        self._report_soon = report_soon
+        self._held: Dict[int, Held] = {}
+        self._desired: Optional[Tuple[DesiredAllocation, ...]] = None
+        self._specs: Dict[int, LaunchSpec] = {}
+        self._statuses: Dict[int, ExitStatus] = {}
+        self._launched_at: Dict[int, float] = {}
+        self._kept: Dict[int, Kept] = {}
+        self._settling: Set[int] = set()
+        self._logged: Set[int] = set()
+        self._published: Tuple[Tuple[Held, Optional[ExitStatus], Optional[Kept], Optional[int]], ...] = ()
+        self._bounded: Tuple[int, ...] = ()
+
+    def recover(self) -> None:
+        """Take up what earlier runs of the agent left."""
+        ids = self._runtime.allocations()
+        phases = {allocation_id: self._runtime.observe(allocation_id).phase for allocation_id in ids}
+        specs = {allocation_id: self._runtime.spec(allocation_id) for allocation_id in ids}
+        self._specs = {allocation_id: spec for allocation_id, spec in specs.items() if spec is not None}
+        fences = {allocation_id: spec.fence for allocation_id, spec in self._specs.items()}
+        entries = self._journal.entries()
+        for step in core.recover(entries, phases, fences, self._session.boot_id):
+            if isinstance(step, core.Discard):
+                self._remove(step.id)
+                continue
+            held = step.held
+            self._put(held)
+            entry = entries.get(held.id)
+            if entry is not None and entry.boot_id == self._session.boot_id:
+                self._sampler.recall_strangers(held.id, entry.strangers)
+            if not held.shipped:
+                self._ship(held, holes=entry.holes if entry is not None else (), resumed=True)
+            if isinstance(step, core.Settle):
+                _log.warning("allocation %d: %s: %s", held.id, step.reason.value, step.detail)
+                self._adopt(replace(held, stage=Stage.RUNNING))
+                self._settle(held.id, step.reason, step.detail)
+            elif held.stage is Stage.RUNNING:
+                _log.info("allocation %d: adopted", held.id)
+                self._adopt(held)
+            else:
+                self._look(held.id)
+        self._clearing.submit(self._clear)  # in its own time: beats must begin before it is done
+        self._publish()
+
+    def _adopt(self, held: Held) -> None:
+        ordered = self._runtime.adopt(held.id)
+        self._put(replace(held, stop=None if ordered is None else core.StopOrder(*ordered)))
+        self._assign_gpus(held.id)
+
+    def run(self) -> Quit:
+        """Take messages until one says to end; return it."""
+        tick_at = clock.boottime() + TICK_S
+        while True:
+            live = any(held.stage in core.LIVE for held in self._held.values())
+            wait_s = min(_IDLE_TICK_S, max(0.0, tick_at - clock.boottime())) if live else _IDLE_TICK_S
+            try:
+                message: Optional[Message] = self._inbox.get(timeout=wait_s)
+            except queue.Empty:
+                message = None
+            if isinstance(message, Quit):
+                return message
+            if message is not None:
+                self._take(message)
+            if clock.boottime() >= tick_at:
+                tick_at = clock.boottime() + TICK_S
+                self._tick()
+            self._publish()
+
+    def reports(self) -> Tuple[AllocationReport, ...]:
+        """What is seen of every allocation; may be called from any thread."""
+        return tuple(
+            AllocationReport(
+                id=held.id,
+                fence=held.fence,
+                observed=_OBSERVED[held.stage],
+                exit_code=None if status is None else status.exit_code,
+                log_size=(self._shipper.size(held.id) or 0) if status is None else status.log_size,
+                kept=None if kept is None or status is not None else _report_of(kept, clock.boottime()),
+                job_id=job_id,
+            )
+            for held, status, kept, job_id in self._published
+        )
+
+    def bounded(self) -> Tuple[int, ...]:
+        """Which allocations run and may be stopped for what they take of a disk; may be called from any thread."""
+        return self._bounded
+
+    def _publish(self) -> None:
+        self._published = tuple(
+            (held, self._statuses.get(held.id), self._kept.get(held.id), self._job_of(held.id))
+            for held in self._held.values()
+            if held.stage in _OBSERVED
+        )
+        self._bounded = tuple(
+            held.id
+            for held in self._held.values()
+            if held.stage is Stage.RUNNING and held.id in self._specs and self._specs[held.id].bounds_disk
+        )
+
+    def _job_of(self, allocation_id: int) -> Optional[int]:
+        spec = self._specs.get(allocation_id)
+        return None if spec is None else spec.job_id
+
+    def _take(self, message: Message) -> None:
+        if isinstance(message, Synced):
+            self._reconcile(message.answer.desired, message.at)
+            self._shells.want(message.answer.shells)
+            # What is left of a time limit is true at one moment only; later looks at the wishes must not use it.
+            self._desired = tuple(replace(wish, time_left_s=None) for wish in message.answer.desired)
+        elif isinstance(message, Happened):
+            self._happened(message.id, message.kind)
+        elif isinstance(message, Starting):
+            self._starting(message.spec)
+        elif isinstance(message, Launched):
+            self._launched(message.id)
+        elif isinstance(message, Exited):
+            self._exited(message.id, message.status)
+        elif isinstance(message, Unsettled):
+            self._settling.discard(message.id)  # the next look says how it is
+        elif isinstance(message, (ClaimRefused, Abandoned)):
+            self._not_started(message)
+        elif isinstance(message, EndAnswered):
+            self._journal.ended(message.id)
+            self._answered(message.id, ended=True)
+        elif isinstance(message, LogDone):
+            self._logged.add(message.id)
+            self._collect(message.id)
+        elif isinstance(message, OutputsDone):
+            self._shipped(message.id)
+        elif isinstance(message, DiskExceeded):
+            self._exceeded(message)
+
+    def _tick(self) -> None:
+        """Look at what should have been told and perhaps was not."""
+        for held in tuple(self._held.values()):
+            if held.stage in (Stage.STARTING, Stage.RUNNING):
+                self._look(held.id)
+                self._shipper.poke(held.id)
+        self._reconcile_again()
+
+    def _reconcile_again(self) -> None:
+        if self._desired is not None:
+            self._reconcile(self._desired, clock.boottime())
+
+    def _reconcile(self, desired: Tuple[DesiredAllocation, ...], now: float) -> None:
+        for instruction in core.reconcile(desired, self._held, now, self._session.timers.orphan_grace_s):
+            before = self._held.get(instruction.id)
+            self._held = core.apply(self._held, instruction)
+            self._carry_out(instruction, before)
+
+    def _carry_out(self, instruction: core.Instruction, before: Optional[Held]) -> None:
+        if isinstance(instruction, core.Claim):
+            self._launcher.claim(instruction.id, instruction.fence)
+        elif isinstance(instruction, core.Stop):
+            order = instruction.order
+            _log.info("allocation %d: stopping, %s", instruction.id, instruction.reason)
+            self._launcher.abandon(instruction.id)
+            if before is not None and before.stage is not Stage.CLAIMING:
+                self._runtime.stop(instruction.id, order.signal, order.grace_s)
+        elif isinstance(instruction, core.Limit):
+            self._runtime.limit(instruction.id, instruction.limit_at - clock.boottime())
+        elif isinstance(instruction, core.EndUnstarted):
+            self._end_unstarted(instruction.id)
+        elif isinstance(instruction, core.Forget):
+            self._forget(instruction.id)
+
+    def _happened(self, allocation_id: int, kind: EventKind) -> None:
+        held = self._held.get(allocation_id)
+        if held is None or held.stage not in (Stage.STARTING, Stage.RUNNING):
+            return
+        if kind is EventKind.LOG:
+            self._shipper.poke(allocation_id)
+        elif kind is EventKind.RUNNING:
+            self._running(held)
+        else:
+            self._look(allocation_id)
+
+    def _look(self, allocation_id: int) -> None:
+        """Compare what the runtime has with what is held, and catch up."""
+        held = self._held[allocation_id]
+        seen = self._runtime.observe(allocation_id)
+        if seen.exit is not None:
+            self._exited(allocation_id, seen.exit)
+        elif seen.phase is Phase.RUNNING:
+            self._running(held)
+            if seen.kept is not None and allocation_id not in self._kept:
+                _log.info("allocation %d: failed, and is kept: %s", allocation_id, seen.kept.detail)
+                self._kept[allocation_id] = seen.kept
+                self._report_soon()
+        elif seen.phase is Phase.GONE:
+            self._settle(allocation_id, EndReason.UNKNOWN, "its processes are gone and left no exit status")
+        elif seen.phase is Phase.ABSENT and self._is_overdue(allocation_id):
+            self._settle(allocation_id, EndReason.LAUNCH_FAILED, "its shim did not start")
+
+    def _settle(self, allocation_id: int, reason: EndReason, detail: str) -> None:
+        if allocation_id not in self._settling:
+            self._settling.add(allocation_id)
+            self._launcher.settle(allocation_id, reason, detail)
+
+    def _is_overdue(self, allocation_id: int) -> bool:
+        launched_at = self._launched_at.get(allocation_id)
+        return launched_at is not None and clock.boottime() - launched_at > _START_PATIENCE_S
+
+    def _starting(self, spec: LaunchSpec) -> None:
+        held = self._held.get(spec.allocation_id)
+        if held is None:
+            return
+        self._specs[held.id] = spec
+        self._assign_gpus(held.id)
+        self._put(replace(held, stage=Stage.STARTING))
+        self._ship(held, holes=(), resumed=False)
+
+    def _launched(self, allocation_id: int) -> None:
+        self._launched_at[allocation_id] = clock.boottime()
+        held = self._held.get(allocation_id)
+        if held is not None and held.stop is not None:
+            # The order came before there was a folder to leave it in, and after the last look for it.
+            self._runtime.stop(held.id, held.stop.signal, held.stop.grace_s)
+
+    def _running(self, held: Held) -> None:
+        if held.stage is not Stage.STARTING:
+            return
+        spec = self._specs.get(held.id)
+        limit_at = None
+        if spec is not None and spec.time_limit_s is not None:
+            limit_at = clock.boottime() + spec.time_limit_s
+        self._put(replace(held, stage=Stage.RUNNING, limit_at=limit_at))
+        self._report_soon()
+
+    def _exited(self, allocation_id: int, status: ExitStatus) -> None:
+        held = self._held.get(allocation_id)
+        if held is None or allocation_id in self._statuses:
+            return
+        spec = self._specs.get(allocation_id)
+        _log.info("allocation %d: %s %s", allocation_id, status.reason.value, status.detail)
+        self._statuses[allocation_id] = status
+        self._settling.discard(allocation_id)
+        self._put(replace(held, stage=Stage.EXITED))
+        self._sampler.assign(allocation_id, ())
+        self._shipper.finalise(allocation_id, status.log_size)
+        if not held.ended:
+            self._launcher.end(allocation_id, held.fence, status, spec.gpu_uuids if spec is not None else ())
+        self._collect(allocation_id)
+
+    def _collect(self, allocation_id: int) -> None:
+        """Ship the files of an allocation once it is over and its log is shipped; then nothing is left to ship."""
+        status, spec = self._statuses.get(allocation_id), self._specs.get(allocation_id)
+        if allocation_id not in self._logged or status is None:
+            return
+        if spec is None or not spec.outputs:
+            self._shipped(allocation_id)
+            return
+        started = status.started
+        self._collector.add(
+            OutputStream(spec, folder=lambda: self._runtime.work(spec) if started else None, client=self._client)
+        )
+
+    def _shipped(self, allocation_id: int) -> None:
+        self._journal.shipped(allocation_id)
+        self._answered(allocation_id, shipped=True)
+
+    def _exceeded(self, message: DiskExceeded) -> None:
+        held, spec = self._held.get(message.id), self._specs.get(message.id)
+        if held is None or held.stage is not Stage.RUNNING or spec is None or not spec.bounds_disk:
+            return
+        grace_s = spec.grace_s if message.max_grace_s is None else min(spec.grace_s, message.max_grace_s)
+        order = core.StopOrder(spec.stop_signal, grace_s)
+        if held.stop is None:
+            self._put(replace(held, stop=order))
+        _log.info("allocation %d: stopping, it takes too much of a disk", held.id)
+        self._runtime.stop(held.id, order.signal, grace_s, StopCause(EndReason.DISK_EXCEEDED, message.detail))
+
+    def _not_started(self, message: Union[ClaimRefused, Abandoned]) -> None:
+        held = self._held.get(message.id)
+        if held is None:
+            return
+        if isinstance(message, ClaimRefused):
+            self._put(replace(held, stage=Stage.REFUSED))
+            self._reconcile_again()
+        else:
+            self._put(replace(held, stage=Stage.EXITED, shipped=True))
+            self._end_unstarted(held.id)
+
+    def _answered(self, allocation_id: int, *, ended: bool = False, shipped: bool = False) -> None:
+        held = self._held.get(allocation_id)
+        if held is not None:
+            self._put(replace(held, ended=held.ended or ended, shipped=held.shipped or shipped))
+            self._reconcile_again()
+
+    def _end_unstarted(self, allocation_id: int) -> None:
+        status = ExitStatus(EndReason.NEVER_STARTED, detail=STOPPED_BEFORE_IT_STARTED, started=False)
+        self._statuses[allocation_id] = status
+        self._launcher.end(allocation_id, self._held[allocation_id].fence, status, ())
+
+    def _ship(self, held: Held, *, holes: Tuple[Tuple[int, int], ...], resumed: bool) -> None:
+        spec = self._specs.get(held.id)
+        cap_bytes = self._session.timers.log_max_bytes_per_job if spec is None else spec.log_cap_bytes
+        self._shipper.add(
+            LogStream(
+                held.id,
+                held.fence,
+                source=self._runtime.log(held.id),
+                client=self._client,
+                cap_bytes=cap_bytes,
+                found_hole=self._journal.hole,
+                known_holes=holes,
+                resumed=resumed,
+            )
+        )
+
+    def _forget(self, allocation_id: int) -> None:
+        known: Tuple[Mapping[int, object], ...] = (self._specs, self._statuses, self._launched_at)
+        self._kept.pop(allocation_id, None)
+        self._shipper.drop(allocation_id)
+        self._collector.drop(allocation_id)
+        self._logged.discard(allocation_id)
+        self._sampler.assign(allocation_id, ())
+        self._journal.forget(allocation_id)
+        if any(allocation_id in facts for facts in known):
+            self._cleaning.submit(lambda: self._clean_up(allocation_id))
+        self._specs.pop(allocation_id, None)
+        self._statuses.pop(allocation_id, None)
+        self._launched_at.pop(allocation_id, None)
+
+    def _clean_up(self, allocation_id: int) -> None:
+        self._remove(allocation_id)
+        self._clearing.submit(self._clear)
+
+    def _remove(self, allocation_id: int) -> None:
+        try:
+            self._runtime.remove(allocation_id)
+        except Exception:  # noqa: BLE001 - as for `_clear`
+            _log.exception("allocation %d: it cannot be removed", allocation_id)
+
+    def _clear(self) -> None:
+        """Remove what jobs left. Jobs made it: whatever is wrong with it is no reason for the agent to end."""
+        try:
+            self._runtime.clear()
+        except Exception:  # noqa: BLE001 - see above
+            _log.exception("what is left of jobs cannot be removed")
+
+    def _assign_gpus(self, allocation_id: int) -> None:
+        spec = self._specs.get(allocation_id)
+        if spec is not None:
+            self._sampler.assign(allocation_id, spec.gpu_uuids)
+
+    def _put(self, held: Held) -> None:
+        self._held[held.id] = held
+
+
+def _report_of(kept: Kept, now: float) -> KeptReport:
+    return KeptReport(
+        left_s=round(max(0.0, kept.until - now), 1),
+        reason=kept.reason,
+        exit_code=kept.exit_code,
+        signal=kept.signal,
+        detail=kept.detail[:500],
+    )
+
+
+def quit_for(error: BaseException) -> Quit:
+    """How the agent ends when a task of a pool raised."""
+    if isinstance(error, Unauthorized):
+        return Quit(protocol.EXIT_UNAUTHORIZED, str(error))
+    return Quit(1, "broke: {!r}".format(error))

@@ -1,0 +1,124 @@
+"""What the threads of the agent tell its main loop."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Callable, Optional, Union
+
+from nodeagent.protocol.messages import LaunchSpec, SyncResponse
+from nodeagent.runtime.port import EventKind, ExitStatus
+
+
+@dataclass(frozen=True)
+class Synced:
+    """The platform answered a long-poll; `at` is CLOCK_BOOTTIME."""
+
+    answer: SyncResponse
+    at: float
+
+
+@dataclass(frozen=True)
+class Happened:
+    """A runtime noticed something."""
+
+    id: int
+    kind: EventKind
+
+
+@dataclass(frozen=True)
+class ClaimRefused:
+    """The platform did not let us have an allocation."""
+
+    id: int
+
+
+@dataclass(frozen=True)
+class Abandoned:
+    """A claim was given up because a stop came first; nothing was started."""
+
+    id: int
+
+
+@dataclass(frozen=True)
+class Starting:
+    """An allocation was claimed, its intent is on disk, and it is about to be started."""
+
+    spec: LaunchSpec
+
+
+@dataclass(frozen=True)
+class Launched:
+    """The runtime took over."""
+
+    id: int
+
+
+@dataclass(frozen=True)
+class Exited:
+    """An allocation is over and no process of it is left."""
+
+    id: int
+    status: ExitStatus
+
+
+@dataclass(frozen=True)
+class Unsettled:
+    """An allocation that seemed to be over still has a shim."""
+
+    id: int
+
+
+@dataclass(frozen=True)
+class EndAnswered:
+    """The platform knows the end of an allocation."""
+
+    id: int
+
+
+@dataclass(frozen=True)
+class LogDone:
+    """A log is shipped, or the platform no longer wants it."""
+
+    id: int
+
+
+@dataclass(frozen=True)
+class OutputsDone:
+    """The files of an allocation are shipped, or the platform no longer wants them."""
+
+    id: int
+
+
+@dataclass(frozen=True)
+class DiskExceeded:
+    """An allocation takes too much of a disk, as `detail` says. Its grace is that at most; None: as its spec says."""
+
+    id: int
+    detail: str
+    max_grace_s: Optional[float]
+
+
+@dataclass(frozen=True)
+class Quit:
+    """The agent must end with `status`; jobs go on."""
+
+    status: int
+    message: str
+
+
+Message = Union[
+    Synced,
+    Happened,
+    ClaimRefused,
+    Abandoned,
+    Starting,
+    Launched,
+    Exited,
+    Unsettled,
+    EndAnswered,
+    LogDone,
+    OutputsDone,
+    DiskExceeded,
+    Quit,
+]
+Post = Callable[[Message], None]

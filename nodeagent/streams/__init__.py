@@ -1,0 +1,1 @@
+"""Shells into running jobs."""

@@ -1,0 +1,1 @@
+"""Readings of GPUs and machine, the checks of GPUs between jobs, and the node's inventory."""
