@@ -9,13 +9,13 @@ from django.urls import include, path, re_path
 from django.views.decorators.csrf import csrf_exempt
 from django.views.generic import RedirectView
 
-from muster.accounts.admin_login import login_page
 from muster.api import site
 from muster.api.document import schema
 from muster.api.downloads import download
 from muster.api.problems import not_found
 from muster.api.urls import documentation, v1
 from muster.api.views import service
+from muster.console.login import login_page
 from muster.help import views as help_views
 
 # Without the check for cross-site requests, which would answer a POST to nowhere with a page of its own.

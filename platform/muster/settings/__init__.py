@@ -52,6 +52,7 @@ INSTALLED_APPS = [
     "muster.dispatch",
     "muster.offers",
     "muster.agents",
+    "muster.console",
     "muster.api",
     "muster.help",
     "muster.local",

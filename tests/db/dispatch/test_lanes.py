@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from muster.console.pools import LaneForm
 from muster.dispatch import tasks
-from muster.dispatch.admin import LaneForm
 from muster.dispatch.cycles import replay
 from muster.dispatch.forecast import dry_run
 from muster.dispatch.lanes import PoolLane

@@ -8,7 +8,7 @@ from django import forms
 from django.contrib import admin
 from django.http import HttpRequest
 
-from muster.events.admin_base import AuditedMixin, ModelAdmin, ReadOnlyMixin
+from muster.console.base import AuditedMixin, ModelAdmin, ReadOnlyMixin
 from muster.events.services import wake_pool
 from muster.offers.models import Framework, Offer, Role
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.contrib import admin
 
-from muster.events.admin_base import ModelAdmin, ReadOnlyMixin
+from muster.console.base import ModelAdmin, ReadOnlyMixin
 from muster.jobs.models import JobGroup
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from django.contrib import admin
 from django.http import HttpRequest
 
-from muster.events.admin_base import AuditedMixin, ModelAdmin, ReadOnlyMixin
+from muster.console.base import AuditedMixin, ModelAdmin, ReadOnlyMixin
 from muster.screening.models import PoolScreening, ScreeningResult
 
 

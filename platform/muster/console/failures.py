@@ -13,8 +13,8 @@ from django.utils.safestring import SafeString
 from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextareaWidget, UnfoldAdminTextInputWidget
 
 from muster.common.errors import Invalid
-from muster.events.admin_base import actor
-from muster.failures.admin_versions import VersionForm, VersionsAdmin, preview_table
+from muster.console.base import actor
+from muster.console.versions import VersionForm, VersionsAdmin, preview_table
 from muster.failures.models import RuleBook
 from muster.failures.selectors import unknown_failures
 from muster.failures.services import checked, draft_rules, put_into_force, with_rule

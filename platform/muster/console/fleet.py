@@ -1,4 +1,4 @@
-"""Nodes and their GPUs. Pools are in `muster.dispatch.admin`, which knows the policies."""
+"""Nodes and their GPUs. Pools are in `muster.console.pools`, which knows the policies."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from django.utils.timezone import localtime
 
 from muster.common.clock import database_now
 from muster.common.errors import MusterError
-from muster.events.admin_base import AuditedMixin, ModelAdmin, OperatorsMixin, ReadOnlyMixin, TabularInline, actor
+from muster.console.base import AuditedMixin, ModelAdmin, OperatorsMixin, ReadOnlyMixin, TabularInline, actor
 from muster.events.services import wake_pool
 from muster.fleet.gone import declare_gone
 from muster.fleet.maintenance import call_off, plan_maintenance, planned_of

@@ -9,9 +9,9 @@ from django.contrib import admin, messages
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 
-from muster.accounts.admin import UserAdmin as AccountAdmin
 from muster.accounts.models import User
-from muster.events.admin_base import OperatorsMixin, TabularInline
+from muster.console.accounts import UserAdmin as AccountAdmin
+from muster.console.base import OperatorsMixin, TabularInline
 from muster.events.services import access_changed
 from muster.tenants.models import Membership
 from muster.tenants.roles import Role

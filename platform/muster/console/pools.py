@@ -13,14 +13,14 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import URLPattern, path
 from django.utils.safestring import SafeString
 
-from muster.dispatch.admin_planners import PlannerAdmin
+from muster.console.base import AuditedMixin, ModelAdmin, ReadOnlyMixin, actor
+from muster.console.planners import PlannerAdmin
 from muster.dispatch.decided_page import decided_page
 from muster.dispatch.forms import PoolForm, field_names, needs_names, pool_form
 from muster.dispatch.models import Cycle, Lane, Planner, Target
 from muster.dispatch.plugins import KINDS, objections
 from muster.dispatch.settings import decide_again, fallback_of, forget_fallback
 from muster.dispatch.word_fields import field_of_column
-from muster.events.admin_base import AuditedMixin, ModelAdmin, ReadOnlyMixin, actor
 from muster.fleet.models import Pool
 from scheduler.engine.cycle import config_from_dict
 

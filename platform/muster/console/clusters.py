@@ -11,10 +11,10 @@ from unfold.widgets import UnfoldAdminSelectWidget
 
 from muster.accounts.models import User
 from muster.common.errors import MusterError
-from muster.events.admin_base import ModelAdmin, OperatorsMixin, TabularInline
+from muster.console.base import ModelAdmin, OperatorsMixin, TabularInline
+from muster.console.tenant_forms import QuotaForm, QuotaFormSet, TreeNodeForm
+from muster.console.tenants import TreeNodeMixin, quotas_of
 from muster.jobs.closing import close_virtual_cluster, merge_targets
-from muster.tenants.admin import TreeNodeMixin, quotas_of
-from muster.tenants.admin_forms import QuotaForm, QuotaFormSet, TreeNodeForm
 from muster.tenants.models import Organisation, Quota, VirtualCluster
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from django.contrib import admin
 
-from muster.events.admin_base import ModelAdmin, ReadOnlyMixin
+from muster.console.base import ModelAdmin, ReadOnlyMixin
 from muster.events.labels import words
 from muster.events.models import AuditEntry, Event, Outbox, Restore
 

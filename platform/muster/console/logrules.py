@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.contrib import admin
 from django.utils.safestring import SafeString
 
-from muster.failures.admin_versions import VersionForm, VersionsAdmin, preview_table
+from muster.console.versions import VersionForm, VersionsAdmin, preview_table
 from muster.logrules.models import LogRuleBook
 from muster.logrules.services import checked_log_rules, draft_log_rules, put_log_rules_into_force
 

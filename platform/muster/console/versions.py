@@ -13,7 +13,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from muster.common.errors import Conflict, Invalid
-from muster.events.admin_base import ModelAdmin, OperatorsMixin, actor
+from muster.console.base import ModelAdmin, OperatorsMixin, actor
 from muster.failures.versions import V, text_in_force
 
 

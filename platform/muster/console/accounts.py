@@ -19,7 +19,7 @@ from muster.accounts.models import ApiToken, User
 from muster.accounts.services import end_by_new_password, revoke_token
 from muster.accounts.uids import free_uid, validate_gids
 from muster.common.errors import MusterError
-from muster.events.admin_base import AuditedMixin, ModelAdmin, ReadOnlyMixin, actor
+from muster.console.base import AuditedMixin, ModelAdmin, ReadOnlyMixin, actor
 from muster.events.services import access_changed, audit
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class PasswordForm(AdminPasswordChangeForm):
 class UserAdmin(AuditedMixin, UserPage, ModelAdmin[User]):
     """Users. They are deactivated rather than deleted, because jobs keep their owners.
 
-    `muster.tenants.admin` registers it, with the tenants that a user belongs to.
+    `muster.console.tenants` registers it, with the tenants that a user belongs to.
     """
 
     form = EditUserForm

@@ -16,7 +16,7 @@ from unfold.widgets import (
 )
 
 from muster.common.errors import Invalid, MusterError
-from muster.events.admin_base import ModelAdmin, OperatorsMixin, actor
+from muster.console.base import ModelAdmin, OperatorsMixin, actor
 from muster.fleet.models import SLUG, Pool
 from muster.links import rules
 from muster.links.keys import fingerprint_of, read_host_key, read_private_key

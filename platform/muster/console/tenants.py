@@ -11,12 +11,10 @@ from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextInputWidget
 
-import muster.tenants.admin_users  # noqa: F401  (the pages of users, with their tenants)
+import muster.console.users  # noqa: F401  (the pages of users, with their tenants)
 from muster.common.errors import Invalid
-from muster.events.admin_base import AuditedMixin, ModelAdmin, OperatorsMixin, TabularInline, actor
-from muster.events.services import access_changed, wake_pool
-from muster.tenants import edits
-from muster.tenants.admin_forms import (
+from muster.console.base import AuditedMixin, ModelAdmin, OperatorsMixin, TabularInline, actor
+from muster.console.tenant_forms import (
     CapForm,
     CapFormSet,
     CommonQuotaForm,
@@ -27,6 +25,8 @@ from muster.tenants.admin_forms import (
     add_tenant_form,
     quota_fields,
 )
+from muster.events.services import access_changed, wake_pool
+from muster.tenants import edits
 from muster.tenants.models import (
     Cap,
     CommonQuota,

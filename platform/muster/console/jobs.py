@@ -12,8 +12,8 @@ from django.utils.html import format_html
 
 from muster.accounts.models import User
 from muster.common.errors import MusterError
-from muster.events.admin_base import ModelAdmin, ReadOnlyMixin, TabularInline
-from muster.jobs.admin_clusters import VirtualClusterAdmin
+from muster.console.base import ModelAdmin, ReadOnlyMixin, TabularInline
+from muster.console.clusters import VirtualClusterAdmin
 from muster.jobs.models import Allocation, Attempt, Job
 from muster.jobs.services import cancel_job
 from muster.tenants.models import VirtualCluster

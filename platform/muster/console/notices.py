@@ -8,7 +8,7 @@ from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
-from muster.events.admin_base import ModelAdmin, ReadOnlyMixin, actor
+from muster.console.base import ModelAdmin, ReadOnlyMixin, actor
 from muster.notices.addresses import BadUrl, read_url
 from muster.notices.models import Webhook
 from muster.notices.webhooks import disable_webhook, enable_webhook
