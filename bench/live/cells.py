@@ -13,10 +13,10 @@ from bench.cells import GPUS_PER_NODE, NODES_OF_VC, NODES_PER_RACK, RACKS, VCS
 from bench.figures import Series
 from bench.live.cycle import take_back
 from bench.live.stack import ACTOR, StackError, new_user
-from muster.dispatch.cells import set_cells
 from muster.dispatch.cycles import run_cycle
+from muster.dispatch.explain.cells import set_cells
+from muster.dispatch.explain.selectors import why
 from muster.dispatch.models import Cycle
-from muster.dispatch.selectors import why
 from muster.fleet.models import Gpu, Node, Pool
 from muster.fleet.services import create_pool
 from muster.jobs.models import Attempt, Job

@@ -10,8 +10,8 @@ from bench.figures import Series
 from bench.live.jobs import first_line, spec_of
 from bench.live.stack import ACTOR, Stack, StackError, grant, start_node
 from bench.plan import Plan
+from muster.dispatch.config.settings import change_settings
 from muster.dispatch.models import Lane, Target
-from muster.dispatch.settings import change_settings
 from muster.fleet.models import Pool
 from muster.fleet.services import create_pool
 from muster_client.client import Client

@@ -10,7 +10,7 @@ import pytest
 from django.test import Client
 
 from muster.accounts.models import User
-from muster.dispatch.snapshot import pool_snapshot
+from muster.dispatch.snapshot.snapshot import pool_snapshot
 from tests.api.asking import JOBS, problem_of, require_described, send, submit
 from tests.api.conftest import World
 

@@ -11,8 +11,8 @@ from django.test import Client
 from django.utils import timezone
 
 from muster.accounts.models import User
+from muster.dispatch.config.settings import config_of, fall_back
 from muster.dispatch.cycles import run_cycle
-from muster.dispatch.settings import config_of, fall_back
 from muster.events.models import AuditEntry
 from muster.jobs.models import Job
 from muster.samples.models import RateEstimate

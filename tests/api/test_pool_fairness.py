@@ -13,8 +13,8 @@ from django.test import Client
 from django.utils import timezone
 
 from muster.accounts.models import User
-from muster.dispatch import fairness
 from muster.dispatch.cycles import run_cycle
+from muster.dispatch.explain import fairness
 from muster.dispatch.models import Cycle
 from muster.jobs.models import Job
 from muster.usage.models import FinishTime

@@ -9,8 +9,8 @@ from django.test import Client
 
 from muster.accounts.models import User
 from muster.api.render.jobs import job_document, job_list
-from muster.dispatch.forecast import dry_run
-from muster.dispatch.selectors import why
+from muster.dispatch.explain.forecast import dry_run
+from muster.dispatch.explain.selectors import why
 from muster.events.models import Event
 from muster.jobs.models import Job
 from muster.jobs.notify import Kind

@@ -15,9 +15,9 @@ from django.db.models import F
 
 from muster.accounts.models import User
 from muster.common.models import DatabaseNow
+from muster.dispatch.config.settings import config_of
 from muster.dispatch.cycles import CycleResult, run_cycle
-from muster.dispatch.settings import config_of
-from muster.dispatch.snapshot import pool_snapshot
+from muster.dispatch.snapshot.snapshot import pool_snapshot
 from muster.events.models import Event
 from muster.events.selectors import EventCursor, newest
 from muster.fleet.leases import tick

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.timeout(300)
 LEASE_S = 10
 GPUS = QUOTAS[FIRST_USER]
 LOOK = (
-    "import json; from muster.dispatch.auctions import last_auctions; from muster.fleet.models import Pool;"
+    "import json; from muster.dispatch.explain.auctions import last_auctions; from muster.fleet.models import Pool;"
     " print(json.dumps(last_auctions(Pool.objects.get()), default=str))"
 )
 UNTIL_TOLD = "until [ -e $SCRATCH/$MUSTER_JOB_ID.end ]; do sleep 0.1; done"

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from muster.common.clock import database_now
 from muster.common.errors import Conflict, MusterError
+from muster.dispatch.config.planners import save_planner
 from muster.dispatch.cycles import Decided, carry_out, decide_for, run_cycle
 from muster.dispatch.models import Planner
-from muster.dispatch.planners import save_planner
 from muster.dispatch.reaper import reap
 from muster.fleet.gone import declare_gone
 from muster.fleet.leases import tick

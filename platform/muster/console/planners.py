@@ -11,10 +11,10 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from muster.console.base import ModelAdmin, OperatorsMixin, actor
+from muster.dispatch.config.planners import KINDS, SETTINGS, delete_planner, planner_errors, save_planner
+from muster.dispatch.config.plugins import KINDS as PLUGINS
+from muster.dispatch.config.settings import fallback_of
 from muster.dispatch.models import Planner
-from muster.dispatch.planners import KINDS, SETTINGS, delete_planner, planner_errors, save_planner
-from muster.dispatch.plugins import KINDS as PLUGINS
-from muster.dispatch.settings import fallback_of
 from muster.tenants.models import VirtualCluster
 
 if TYPE_CHECKING:

@@ -15,12 +15,12 @@ from django.utils.safestring import SafeString
 
 from muster.console.base import AuditedMixin, ModelAdmin, ReadOnlyMixin, actor
 from muster.console.planners import PlannerAdmin
-from muster.dispatch.decided_page import decided_page
-from muster.dispatch.forms import PoolForm, field_names, needs_names, pool_form
+from muster.dispatch.admin.decided_page import decided_page
+from muster.dispatch.admin.forms import PoolForm, field_names, needs_names, pool_form
+from muster.dispatch.admin.word_fields import field_of_column
+from muster.dispatch.config.plugins import KINDS, objections
+from muster.dispatch.config.settings import decide_again, fallback_of, forget_fallback
 from muster.dispatch.models import Cycle, Lane, Planner, Target
-from muster.dispatch.plugins import KINDS, objections
-from muster.dispatch.settings import decide_again, fallback_of, forget_fallback
-from muster.dispatch.word_fields import field_of_column
 from muster.fleet.models import Pool
 from scheduler.engine.cycle import config_from_dict
 

@@ -15,27 +15,27 @@ from django.db.backends.utils import CursorWrapper
 from django.db.models import F
 from psycopg2.errors import LockNotAvailable
 
-from muster.dispatch import targets
-from muster.dispatch.apply import Applied, Refusal, apply_plan
-from muster.dispatch.hooks import end_cycle
-from muster.dispatch.kept import StoredHold, WaitingRows
-from muster.dispatch.loans import keep_loans
-from muster.dispatch.models import Cycle, Lane, Planner, Target
-from muster.dispatch.parts import Work, work_of
-from muster.dispatch.pending import (
+from muster.dispatch.apply.apply import Applied, Refusal, apply_plan
+from muster.dispatch.apply.loans import keep_loans
+from muster.dispatch.apply.pending import (
     pending_reserved,
     pending_while_paused,
     stored_holds,
     write_pending_reasons,
     write_queue_orders,
 )
-from muster.dispatch.planners import name_of
-from muster.dispatch.policy_state import set_timer
-from muster.dispatch.records import packed, plan_of, snapshot_of
-from muster.dispatch.reservations import delete_expired_reservations
+from muster.dispatch.config.planners import name_of
+from muster.dispatch.config.policy_state import set_timer
+from muster.dispatch.config.settings import config_of, fall_back, simpler_config
+from muster.dispatch.hooks import end_cycle
+from muster.dispatch.lanes import targets
+from muster.dispatch.models import Cycle, Lane, Planner, Target
 from muster.dispatch.restore_pause import placement_pause
-from muster.dispatch.settings import config_of, fall_back, simpler_config
-from muster.dispatch.snapshot import planner_snapshot
+from muster.dispatch.snapshot.kept import StoredHold, WaitingRows
+from muster.dispatch.snapshot.parts import Work, work_of
+from muster.dispatch.snapshot.records import packed, plan_of, snapshot_of
+from muster.dispatch.snapshot.reservations import delete_expired_reservations
+from muster.dispatch.snapshot.snapshot import planner_snapshot
 from muster.events.services import forget_hint, wake_pool
 from muster.fleet.models import Pool
 from scheduler.engine.cycle import CycleConfig, compose, config_from_dict, config_to_dict, decide, decide_by_target

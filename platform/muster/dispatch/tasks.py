@@ -17,14 +17,14 @@ from django.db.models.functions import Length
 from django.utils import timezone
 
 from muster.common.periodic import consumes
+from muster.dispatch.config.planners import planner_ids
+from muster.dispatch.config.policy_state import timers_s
 from muster.dispatch.cycles import run_cycle as run_one_cycle
-from muster.dispatch.lane_processes import LaneProcesses
+from muster.dispatch.lanes.lane_processes import LaneProcesses
 from muster.dispatch.models import Cycle, Target
-from muster.dispatch.parts import all_work
-from muster.dispatch.planners import planner_ids
-from muster.dispatch.policy_state import timers_s
 from muster.dispatch.reaper import pools_to_reap
 from muster.dispatch.reaper import reap as reap_pool
+from muster.dispatch.snapshot.parts import all_work
 from muster.events.services import ask_for_cycle, forget_hint
 from muster.fleet.leases import tick
 from muster.fleet.models import Pool

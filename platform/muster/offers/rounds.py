@@ -12,8 +12,8 @@ from django.db.models import Q
 
 from muster.common.clock import database_now
 from muster.common.models import DatabaseNow
-from muster.dispatch.settings import config_of
-from muster.dispatch.snapshot import locked_snapshot, pool_snapshot
+from muster.dispatch.config.settings import config_of
+from muster.dispatch.snapshot.snapshot import locked_snapshot, pool_snapshot
 from muster.events.services import record
 from muster.fleet.models import Node, Pool
 from muster.offers.models import Framework, Launch, Offer, OfferedGpu, OfferFilter

@@ -12,10 +12,10 @@ from muster.accounts.models import User
 from muster.common.errors import Conflict, FieldError, Invalid, MusterError, NotFound
 from muster.common.models import DatabaseNow
 from muster.common.rows import first_of
-from muster.dispatch.apply import apply_unit
-from muster.dispatch.cells import with_cells
-from muster.dispatch.plan_units import Unit
-from muster.dispatch.settings import config_of
+from muster.dispatch.apply.apply import apply_unit
+from muster.dispatch.apply.plan_units import Unit
+from muster.dispatch.config.settings import config_of
+from muster.dispatch.explain.cells import with_cells
 from muster.events.services import audit, record, recorded_together, wake_pool
 from muster.fleet.models import Gpu
 from muster.fleet.runtimes import ASKED_BY, forms_of

@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
+from muster.dispatch.apply.plan_units import Unit, batches_of, units_of
+from muster.dispatch.config.planners import save_planner, scope_of
+from muster.dispatch.config.settings import config_of
 from muster.dispatch.cycles import Decided, carry_out, decide_for, stored_snapshot
 from muster.dispatch.models import Cycle, Planner
-from muster.dispatch.plan_units import Unit, batches_of, units_of
-from muster.dispatch.planners import save_planner, scope_of
-from muster.dispatch.settings import config_of
-from muster.dispatch.snapshot import pool_snapshot
+from muster.dispatch.snapshot.snapshot import pool_snapshot
 from muster.fleet.services import cordon_node, resume_node
 from muster.jobs.models import Attempt, Job
 from muster.jobs.services import cancel_job, requeue_job

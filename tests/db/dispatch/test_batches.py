@@ -8,10 +8,10 @@ import pytest
 from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
-from muster.dispatch import apply, launch
-from muster.dispatch.apply import Applied, apply_units
-from muster.dispatch.plan_units import Unit
-from muster.dispatch.settings import config_of
+from muster.dispatch.apply import apply, launch
+from muster.dispatch.apply.apply import Applied, apply_units
+from muster.dispatch.apply.plan_units import Unit
+from muster.dispatch.config.settings import config_of
 from muster.events.models import Event
 from muster.fleet.services import cordon_node
 from muster.jobs.attempts import lose_allocations

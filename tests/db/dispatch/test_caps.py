@@ -7,9 +7,9 @@ from datetime import timedelta
 import pytest
 
 from muster.common.clock import database_now
-from muster.dispatch.apply import apply_plan
-from muster.dispatch.settings import config_of
-from muster.dispatch.snapshot import pool_snapshot
+from muster.dispatch.apply.apply import apply_plan
+from muster.dispatch.config.settings import config_of
+from muster.dispatch.snapshot.snapshot import pool_snapshot
 from muster.jobs.models import GpuClaim, Job
 from muster.sweeps.services import submit_sweep
 from muster.tenants.models import Cap

@@ -8,11 +8,11 @@ import pytest
 
 from muster.cells.models import Binding, CellShare, Chain, PinnedCell
 from muster.common.errors import Conflict, Invalid
-from muster.dispatch.apply import apply_units
-from muster.dispatch.cells import cells_now, preview, set_cells
-from muster.dispatch.plan_units import Unit
-from muster.dispatch.settings import config_of
-from muster.dispatch.snapshot import pool_snapshot
+from muster.dispatch.apply.apply import apply_units
+from muster.dispatch.apply.plan_units import Unit
+from muster.dispatch.config.settings import config_of
+from muster.dispatch.explain.cells import cells_now, preview, set_cells
+from muster.dispatch.snapshot.snapshot import pool_snapshot
 from muster.fleet.models import Pool
 from muster.jobs.models import Job
 from muster.offers.models import Role

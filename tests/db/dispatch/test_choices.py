@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from muster.dispatch.explain.selectors import why
 from muster.dispatch.models import PolicyState
-from muster.dispatch.selectors import why
-from muster.dispatch.snapshot import pool_snapshot
+from muster.dispatch.snapshot.snapshot import pool_snapshot
 from muster.fleet.models import Node
 from muster.jobs.models import Job
 from muster.samples.rates import refresh_rates

@@ -16,10 +16,11 @@ from django.db import Error, InternalError, connection, transaction
 from django.test.utils import CaptureQueriesContext
 from kombu.exceptions import OperationalError as BrokerError
 
-from muster.dispatch import cycles, pending, tasks
-from muster.dispatch import settings as pool_settings
+from muster.dispatch import cycles, tasks
+from muster.dispatch.apply import pending
+from muster.dispatch.config import settings as pool_settings
 from muster.dispatch.models import Cycle
-from muster.dispatch.snapshot import one_moment, pool_snapshot
+from muster.dispatch.snapshot.snapshot import one_moment, pool_snapshot
 from muster.events import redis as events_redis
 from muster.events.services import forget_hint, wake_pool
 from muster.fleet.models import Pool

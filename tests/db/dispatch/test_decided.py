@@ -9,8 +9,8 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from muster.dispatch.decided import last_round, recent_spells, solve_in_words
-from muster.dispatch.knowledge import knowledge_of
+from muster.dispatch.config.knowledge import knowledge_of
+from muster.dispatch.explain.decided import last_round, recent_spells, solve_in_words
 from muster.dispatch.models import PolicyState
 from muster.jobs.models import Attempt
 from muster.samples.rates import refresh_rates

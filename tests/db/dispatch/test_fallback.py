@@ -10,10 +10,10 @@ from typing import Any, ClassVar
 import pytest
 from django.core.management import CommandError, call_command
 
+from muster.dispatch.config.settings import config_of, fallback_of
 from muster.dispatch.cycles import InvalidPlan
-from muster.dispatch.forecast import dry_run
+from muster.dispatch.explain.forecast import dry_run
 from muster.dispatch.models import Cycle
-from muster.dispatch.settings import config_of, fallback_of
 from muster.events.models import Event, Outbox
 from muster.fleet.models import Pool
 from scheduler.authoring import OrderedPolicy

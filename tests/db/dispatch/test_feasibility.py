@@ -11,7 +11,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from muster.common.errors import Invalid
-from muster.dispatch import feasibility
+from muster.dispatch.explain import feasibility
 from muster.fleet.models import Node, Pool
 from muster.jobs.models import Job
 from muster.jobs.services import draft_job, submit_batch

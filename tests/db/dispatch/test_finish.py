@@ -8,7 +8,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from muster.dispatch.finish import finish_by_type
+from muster.dispatch.explain.finish import finish_by_type
 from muster.jobs.models import Job
 from muster.samples.rates import refresh_rates
 from muster.tenants.models import Quota

@@ -16,9 +16,9 @@ from django.db.models import F
 from muster.agents import services as services_of_agents
 from muster.common.errors import Conflict, Invalid
 from muster.dispatch import cycles
-from muster.dispatch.apply import Refusal, apply_unit
-from muster.dispatch.plan_units import Unit
-from muster.dispatch.settings import config_of
+from muster.dispatch.apply.apply import Refusal, apply_unit
+from muster.dispatch.apply.plan_units import Unit
+from muster.dispatch.config.settings import config_of
 from muster.events.models import Event
 from muster.fleet.leases import judge_nodes, renew, tick
 from muster.fleet.models import GpuCheck, Node, NodeLease, Pool, Tick

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from muster.common.clock import database_now
 from muster.common.statements import statement_of
-from muster.dispatch import kept, snapshot
-from muster.dispatch.kept import WaitingRows
-from muster.dispatch.snapshot import planner_snapshot
+from muster.dispatch.snapshot import kept, snapshot
+from muster.dispatch.snapshot.kept import WaitingRows
+from muster.dispatch.snapshot.snapshot import planner_snapshot
 from muster.fleet.maintenance import call_off, plan_maintenance
 from muster.fleet.models import Gpu, Node, Strike
 from muster.jobs.models import Job

@@ -10,11 +10,11 @@ import pytest
 
 from muster.console.pools import LaneForm
 from muster.dispatch import tasks
+from muster.dispatch.config.settings import fallback_of
 from muster.dispatch.cycles import replay
-from muster.dispatch.forecast import dry_run
-from muster.dispatch.lanes import PoolLane
+from muster.dispatch.explain.forecast import dry_run
+from muster.dispatch.lanes.lanes import PoolLane
 from muster.dispatch.models import Cycle, Lane, PolicyState, Target
-from muster.dispatch.settings import fallback_of
 from muster.events.models import Event, Outbox
 from muster.fleet.models import Node, Pool
 from muster.fleet.services import cordon_node

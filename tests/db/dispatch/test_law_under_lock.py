@@ -18,10 +18,10 @@ import pytest
 from django.contrib.admin.sites import site
 
 import muster
-from muster.dispatch.apply import Applied, apply_unit
-from muster.dispatch.plan_units import Unit
-from muster.dispatch.settings import config_of
-from muster.dispatch.snapshot import pool_snapshot
+from muster.dispatch.apply.apply import Applied, apply_unit
+from muster.dispatch.apply.plan_units import Unit
+from muster.dispatch.config.settings import config_of
+from muster.dispatch.snapshot.snapshot import pool_snapshot
 from muster.fleet.checks import _give_back
 from muster.fleet.disks import note_disk
 from muster.fleet.gone import declare_gone

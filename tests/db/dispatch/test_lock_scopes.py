@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from django.db import transaction
 
-from muster.dispatch.apply import Applied, apply_units
+from muster.dispatch.apply.apply import Applied, apply_units
+from muster.dispatch.apply.plan_units import Unit
+from muster.dispatch.config.settings import config_of
 from muster.dispatch.cycles import replay, run_cycle
 from muster.dispatch.models import Cycle
-from muster.dispatch.plan_units import Unit
-from muster.dispatch.settings import config_of
 from muster.fleet.models import Pool
 from scheduler.admission import ADMISSIONS, ANY_GPUS, Admission, Grant, Ledger, LockScope
 from scheduler.model import Job, Snapshot, View

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from muster.common.clock import database_now
-from muster.dispatch.snapshot import pool_snapshot
+from muster.dispatch.snapshot.snapshot import pool_snapshot
 from muster.fleet.models import Pool
 from muster.jobs.models import GpuClaim
 from tests.db.stories import World, cycle, make_world, submit

@@ -12,16 +12,16 @@ from django.db import connection, transaction
 
 from muster.common.errors import Invalid
 from muster.dispatch import cycles, tasks
+from muster.dispatch.config.planners import delete_planner, planner_of, save_planner, scope_of
+from muster.dispatch.config.policy_state import keep_pool_state, pool_state_of, set_timer, timers_s
+from muster.dispatch.config.settings import config_of
 from muster.dispatch.cycles import carry_out, decide_for, replay, run_cycle
-from muster.dispatch.feasibility import why_infeasible
-from muster.dispatch.forecast import dry_run
-from muster.dispatch.lanes import PoolLane
+from muster.dispatch.explain.feasibility import why_infeasible
+from muster.dispatch.explain.forecast import dry_run
+from muster.dispatch.explain.selectors import why
+from muster.dispatch.lanes.lanes import PoolLane
+from muster.dispatch.lanes.solver import Solver
 from muster.dispatch.models import Cycle, Lane, Planner, PlannerState, PolicyState, Target
-from muster.dispatch.planners import delete_planner, planner_of, save_planner, scope_of
-from muster.dispatch.policy_state import keep_pool_state, pool_state_of, set_timer, timers_s
-from muster.dispatch.selectors import why
-from muster.dispatch.settings import config_of
-from muster.dispatch.solver import Solver
 from muster.events.models import AuditEntry, Event
 from muster.fleet.models import Pool
 from muster.jobs.models import Job, Reservation

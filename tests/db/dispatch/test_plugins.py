@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from muster.dispatch.config.settings import change_settings
 from muster.dispatch.cycles import replay
-from muster.dispatch.forecast import dry_run
+from muster.dispatch.explain.forecast import dry_run
 from muster.dispatch.models import Cycle, PolicyState
-from muster.dispatch.settings import change_settings
 from muster.jobs.models import Job
 from muster.tenants.services import set_quota
 from tests.db.stories import World, cycle, live_attempt, make_world, ranks, states, submit

@@ -10,9 +10,9 @@ import pytest
 
 from muster.common.clock import database_now
 from muster.dispatch import tasks
+from muster.dispatch.config.settings import change_settings
 from muster.dispatch.cycles import replay, run_cycle
 from muster.dispatch.models import Cycle, PolicyState
-from muster.dispatch.settings import change_settings
 from muster.fleet.models import Pool
 from muster.jobs.models import Attempt
 from scheduler.authoring import Config, CyclePolicy

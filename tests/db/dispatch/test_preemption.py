@@ -11,13 +11,13 @@ from django.db import IntegrityError, transaction
 from muster.agents.desired import desired_sets
 from muster.common.errors import Invalid
 from muster.common.models import DatabaseNow
-from muster.dispatch.apply import Applied, apply_unit
+from muster.dispatch.apply.apply import Applied, apply_unit
+from muster.dispatch.apply.plan_units import Unit, units_of
+from muster.dispatch.config.settings import config_of
 from muster.dispatch.models import Cycle
-from muster.dispatch.plan_units import Unit, units_of
 from muster.dispatch.reaper import reap
-from muster.dispatch.reservations import keep_for
-from muster.dispatch.settings import config_of
-from muster.dispatch.snapshot import pool_snapshot
+from muster.dispatch.snapshot.reservations import keep_for
+from muster.dispatch.snapshot.snapshot import pool_snapshot
 from muster.events.models import Event
 from muster.fleet.models import Node
 from muster.fleet.services import cordon_node

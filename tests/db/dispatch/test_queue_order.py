@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from muster.accounts.models import User
-from muster.dispatch.apply import apply_units
-from muster.dispatch.plan_units import Unit
-from muster.dispatch.settings import config_of
-from muster.dispatch.snapshot import pool_snapshot
+from muster.dispatch.apply.apply import apply_units
+from muster.dispatch.apply.plan_units import Unit
+from muster.dispatch.config.settings import config_of
+from muster.dispatch.snapshot.snapshot import pool_snapshot
 from muster.jobs.models import Job, QueueOrder
 from muster.jobs.queue import bump_job, hold_job, positions, release_job, reorder_jobs
 from muster.sweeps.services import hold_sweep, release_sweep, submit_sweep

@@ -8,7 +8,7 @@ import pytest
 
 from muster.common.models import DatabaseNow
 from muster.dispatch.models import PolicyState
-from muster.dispatch.snapshot import pool_snapshot
+from muster.dispatch.snapshot.snapshot import pool_snapshot
 from muster.jobs.models import Attempt, Job
 from muster.samples.models import RateEstimate, SpeedAlone
 from muster.samples.rates import rates_of, refresh_rates

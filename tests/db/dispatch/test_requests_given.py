@@ -10,11 +10,11 @@ from django.db import transaction
 from django.db.models import Sum
 
 from muster.common.errors import Invalid
-from muster.dispatch.apply import apply_unit
-from muster.dispatch.launch import launch, request_at
-from muster.dispatch.plan_units import Unit
-from muster.dispatch.settings import config_of
-from muster.dispatch.snapshot import pool_snapshot
+from muster.dispatch.apply.apply import apply_unit
+from muster.dispatch.apply.launch import launch, request_at
+from muster.dispatch.apply.plan_units import Unit
+from muster.dispatch.config.settings import config_of
+from muster.dispatch.snapshot.snapshot import pool_snapshot
 from muster.jobs.models import Attempt, GpuClaim, Job
 from scheduler.model import AllocationView
 from scheduler.model.lifecycle import Reason

@@ -8,12 +8,12 @@ import pytest
 
 from muster.agents.launch import launch_spec
 from muster.common.errors import Invalid
-from muster.dispatch.apply import apply_unit
+from muster.dispatch.apply.apply import apply_unit
+from muster.dispatch.apply.plan_units import Unit
+from muster.dispatch.config.settings import config_of
 from muster.dispatch.cycles import replay
 from muster.dispatch.models import Cycle
-from muster.dispatch.plan_units import Unit
-from muster.dispatch.settings import config_of
-from muster.dispatch.snapshot import pool_snapshot
+from muster.dispatch.snapshot.snapshot import pool_snapshot
 from muster.fleet.models import Gpu, GpuReading
 from muster.jobs.models import Attempt, GpuClaim, Job
 from muster.jobs.spec import parse_spec

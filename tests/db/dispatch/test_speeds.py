@@ -13,7 +13,7 @@ from django.test.utils import CaptureQueriesContext
 from muster.common.clock import database_now
 from muster.dispatch.cycles import run_cycle
 from muster.dispatch.models import PolicyState
-from muster.dispatch.snapshot import pool_snapshot
+from muster.dispatch.snapshot.snapshot import pool_snapshot
 from muster.events.models import Event
 from muster.jobs.models import Attempt
 from muster.jobs.services import requeue_job

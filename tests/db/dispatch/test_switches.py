@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from muster.cells.models import CellShare
-from muster.dispatch.knowledge import too_short_turn
+from muster.dispatch.config.knowledge import too_short_turn
+from muster.dispatch.config.settings import SETTINGS
+from muster.dispatch.config.switches import changes, effects
 from muster.dispatch.models import PlannedCluster, Planner
-from muster.dispatch.settings import SETTINGS
-from muster.dispatch.switches import changes, effects
 from muster.fleet.models import Pool
 from muster.tenants.models import Organisation, VirtualCluster
 from scheduler.model.lifecycle import JobClass, JobState

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from muster.dispatch.snapshot import pool_snapshot
+from muster.dispatch.snapshot.snapshot import pool_snapshot
 from muster.tenants.models import CommonQuota, Organisation, Quota
 from scheduler import model
 from tests.db.stories import World

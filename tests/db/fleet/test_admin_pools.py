@@ -10,10 +10,10 @@ from django.test import Client
 from django.urls import reverse
 
 from muster.accounts.models import User
-from muster.dispatch.forms import field_names
-from muster.dispatch.plugins import KINDS
-from muster.dispatch.settings import SETTINGS, config_of, fall_back, fallback_of
-from muster.dispatch.word_fields import field_of_column
+from muster.dispatch.admin.forms import field_names
+from muster.dispatch.admin.word_fields import field_of_column
+from muster.dispatch.config.plugins import KINDS
+from muster.dispatch.config.settings import SETTINGS, config_of, fall_back, fallback_of
 from muster.events.models import AuditEntry
 from muster.fleet.models import Pool
 from scheduler.engine.cycle import CycleConfig

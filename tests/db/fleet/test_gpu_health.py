@@ -6,7 +6,7 @@ import pytest
 
 from muster.common.errors import Conflict
 from muster.dispatch.reaper import reap
-from muster.dispatch.snapshot import pool_snapshot
+from muster.dispatch.snapshot.snapshot import pool_snapshot
 from muster.events.models import Event
 from muster.fleet.health import MAX_REPORTS_PER_MINUTE
 from muster.fleet.models import Gpu, HealthReport, Node, Pool, Strike

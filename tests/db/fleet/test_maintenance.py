@@ -13,7 +13,7 @@ from django.utils import timezone
 from muster.common.errors import Conflict, Invalid, MusterError, NotFound
 from muster.dispatch.cycles import run_cycle
 from muster.dispatch.reaper import reap
-from muster.dispatch.snapshot import pool_snapshot
+from muster.dispatch.snapshot.snapshot import pool_snapshot
 from muster.events.models import AuditEntry, Event
 from muster.fleet.maintenance import call_off, plan_maintenance
 from muster.fleet.models import Maintenance, Node, Pool, RunningJobs

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from muster.common.errors import Invalid
-from muster.dispatch.apply import apply_unit
+from muster.dispatch.apply.apply import apply_unit
+from muster.dispatch.apply.plan_units import Unit
+from muster.dispatch.config.settings import config_of
 from muster.dispatch.cycles import run_cycle
-from muster.dispatch.plan_units import Unit
-from muster.dispatch.settings import config_of
-from muster.dispatch.snapshot import pool_snapshot
+from muster.dispatch.snapshot.snapshot import pool_snapshot
 from muster.fleet.models import Node, Pool
 from muster.fleet.networks import host_network_reason
 from muster.jobs.images import runtime_outlook

@@ -16,7 +16,7 @@ from muster.common.models import DatabaseNow
 from muster.dispatch.cycles import replay, stored_snapshot
 from muster.dispatch.models import Cycle
 from muster.dispatch.reaper import reap
-from muster.dispatch.snapshot import pool_snapshot
+from muster.dispatch.snapshot.snapshot import pool_snapshot
 from muster.events.models import AuditEntry, Event
 from muster.fleet.leases import tick
 from muster.fleet.models import Gpu, Node, NodeLease, Pool, Strike, StrikeReason, Tick

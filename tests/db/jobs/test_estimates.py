@@ -11,8 +11,8 @@ from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
 from muster.common.errors import Invalid
-from muster.dispatch.selectors import why
-from muster.dispatch.snapshot import pool_snapshot
+from muster.dispatch.explain.selectors import why
+from muster.dispatch.snapshot.snapshot import pool_snapshot
 from muster.jobs.estimates import _HISTORY, current_estimate, estimate_jobs
 from muster.jobs.models import Job
 from muster.jobs.services import draft_job, edit_job, submit_batch

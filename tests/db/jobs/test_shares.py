@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.apps import apps
 
-from muster.dispatch.forecast import dry_run
+from muster.dispatch.explain.forecast import dry_run
 from muster.fleet.models import Node, Pool
 from muster.jobs.models import Job
 from muster.jobs.services import clone_job

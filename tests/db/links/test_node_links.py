@@ -9,7 +9,7 @@ import pytest
 
 from muster.dispatch.cycles import replay
 from muster.dispatch.models import Cycle
-from muster.dispatch.snapshot import pool_snapshot
+from muster.dispatch.snapshot.snapshot import pool_snapshot
 from muster.fleet.models import Gpu, Pool
 from nodeagent.protocol.calls import bearer
 from nodeagent.protocol.messages import Inventory, RegisterRequest

@@ -10,7 +10,7 @@ from django.db import IntegrityError, transaction
 from muster.accounts.models import User
 from muster.api.render.offers import offer_list
 from muster.common.errors import Conflict, Invalid, NotFound
-from muster.dispatch.snapshot import pool_snapshot
+from muster.dispatch.snapshot.snapshot import pool_snapshot
 from muster.events.models import AuditEntry, Event
 from muster.fleet.models import Gpu, Node, Pool
 from muster.fleet.services import cordon_node
@@ -213,8 +213,8 @@ class TestWhileOffersStand:
 
     def test_the_law_refuses_a_plan_that_was_made_before_the_offer(self, world: World) -> None:
         """The cycle saw the GPU free; by the time it locks the node, it is offered."""
-        from muster.dispatch.apply import apply_plan
-        from muster.dispatch.settings import config_of
+        from muster.dispatch.apply.apply import apply_plan
+        from muster.dispatch.config.settings import config_of
         from scheduler.engine.cycle import decide
 
         submit(world)

@@ -11,7 +11,7 @@ from muster.api.render.tree import virtual_cluster_list
 from muster.common.errors import Invalid
 from muster.dispatch.cycles import run_cycle
 from muster.dispatch.reaper import reap
-from muster.dispatch.snapshot import pool_snapshot
+from muster.dispatch.snapshot.snapshot import pool_snapshot
 from muster.events.models import Event
 from muster.fleet.models import Node, Pool
 from muster.jobs.attempts import lose_allocations, stop_attempt
@@ -427,9 +427,9 @@ class TestWaiting:
         assert len(ranks(live_attempt(job))[0].claims.all()) == 2
 
     def test_a_plan_that_is_late_does_not_start_a_job_that_went_on(self, pools: Screened) -> None:
-        from muster.dispatch.apply import apply_unit
-        from muster.dispatch.plan_units import Unit
-        from muster.dispatch.settings import config_of
+        from muster.dispatch.apply.apply import apply_unit
+        from muster.dispatch.apply.plan_units import Unit
+        from muster.dispatch.config.settings import config_of
 
         job = pools.submit(nodes=1, gpus=2, screening="always")
         places, seen = planned_places(pools.small)

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from muster.dispatch.apply import apply_units
-from muster.dispatch.plan_units import Unit
-from muster.dispatch.settings import config_of
-from muster.dispatch.snapshot import pool_snapshot
+from muster.dispatch.apply.apply import apply_units
+from muster.dispatch.apply.plan_units import Unit
+from muster.dispatch.config.settings import config_of
+from muster.dispatch.snapshot.snapshot import pool_snapshot
 from muster.jobs.models import Job, JobGroup, Reservation
 from muster.sweeps.services import submit_sweep
 from scheduler.engine.cycle import decide

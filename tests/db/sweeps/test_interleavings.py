@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from django.db import transaction
 
-from muster.dispatch.apply import apply_unit
-from muster.dispatch.plan_units import Unit
-from muster.dispatch.settings import config_of
-from muster.dispatch.snapshot import pool_snapshot
+from muster.dispatch.apply.apply import apply_unit
+from muster.dispatch.apply.plan_units import Unit
+from muster.dispatch.config.settings import config_of
+from muster.dispatch.snapshot.snapshot import pool_snapshot
 from muster.jobs.models import Job, JobGroup
 from muster.sweeps.controller import look_at_sweep
 from muster.sweeps.services import cancel_sweep

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.dispatch.plan_units import MAX_ALLOCATIONS_PER_BATCH, MAX_UNITS_PER_BATCH, Unit, batches_of, units_of
+from muster.dispatch.apply.plan_units import MAX_ALLOCATIONS_PER_BATCH, MAX_UNITS_PER_BATCH, Unit, batches_of, units_of
 from scheduler.admission.quota import Quota
 from scheduler.model import Snapshot
 from scheduler.model.plan import Place, Plan, Preempt

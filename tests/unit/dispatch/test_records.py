@@ -7,7 +7,7 @@ import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.dispatch.records import packed, plan_of, snapshot_of
+from muster.dispatch.snapshot.records import packed, plan_of, snapshot_of
 from scheduler.model import Job, Snapshot
 from scheduler.model.lifecycle import HoldReason
 from scheduler.model.plan import Hold, Place, Plan

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.dispatch.screening import while_screened
+from muster.dispatch.snapshot.screening import while_screened
 from muster.jobs.runs import ScreeningRun
 from scheduler.admission import ADMISSIONS
 from scheduler.admission.screening import FIRST_ID, with_screening_clusters

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from muster.cells.models import CellShare, PinnedCell
-from muster.dispatch.cells import CellsNow, Preview
+from muster.dispatch.explain.cells import CellsNow, Preview
 from muster.tenants.models import VirtualCluster
 from scheduler.admission.hived import Look, PhysicalBox, VirtualBox
 from scheduler.model.lifecycle import JobClass

@@ -13,7 +13,7 @@ from django.db.models import F, QuerySet
 from muster.api.render.marks import NO_MARKS, Marks, marks_of
 from muster.api.render.moments import moment
 from muster.common.clock import utc_now
-from muster.dispatch.finish import FinishByType
+from muster.dispatch.explain.finish import FinishByType
 from muster.events.models import Event
 from muster.fleet.networks import host_network_reason
 from muster.fleet.runtimes import in_container

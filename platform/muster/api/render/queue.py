@@ -10,7 +10,7 @@ from muster.api.pages import encode_cursor
 from muster.api.render.jobs import Json, for_list, job_list
 from muster.api.render.moments import moment
 from muster.common.clock import database_now
-from muster.dispatch.planners import name_of, planner_of
+from muster.dispatch.config.planners import name_of, planner_of
 from muster.jobs.models import Job, QueueOrder
 from muster.jobs.queue import orders_of
 from muster.tenants.models import VirtualCluster

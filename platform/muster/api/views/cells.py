@@ -10,7 +10,7 @@ from muster.api.shapes import cells as shapes
 from muster.api.views.base import ApiView, body_of, caller, describe
 from muster.api.views.policies import pool_named
 from muster.common.errors import Forbidden, NotFound
-from muster.dispatch.cells import cells_now, preview, set_cells
+from muster.dispatch.explain.cells import cells_now, preview, set_cells
 from muster.tenants.models import VirtualCluster
 from muster.tenants.selectors import virtual_clusters_of
 

@@ -16,7 +16,7 @@ from muster.api.views.base import ApiView, caller, describe, query_of
 from muster.api.views.policies import pool_named, require_operator
 from muster.api.views.usage import accepted, asked, table
 from muster.common.clock import utc_now
-from muster.dispatch.fairness import pool_verdicts
+from muster.dispatch.explain.fairness import pool_verdicts
 from muster.jobs.selectors import get_job
 from muster.usage.dimensions import By
 from muster.usage.fairness import fairness_by, fairness_now, parse_fairness_by

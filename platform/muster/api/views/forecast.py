@@ -14,8 +14,8 @@ from muster.api.render.jobs import failure, gpu_choices, sizes
 from muster.api.shapes.forecast import DryRun, Why
 from muster.api.views.base import ApiView, caller, describe
 from muster.api.views.jobs import SPEC_BODY
-from muster.dispatch.forecast import dry_run
-from muster.dispatch.selectors import why
+from muster.dispatch.explain.forecast import dry_run
+from muster.dispatch.explain.selectors import why
 from muster.jobs.notes import notes_of
 from muster.jobs.selectors import get_job
 from muster.jobs.spec_order import in_order

@@ -22,7 +22,7 @@ from muster.api.shapes.jobs import SPEC, Batch, BatchAnswer, CloneChanges, Job, 
 from muster.api.shapes.selection import CancelAnswer, CancelSelector, JobCount, JobFilter, JobSelector
 from muster.api.views.base import ApiView, body_of, caller, checked, describe, job_to_change
 from muster.common.errors import Invalid, unknown_key
-from muster.dispatch.finish import finish_by_type
+from muster.dispatch.explain.finish import finish_by_type
 from muster.jobs import services
 from muster.jobs.models import Job as JobRow
 from muster.jobs.notes import notes_of

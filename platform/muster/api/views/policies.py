@@ -12,12 +12,12 @@ from muster.api.render.jobs import Json
 from muster.api.shapes import policies as shapes
 from muster.api.views.base import ApiView, body_of, caller, describe
 from muster.common.errors import Forbidden, NotFound
-from muster.dispatch.auctions import last_auctions
-from muster.dispatch.decided import last_round
-from muster.dispatch.knowledge import knowledge_of, needs_of
+from muster.dispatch.config.knowledge import knowledge_of, needs_of
+from muster.dispatch.config.plugins import KINDS
+from muster.dispatch.config.settings import SETTINGS, change_settings, config_of, fallback_of
+from muster.dispatch.explain.auctions import last_auctions
+from muster.dispatch.explain.decided import last_round
 from muster.dispatch.models import PolicyState
-from muster.dispatch.plugins import KINDS
-from muster.dispatch.settings import SETTINGS, change_settings, config_of, fallback_of
 from muster.fleet.models import Pool
 from scheduler.presets import PRESETS
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from muster.dispatch.export import trace_lines
+from muster.dispatch.explain.export import trace_lines
 from muster.fleet.models import Pool
 
 

@@ -9,7 +9,8 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from muster.common.clock import utc_now
-from muster.dispatch.decided import (
+from muster.dispatch.config.settings import config_of
+from muster.dispatch.explain.decided import (
     Decided,
     LastRound,
     Spell,
@@ -19,7 +20,6 @@ from muster.dispatch.decided import (
     round_policy_of,
     solve_in_words,
 )
-from muster.dispatch.settings import config_of
 from muster.fleet.models import Pool
 from muster.jobs.models import Job
 from muster.samples.rates import KnownRate

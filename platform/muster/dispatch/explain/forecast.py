@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 from muster.accounts.models import User
 from muster.common.clock import database_now
-from muster.dispatch import targets
-from muster.dispatch.planners import planner_of
-from muster.dispatch.settings import config_of, simpler_config
-from muster.dispatch.snapshot import job_view, planner_snapshot
+from muster.dispatch.config.planners import planner_of
+from muster.dispatch.config.settings import config_of, simpler_config
+from muster.dispatch.lanes import targets
+from muster.dispatch.snapshot.snapshot import job_view, planner_snapshot
 from muster.fleet.models import Pool
 from muster.jobs.desk import Desk
 from muster.jobs.estimates import estimate_jobs

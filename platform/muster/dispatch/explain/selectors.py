@@ -8,8 +8,8 @@ from typing import Any
 from django.db.models import Count
 
 from muster.common.clock import database_now
+from muster.dispatch.config.planners import name_of, planner_of
 from muster.dispatch.models import Cycle
-from muster.dispatch.planners import name_of, planner_of
 from muster.jobs.estimates import current_estimate
 from muster.jobs.models import Attempt, GpuClaim, Job
 from muster.jobs.queue import positions

@@ -12,9 +12,9 @@ from typing import Any
 from django.db import IntegrityError, transaction
 
 from muster.common.errors import FieldError, Invalid
+from muster.dispatch.config.plugins import objections
+from muster.dispatch.config.settings import decide_again
 from muster.dispatch.models import PlannedCluster, Planner
-from muster.dispatch.plugins import objections
-from muster.dispatch.settings import decide_again
 from muster.events.services import audit
 from muster.fleet.models import Pool
 from muster.tenants.models import VirtualCluster

@@ -11,11 +11,11 @@ from django.db.models import Max
 
 from muster.common.clock import database_now
 from muster.common.statements import Statement
-from muster.dispatch import targets
+from muster.dispatch.config.settings import config_of, fall_back, simpler_config
+from muster.dispatch.lanes import targets
+from muster.dispatch.lanes.solver import SolveError, Solver
 from muster.dispatch.models import Lane, Target
-from muster.dispatch.settings import config_of, fall_back, simpler_config
-from muster.dispatch.snapshot import planner_snapshot
-from muster.dispatch.solver import SolveError, Solver
+from muster.dispatch.snapshot.snapshot import planner_snapshot
 from muster.events.models import Event
 from scheduler.model.lifecycle import JobState
 from scheduler.model.planners import own_part

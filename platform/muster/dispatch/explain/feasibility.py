@@ -18,8 +18,8 @@ from django.db.models import Count, Max, Sum
 from muster.cells.models import CellShare, PinnedCell
 from muster.common.clock import utc_now
 from muster.common.errors import FieldError, Invalid
-from muster.dispatch.settings import config_of
-from muster.dispatch.snapshot import hardware_snapshot, job_view
+from muster.dispatch.config.settings import config_of
+from muster.dispatch.snapshot.snapshot import hardware_snapshot, job_view
 from muster.fleet.models import Node, Pool
 from muster.jobs.models import Job
 from muster.tenants.models import CommonQuota, Organisation, Quota, VirtualCluster

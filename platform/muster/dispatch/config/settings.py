@@ -9,9 +9,9 @@ from django.db import transaction
 
 from muster.common.clock import database_now, utc_now
 from muster.common.errors import FieldError, Invalid
+from muster.dispatch.config.plugins import KINDS, clash, objections
+from muster.dispatch.config.policy_state import set_timer
 from muster.dispatch.models import Planner
-from muster.dispatch.plugins import KINDS, clash, objections
-from muster.dispatch.policy_state import set_timer
 from muster.events.services import audit, mail_operators, record, wake_pool
 from muster.fleet.models import Pool
 from scheduler.engine.cycle import CycleConfig, config_from_dict, config_to_dict

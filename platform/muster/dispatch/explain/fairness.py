@@ -11,10 +11,10 @@ from importlib import import_module
 from typing import Any
 
 from muster.common.errors import FieldError, Invalid
+from muster.dispatch.config.plugins import objections
+from muster.dispatch.config.settings import config_of
 from muster.dispatch.models import Cycle
-from muster.dispatch.plugins import objections
-from muster.dispatch.records import snapshot_of
-from muster.dispatch.settings import config_of
+from muster.dispatch.snapshot.records import snapshot_of
 from muster.fleet.models import Pool
 from scheduler.engine.cycle import CycleConfig, config_to_dict
 from scheduler.sim.judge import Parties, Shares, judge

@@ -10,9 +10,9 @@ from typing import Any
 from django.db.models import Exists, OuterRef, Q
 
 from muster.cells.models import CellShare, PinnedCell
-from muster.dispatch.knowledge import knowledge_of, needs_in_words, needs_of, too_short_turn
+from muster.dispatch.config.knowledge import knowledge_of, needs_in_words, needs_of, too_short_turn
+from muster.dispatch.config.plugins import KINDS, parameters
 from muster.dispatch.models import PlannedCluster
-from muster.dispatch.plugins import KINDS, parameters
 from muster.events.labels import words
 from muster.fleet.models import Pool
 from muster.jobs.models import Job

@@ -20,12 +20,12 @@ from unfold.widgets import (
     UnfoldAdminTextInputWidget,
 )
 
-from muster.dispatch.knowledge import knowledge_of, needs_in_words, needs_of, too_short_turn
-from muster.dispatch.plugins import KINDS, clash, objections, parameters
-from muster.dispatch.preset_fields import PresetField, Preview, preview_of
-from muster.dispatch.settings import SETTINGS
-from muster.dispatch.switches import changes, effects
-from muster.dispatch.word_fields import DurationField
+from muster.dispatch.admin.preset_fields import PresetField, Preview, preview_of
+from muster.dispatch.admin.word_fields import DurationField
+from muster.dispatch.config.knowledge import knowledge_of, needs_in_words, needs_of, too_short_turn
+from muster.dispatch.config.plugins import KINDS, clash, objections, parameters
+from muster.dispatch.config.settings import SETTINGS
+from muster.dispatch.config.switches import changes, effects
 from muster.events.labels import words
 from muster.fleet.models import Pool
 from muster.jobs.units import written_duration

@@ -11,9 +11,9 @@ from typing import Any
 from django.db.models import F, QuerySet
 
 from muster.common.statements import Statement
-from muster.dispatch.kept import KeptRows
-from muster.dispatch.parts import Parts
 from muster.dispatch.restore_pause import placement_pause
+from muster.dispatch.snapshot.kept import KeptRows
+from muster.dispatch.snapshot.parts import Parts
 from muster.fleet.health import WARNING_STRIKES
 from muster.fleet.maintenance import ClosingTime, closing_of
 from muster.fleet.models import Node, Pool

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from muster.dispatch.policy_state import pool_state_of
-from muster.dispatch.settings import config_of
+from muster.dispatch.config.policy_state import pool_state_of
+from muster.dispatch.config.settings import config_of
 from muster.fleet.models import Pool
 from muster.jobs.models import Job, JobGroup
 from muster.tenants.models import Tenant

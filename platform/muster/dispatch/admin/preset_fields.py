@@ -10,7 +10,7 @@ from django import forms
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from muster.dispatch.switches import Change
+from muster.dispatch.config.switches import Change
 from scheduler.presets import PRESETS, Preset
 
 OWN = ""

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from muster.cells.selectors import with_cells
 from muster.common.statements import Statement
-from muster.dispatch.parts import Parts
+from muster.dispatch.snapshot.parts import Parts
 from muster.fleet.models import Pool
 from muster.tenants.models import CommonQuota, Limits, Organisation, VirtualCluster
 from scheduler import model

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from django.db import DatabaseError, InterfaceError, close_old_connections
 
-from muster.dispatch.lanes import pools_with_lanes
+from muster.dispatch.lanes.lanes import pools_with_lanes
 
 log = logging.getLogger(__name__)
 

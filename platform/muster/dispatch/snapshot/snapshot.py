@@ -17,20 +17,20 @@ from django.db import connection, transaction
 
 from muster.cells.selectors import chain_versions, with_bindings
 from muster.common.statements import Statement, statement_of
-from muster.dispatch.caps import with_caps
-from muster.dispatch.groups import groups_of, members_whose_turn_it_is
+from muster.dispatch.config.planners import scope_of
+from muster.dispatch.config.policy_state import pool_state_of
 from muster.dispatch.hooks import reservations_of_other_apps
-from muster.dispatch.kept import WaitingRows
 from muster.dispatch.models import Planner
-from muster.dispatch.nodes import NO_STRIKES, StoredNode, kept_nodes, nodes_of, stored_nodes, views_of
-from muster.dispatch.parts import Parts, parts_of
-from muster.dispatch.past_use import with_past_use
-from muster.dispatch.planners import scope_of
-from muster.dispatch.policy_state import pool_state_of
-from muster.dispatch.reservations import reservations_of
-from muster.dispatch.screening import while_screened, with_screening
-from muster.dispatch.sizes import sized, with_sizes
-from muster.dispatch.tree import tree_of, virtual_clusters_in
+from muster.dispatch.snapshot.caps import with_caps
+from muster.dispatch.snapshot.groups import groups_of, members_whose_turn_it_is
+from muster.dispatch.snapshot.kept import WaitingRows
+from muster.dispatch.snapshot.nodes import NO_STRIKES, StoredNode, kept_nodes, nodes_of, stored_nodes, views_of
+from muster.dispatch.snapshot.parts import Parts, parts_of
+from muster.dispatch.snapshot.past_use import with_past_use
+from muster.dispatch.snapshot.reservations import reservations_of
+from muster.dispatch.snapshot.screening import while_screened, with_screening
+from muster.dispatch.snapshot.sizes import sized, with_sizes
+from muster.dispatch.snapshot.tree import tree_of, virtual_clusters_in
 from muster.fleet.models import Node, Pool
 from muster.fleet.strikes import strikes_of
 from muster.jobs.fields import request_of_text

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 from django.db import connection, transaction
 
-from muster.dispatch.kept import StoredHold
+from muster.dispatch.snapshot.kept import StoredHold
 from muster.events.services import record, recorded_together
 from muster.jobs.models import Job
 from scheduler.admission.screening import FIRST_ID

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 
+from muster.dispatch.config.settings import config_of, fallback_of
 from muster.dispatch.models import Lane, Target
-from muster.dispatch.records import packed, plan_of, snapshot_of
-from muster.dispatch.settings import config_of, fallback_of
+from muster.dispatch.snapshot.records import packed, plan_of, snapshot_of
 from muster.events.services import wake_pool
 from muster.fleet.models import Pool
 from scheduler.engine.cycle import CycleConfig, config_to_dict

@@ -10,7 +10,7 @@ import orjson
 from django.db.models import F
 
 from muster.common.statements import Statement
-from muster.dispatch.chains import write_bindings
+from muster.dispatch.apply.chains import write_bindings
 from muster.events.services import record, wake_node
 from muster.fleet.models import Node, Pool
 from muster.jobs.models import GpuClaim, Job

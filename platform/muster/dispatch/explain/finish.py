@@ -6,9 +6,9 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from muster.dispatch.planners import planner_of
-from muster.dispatch.settings import config_of
-from muster.dispatch.snapshot import snapshot_without_others
+from muster.dispatch.config.planners import planner_of
+from muster.dispatch.config.settings import config_of
+from muster.dispatch.snapshot.snapshot import snapshot_without_others
 from muster.jobs.models import Job
 from scheduler.engine.finish import Finish, conclusion, finishes, in_words
 from scheduler.model.lifecycle import Desired, JobState, Stage

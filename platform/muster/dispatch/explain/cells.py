@@ -12,7 +12,7 @@ from django.db.models import F
 
 from muster.cells.models import Binding, CellShare, Chain, PinnedCell
 from muster.common.errors import Conflict, FieldError, Invalid
-from muster.dispatch.snapshot import pool_snapshot
+from muster.dispatch.snapshot.snapshot import pool_snapshot
 from muster.events.services import audit, record, wake_pool
 from muster.fleet.models import Pool
 from muster.tenants.edits import locked, touch

@@ -15,7 +15,7 @@ from multiprocessing.connection import Connection
 from types import TracebackType
 from typing import Self
 
-from muster.dispatch.records import packed, plan_of, snapshot_of
+from muster.dispatch.snapshot.records import packed, plan_of, snapshot_of
 from scheduler.engine.cycle import CycleConfig, compose, config_from_dict, config_to_dict, decide
 from scheduler.model import Snapshot
 from scheduler.model.invariants import check

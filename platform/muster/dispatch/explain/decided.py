@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 
 from django.db.models import Q
 
-from muster.dispatch.policy_state import pool_state_of
-from muster.dispatch.settings import config_of
+from muster.dispatch.config.policy_state import pool_state_of
+from muster.dispatch.config.settings import config_of
 from muster.fleet.models import Pool
 from muster.jobs.models import Attempt, Job
 from muster.samples.rates import LIVE, KnownRate, live_rates

@@ -7,7 +7,7 @@ from dataclasses import replace
 from django.db import connection, transaction
 
 from muster.common.models import DatabaseNow
-from muster.dispatch.snapshot import held_snapshot
+from muster.dispatch.snapshot.snapshot import held_snapshot
 from muster.fleet.models import Pool
 from muster.tenants.models import Loan
 from scheduler.admission.screening import FIRST_ID

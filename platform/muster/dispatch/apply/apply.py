@@ -14,15 +14,15 @@ from django.db.models import Case, JSONField, Value, When
 from psycopg2.errors import DeadlockDetected, ExclusionViolation, UniqueViolation
 
 from muster.common.errors import Invalid
-from muster.dispatch.caps import lock_capped
-from muster.dispatch.chains import AsPlanned, Chains
-from muster.dispatch.groups import Budgets
-from muster.dispatch.launch import NoPort, launch, request_at
+from muster.dispatch.apply.chains import AsPlanned, Chains
+from muster.dispatch.apply.launch import NoPort, launch, request_at
+from muster.dispatch.apply.plan_units import Unit, batches_of, units_of
+from muster.dispatch.config.policy_state import keep_pool_state
 from muster.dispatch.models import Planner
-from muster.dispatch.plan_units import Unit, batches_of, units_of
-from muster.dispatch.policy_state import keep_pool_state
-from muster.dispatch.reservations import keep_for
-from muster.dispatch.snapshot import NOTHING_SEEN, locked_snapshot
+from muster.dispatch.snapshot.caps import lock_capped
+from muster.dispatch.snapshot.groups import Budgets
+from muster.dispatch.snapshot.reservations import keep_for
+from muster.dispatch.snapshot.snapshot import NOTHING_SEEN, locked_snapshot
 from muster.events.services import record, recorded_together
 from muster.fleet.models import Node, Pool
 from muster.jobs.attempts import stop_attempt

@@ -1,0 +1,1 @@
+"""The forms by which an operator changes how a pool decides."""

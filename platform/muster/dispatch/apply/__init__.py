@@ -1,0 +1,1 @@
+"""Carrying a plan out: jobs start, stop and wait in Postgres as it says."""

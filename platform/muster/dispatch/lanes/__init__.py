@@ -1,0 +1,1 @@
+"""Solves outside cycles: the process of each lane, and the targets that it stores."""

@@ -1,0 +1,1 @@
+"""The snapshot of a pool for one decision, out of its rows in Postgres."""
