@@ -10,11 +10,11 @@ from django.http import HttpRequest, HttpResponseRedirect
 from unfold.widgets import UnfoldAdminSelectWidget
 
 from muster.accounts.models import User
+from muster.clusters.closing import close_virtual_cluster, merge_targets
 from muster.common.errors import MusterError
 from muster.console.base import ModelAdmin, OperatorsMixin, TabularInline
 from muster.console.tenant_forms import QuotaForm, QuotaFormSet, TreeNodeForm
 from muster.console.tenants import TreeNodeMixin, quotas_of
-from muster.jobs.closing import close_virtual_cluster, merge_targets
 from muster.tenants.models import Organisation, Quota, VirtualCluster
 
 

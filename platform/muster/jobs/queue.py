@@ -12,7 +12,7 @@ from muster.accounts.models import User
 from muster.common.errors import Conflict, Forbidden, Invalid
 from muster.events.services import record, recorded_together, wake_pool
 from muster.jobs.models import Job, QueueOrder
-from muster.jobs.services import require_may_act
+from muster.jobs.rights import require_may_act
 from muster.jobs.transitions import forget_reservations
 from muster.tenants.models import VirtualCluster
 from muster.tenants.selectors import is_manager

@@ -16,7 +16,6 @@ from muster.common.errors import Conflict, FieldError, Forbidden, Invalid, Muste
 from muster.events.services import record, recorded_together, wake_pool
 from muster.jobs.attempts import stop_attempt
 from muster.jobs.caps import require_within_caps
-from muster.jobs.closing import require_open
 from muster.jobs.desk import Desk
 from muster.jobs.estimates import estimate_jobs
 from muster.jobs.feasibility import require_feasible, why_infeasible
@@ -26,6 +25,7 @@ from muster.jobs.memory import with_types
 from muster.jobs.models import Attempt, CodeArchive, IdempotencyKey, Job
 from muster.jobs.nodes import require_nodes
 from muster.jobs.requests import request_of_spec
+from muster.jobs.rights import require_may_act
 from muster.jobs.screener import screener
 from muster.jobs.spec import PRIORITIES, JobSpec, parse_spec
 from muster.jobs.throughput import require_known_types
@@ -33,7 +33,7 @@ from muster.jobs.transitions import forget_reservations, move_job
 from muster.jobs.volumes import require_volumes
 from muster.tenants.caps import caps_of
 from muster.tenants.models import Tenant
-from muster.tenants.selectors import is_manager
+from muster.tenants.selectors import require_open
 from scheduler.diagnosis.screening import Mode
 from scheduler.model.lifecycle import (
     ATTEMPT_LIVE,
@@ -302,12 +302,6 @@ def edit_job(*, user: User, job: Job, changes: dict[str, Any]) -> Job:
         wake_pool(job.pool_id)
     job.refresh_from_db()
     return job
-
-
-def require_may_act(user: User, job: Job) -> None:
-    """Return if the user may change the job, and raise `Forbidden` with who may if not."""
-    if job.owner_id != user.pk and not is_manager(user, job.tenant_id):
-        raise Forbidden(f"job {job.pk} is {job.owner.username}'s: its owner and the tenant's managers may change it")
 
 
 def _require_priority(desk: Desk, spec: JobSpec, tenant: Tenant) -> None:

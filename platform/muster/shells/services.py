@@ -18,7 +18,7 @@ from muster.common.secrets import digest, new_secret
 from muster.events.services import audit, record, wake_node
 from muster.fleet.leases import node_of_credential
 from muster.jobs.models import Allocation, Attempt, Job
-from muster.jobs.services import require_may_act
+from muster.jobs.rights import require_may_act
 from muster.shells.models import Shell, ShellReason
 from muster.shells.transitions import event_data, move_shell
 from scheduler.model.lifecycle import (

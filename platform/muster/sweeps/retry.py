@@ -8,14 +8,14 @@ from django.db.models import Q, QuerySet
 from muster.accounts.models import User
 from muster.common.errors import Conflict
 from muster.events.services import record, recorded_together, wake_pool
-from muster.jobs.closing import require_open
 from muster.jobs.groups import STOPPED_BY_GROUP
 from muster.jobs.models import Job, JobGroup
-from muster.jobs.services import require_may_act
+from muster.jobs.rights import require_may_act
 from muster.jobs.transitions import requeue_ended
 from muster.sweeps.holds import waits_for_turn
 from muster.sweeps.models import Trial
 from muster.sweeps.services import require_may_act as require_may_act_on_sweep
+from muster.tenants.selectors import require_open
 from scheduler.model.lifecycle import RETRIED_FROM, Desired, GroupState, JobState
 
 

@@ -11,7 +11,6 @@ from django.db import IntegrityError, transaction
 from muster.accounts.models import User
 from muster.common.errors import Conflict, Forbidden, Invalid, MusterError
 from muster.events.services import record, wake_pool
-from muster.jobs.closing import require_open
 from muster.jobs.desk import Desk
 from muster.jobs.estimates import estimate_jobs
 from muster.jobs.feasibility import why_infeasible
@@ -25,7 +24,7 @@ from muster.sweeps.ends import end_if_over, end_members
 from muster.sweeps.holds import waits_for_turn
 from muster.sweeps.models import Progress
 from muster.sweeps.spec import SweepSpec, parse_sweep
-from muster.tenants.selectors import is_manager
+from muster.tenants.selectors import is_manager, require_open
 from scheduler.model.lifecycle import Desired, GroupKind, GroupState, HoldReason, JobState, Reason
 from scheduler.predict.estimate import Source
 from scheduler.search.outlook import steps_left

@@ -8,10 +8,14 @@ from dataclasses import dataclass
 from django.db.models import QuerySet, Sum
 
 from muster.accounts.models import User
+from muster.common.errors import Invalid
 from muster.common.rows import first_of
+from muster.common.statements import Statement
 from muster.fleet.selectors import gpus_by_type
 from muster.tenants.models import CommonQuota, Membership, Organisation, Quota, Tenant, VirtualCluster
 from muster.tenants.roles import Role
+
+_CLOSED = Statement("SELECT FROM tenants_virtualcluster WHERE id = %s AND closed_at IS NOT NULL")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +48,12 @@ def default_virtual_cluster(user: User) -> VirtualCluster | None:
     theirs = VirtualCluster.objects.filter(tenant__memberships__user=user).select_related("tenant", "pool")
     theirs = theirs.filter(closed_at__isnull=True)
     return first_of(theirs.order_by("tenant__memberships__id", "id"))
+
+
+def require_open(vc: VirtualCluster) -> None:
+    """Refuse a job that was stored in a virtual cluster which has been deleted since the job was checked."""
+    if _CLOSED.rows(vc.pk):
+        raise Invalid.field("vc", f"{vc.name} has been deleted: name another virtual cluster")
 
 
 def is_manager(user: User, tenant_id: int) -> bool:

@@ -17,8 +17,8 @@ from muster.api.render import tree as render
 from muster.api.shapes import tree as shapes
 from muster.api.shapes.common import Shape
 from muster.api.views.base import ApiView, body_of, caller, describe, query_of
+from muster.clusters.closing import close_virtual_cluster
 from muster.common.errors import Forbidden, NotFound
-from muster.jobs.closing import close_virtual_cluster
 from muster.tenants import edits
 from muster.tenants.models import TreeNode
 from muster.tenants.selectors import is_manager, organisations_of, tenants_of, virtual_clusters_of

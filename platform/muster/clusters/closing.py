@@ -8,7 +8,6 @@ from django.db.models import QuerySet
 from muster.accounts.models import User
 from muster.common.errors import Conflict, Invalid
 from muster.common.models import DatabaseNow
-from muster.common.statements import Statement
 from muster.events.services import audit, record, recorded_together, wake_pool
 from muster.fleet.models import Pool
 from muster.jobs.models import Job
@@ -22,7 +21,6 @@ _MOVE_JOBS = """
 UPDATE jobs_job SET vc_id = %s, spec = jsonb_set(spec, '{vc}', to_jsonb(%s::text)), bumped = 0, own_rank = NULL
 WHERE id = ANY(%s)
 """
-_CLOSED = Statement("SELECT FROM tenants_virtualcluster WHERE id = %s AND closed_at IS NOT NULL")
 _MOVE_GROUPS = """
 UPDATE jobs_jobgroup SET vc_id = %s, spec = jsonb_set(spec, '{vc}', to_jsonb(%s::text)) WHERE vc_id = %s AND state = %s
 """
@@ -74,12 +72,6 @@ def close_virtual_cluster(*, user: User, vc: VirtualCluster, merge_into: str | N
             after=after,
         )
         wake_pool(vc.pool_id)
-
-
-def require_open(vc: VirtualCluster) -> None:
-    """Refuse a job that was stored in a virtual cluster which has been deleted since the job was checked."""
-    if _CLOSED.rows(vc.pk):
-        raise Invalid.field("vc", f"{vc.name} has been deleted: name another virtual cluster")
 
 
 def merge_targets(vc: VirtualCluster) -> QuerySet[VirtualCluster]:

@@ -1,0 +1,1 @@
+"""What operators and managers do with virtual clusters that have jobs."""
