@@ -17,7 +17,7 @@ from muster.dispatch.cycles import run_cycle
 from muster.dispatch.models import Cycle
 from muster.fleet.models import Gpu, Node, Pool
 from muster.fleet.services import create_pool
-from muster.jobs.attempts import End, end_allocation
+from muster.jobs.attempt.attempts import End, end_allocation
 from muster.jobs.models import Allocation, Attempt, GpuClaim, Job
 from muster.tenants.models import VirtualCluster
 from muster.tenants.services import create_tenant, create_virtual_cluster, set_quota

@@ -1,8 +1,8 @@
 """Detects black-hole nodes: nodes that fail every job, as opposed to jobs that fail on every node.
 
 A node that fails its jobs at once is free again at once, so the scheduler sends it the next ones. Operators of batch
-systems call such a node a black hole. The decision here is pure; `muster.jobs.blackholes` reads the history and cordons
-the node.
+systems call such a node a black hole. The decision here is pure; `muster.jobs.attempt.blackholes` reads the history
+and cordons the node.
 """
 
 from __future__ import annotations

@@ -11,8 +11,8 @@ from django.test import Client
 
 from muster.accounts.models import User
 from muster.common.clock import utc_now
+from muster.jobs.attempt.resizes import FailedResize
 from muster.jobs.models import Job
-from muster.jobs.resizes import FailedResize
 from muster.tenants.models import Quota, Tenant
 from scheduler.model.request import ElasticRange
 from tests.api.asking import JOBS, problem_of, require_described, send, submit

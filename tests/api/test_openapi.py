@@ -26,7 +26,7 @@ from schemathesis.specs.openapi.checks import (
 from muster.accounts.models import User
 from muster.api.openapi import GROUPS
 from muster.api.urls import v1
-from muster.jobs.spec import json_schema
+from muster.jobs.spec.spec import json_schema
 from muster.wsgi import application
 from tests.api.asking import openapi
 from tests.api.conftest import World

@@ -13,7 +13,7 @@ from muster.dispatch.explain.forecast import dry_run
 from muster.dispatch.explain.selectors import why
 from muster.events.models import Event
 from muster.jobs.models import Job
-from muster.jobs.notify import Kind
+from muster.jobs.spec.notify import Kind
 from muster.notices.reading import _names_of, kind_of
 from muster.screening.services import go_on_unscreened
 from tests.db.jobs.test_verdicts import BROKEN_CODE

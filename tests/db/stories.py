@@ -22,7 +22,7 @@ from muster.events.models import Event
 from muster.events.selectors import EventCursor, newest
 from muster.fleet.leases import tick
 from muster.fleet.models import Node, NodeLease, Pool, Tick
-from muster.jobs.attempts import End, claim_allocation, end_allocation, report_running
+from muster.jobs.attempt.attempts import End, claim_allocation, end_allocation, report_running
 from muster.jobs.models import Allocation, Attempt, Job
 from muster.jobs.services import submit_job
 from muster.tenants.models import Tenant, VirtualCluster

@@ -20,7 +20,7 @@ from muster.fleet.gone import declare_gone
 from muster.fleet.leases import tick
 from muster.fleet.models import Node, Pool
 from muster.fleet.services import cordon_node, drain_node, resume_node, retire_node
-from muster.jobs.attempts import stop_attempt
+from muster.jobs.attempt.attempts import stop_attempt
 from muster.jobs.models import Allocation, Attempt, GpuClaim, Job
 from muster.jobs.services import cancel_job, submit_job
 from nodeagent.protocol.messages import EXIT_SUPERSEDED, EXIT_UNAUTHORIZED, OnDisconnect

@@ -12,7 +12,7 @@ from muster.dispatch import reaper
 from muster.dispatch.eviction import eviction_deadline
 from muster.fleet.leases import register
 from muster.fleet.models import NodeLease
-from muster.jobs import attempts
+from muster.jobs.attempt import attempts
 from muster.jobs.models import Allocation, Attempt, GpuClaim, Job
 from nodeagent.protocol.messages import EXIT_SUPERSEDED, EXIT_UNAUTHORIZED
 from nodeagent.runtime.port import Phase

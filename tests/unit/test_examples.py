@@ -14,7 +14,7 @@ from string import Template
 
 import pytest
 
-from muster.jobs.spec import parse_spec
+from muster.jobs.spec.spec import parse_spec
 from muster.local.demo.cluster import PROFILES
 from muster.sweeps.draws import params_of
 from muster.sweeps.spec import parse_sweep

@@ -21,7 +21,7 @@ from muster.common.errors import Invalid, MusterError, NotFound
 from muster.events.services import recorded_together
 from muster.fleet.leases import hold_epoch
 from muster.fleet.models import Node
-from muster.jobs.gangs import Gang, Held, locked_free
+from muster.jobs.attempt.gangs import Gang, Held, locked_free
 from muster.jobs.models import Allocation
 from muster.logs.store import Gap
 from nodeagent.protocol.messages import (

@@ -15,9 +15,9 @@ from django.db.models import Case, F, OuterRef, When
 
 from muster.common.models import DatabaseNow
 from muster.fleet.models import Node
-from muster.jobs.claimants import is_left_behind
+from muster.jobs.attempt.claimants import is_left_behind
 from muster.jobs.models import Allocation
-from muster.jobs.spec import stop_signal
+from muster.jobs.spec.spec import stop_signal
 from muster.shells.models import Shell
 from nodeagent.protocol.messages import Action, DesiredAllocation
 from nodeagent.protocol.shellwire import WantedShell

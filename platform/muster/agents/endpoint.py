@@ -38,7 +38,7 @@ from muster.fleet.leases import (
 )
 from muster.fleet.models import Node
 from muster.jobs.models import Allocation
-from muster.jobs.uploads import open_code
+from muster.jobs.submit.uploads import open_code
 from muster.logs.store import Chunk, Gap
 from muster.outputs import store as outputs_store
 from nodeagent.protocol.calls import (

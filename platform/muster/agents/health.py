@@ -12,7 +12,7 @@ from muster.fleet.health import take_report
 from muster.fleet.models import CheckResult as KnownResult
 from muster.fleet.models import Gpu, Node, StrikeReason
 from muster.fleet.strikes import blame_gpu
-from muster.jobs.attempts import stop_attempt
+from muster.jobs.attempt.attempts import stop_attempt
 from muster.jobs.models import GpuClaim
 from nodeagent.protocol.messages import MAX_CHECKS, MAX_HEALTH_EVENTS, CheckResult, HealthEvent
 from scheduler.diagnosis.health import Kind, Meaning, number_of

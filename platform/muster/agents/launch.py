@@ -10,13 +10,13 @@ from django.conf import settings
 
 from muster.accounts.models import User
 from muster.fleet.models import Node
-from muster.jobs.attempts import note_progress
+from muster.jobs.attempt.attempts import note_progress
 from muster.jobs.models import Allocation, GpuClaim
-from muster.jobs.mounts import DEFAULT_WORKDIR
-from muster.jobs.spec import stop_signal
-from muster.jobs.spec_values import param_text
-from muster.jobs.units import parse_duration_s, parse_size_mib
-from muster.jobs.volumes import told_to_agents
+from muster.jobs.spec.mounts import DEFAULT_WORKDIR
+from muster.jobs.spec.spec import stop_signal
+from muster.jobs.spec.spec_values import param_text
+from muster.jobs.spec.units import parse_duration_s, parse_size_mib
+from muster.jobs.submit.volumes import told_to_agents
 from muster.outputs.store import MAX_FILES
 from muster.tenants.registries import Access, access_to
 from nodeagent.protocol.messages import CodeRef, LaunchSpec, OnDisconnect, RegistryLogin

@@ -14,8 +14,8 @@ from django.db import transaction
 from muster.events.models import Restore
 from muster.events.services import record, wake_pool
 from muster.fleet.models import Node
-from muster.jobs.attempts import lose_allocations
-from muster.jobs.claimants import is_left_behind
+from muster.jobs.attempt.attempts import lose_allocations
+from muster.jobs.attempt.claimants import is_left_behind
 from muster.jobs.models import Allocation
 from nodeagent.protocol.messages import AllocationReport, Observed, SyncRequest
 from scheduler.model.lifecycle import AllocationState, Reason

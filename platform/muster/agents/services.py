@@ -21,7 +21,7 @@ from muster.common.secrets import digest
 from muster.fleet.disks import note_disk
 from muster.fleet.leases import greet, hold_epoch, node_of_credential, register, renew, require_epoch
 from muster.fleet.models import Node, Pool
-from muster.jobs.attempts import (
+from muster.jobs.attempt.attempts import (
     End,
     claim_allocation,
     end_allocation,
@@ -30,8 +30,8 @@ from muster.jobs.attempts import (
     report_kept,
     report_running,
 )
+from muster.jobs.attempt.gangs import Held
 from muster.jobs.fields import request_of_text
-from muster.jobs.gangs import Held
 from muster.jobs.models import Allocation, Attempt, Job
 from muster.logrules.watch import look_at, look_at_the_end
 from muster.logs.store import Chunk, append, finds_room

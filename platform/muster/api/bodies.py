@@ -10,7 +10,7 @@ from rest_framework.parsers import BaseParser
 from rest_framework.request import Request
 
 from muster.common.errors import MusterError, TooLarge
-from muster.jobs.documents import read_json, read_yaml
+from muster.jobs.spec.documents import read_json, read_yaml
 
 MAX_BODY_BYTES = 1 << 20
 MAX_BATCH_BYTES = 8 << 20

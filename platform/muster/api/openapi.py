@@ -10,7 +10,7 @@ from muster.accounts.scopes import Scope
 from muster.api.examples import add_examples
 from muster.api.problems import CONTENT_TYPE
 from muster.api.scopes import scope_of
-from muster.jobs.spec import json_schema
+from muster.jobs.spec.spec import json_schema
 
 Json = dict[str, Any]
 

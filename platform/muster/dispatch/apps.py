@@ -11,6 +11,6 @@ class DispatchConfig(AppConfig):
     def ready(self) -> None:
         """Refuse jobs that their pool could never run."""
         from muster.dispatch.explain.feasibility import why_infeasible  # noqa: PLC0415 (models can be imported from here on)
-        from muster.jobs.feasibility import check_feasibility_by  # noqa: PLC0415
+        from muster.jobs.submit.feasibility import check_feasibility_by  # noqa: PLC0415
 
         check_feasibility_by(why_infeasible)

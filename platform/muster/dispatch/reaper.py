@@ -18,10 +18,10 @@ from muster.fleet.hold import TOGETHER, held_since
 from muster.fleet.leases import answering_since, judge_nodes, tick
 from muster.fleet.maintenance import keep_maintenance
 from muster.fleet.models import Node, Pool
-from muster.jobs.attempts import lose_allocations, stop_attempt
-from muster.jobs.claimants import LEFT_BEHIND
+from muster.jobs.attempt.attempts import lose_allocations, stop_attempt
+from muster.jobs.attempt.claimants import LEFT_BEHIND
+from muster.jobs.attempt.resizes import TRIAL_S
 from muster.jobs.models import Allocation, Attempt
-from muster.jobs.resizes import TRIAL_S
 from muster.screening.services import keep_screening
 from scheduler.diagnosis.checks import UNANSWERED_AFTER_S
 from scheduler.diagnosis.health import HealthLevel

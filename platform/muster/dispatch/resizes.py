@@ -8,9 +8,9 @@ from django.db.models import JSONField, Value
 
 from muster.common.clock import database_now
 from muster.fleet.models import Pool
-from muster.jobs.attempts import stop_attempt
+from muster.jobs.attempt.attempts import stop_attempt
+from muster.jobs.attempt.resizes import TRIAL_S, resized_from
 from muster.jobs.models import Attempt
-from muster.jobs.resizes import TRIAL_S, resized_from
 from muster.samples.models import Speed
 from scheduler.model.lifecycle import AttemptState, Reason, Stage
 

@@ -11,6 +11,6 @@ class FailuresConfig(AppConfig):
     def ready(self) -> None:
         """Judge by the operators' rules, too."""
         from muster.failures.selectors import rules_in_force  # noqa: PLC0415 (models can be imported from here on)
-        from muster.jobs import verdicts  # noqa: PLC0415
+        from muster.jobs.attempt import verdicts  # noqa: PLC0415
 
         verdicts.judge_by(rules_in_force)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from muster.jobs.units import DURATION_PATTERN, MOMENT_PATTERN, SIZE_PATTERN
+from muster.jobs.spec.units import DURATION_PATTERN, MOMENT_PATTERN, SIZE_PATTERN
 from muster.sweeps.spec import spec_schema
 
 _HEAD = """# Spec reference

@@ -17,9 +17,9 @@ from django.db.models import Q
 
 from muster.events.services import record, recorded_together
 from muster.idle.models import IdleWatch
-from muster.jobs.attempts import stop_attempt
+from muster.jobs.attempt.attempts import stop_attempt
 from muster.jobs.models import Attempt
-from muster.jobs.spec import Idle
+from muster.jobs.spec.spec import Idle
 from muster.samples.families import GPU
 from muster.samples.levels import watermarks
 from scheduler.diagnosis.idle import (

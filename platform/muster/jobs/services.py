@@ -14,23 +14,23 @@ from muster.accounts.models import User
 from muster.common.clock import utc_now
 from muster.common.errors import Conflict, FieldError, Forbidden, Invalid, MusterError, NotFound
 from muster.events.services import record, recorded_together, wake_pool
-from muster.jobs.attempts import stop_attempt
-from muster.jobs.caps import require_within_caps
-from muster.jobs.desk import Desk
-from muster.jobs.estimates import estimate_jobs
-from muster.jobs.feasibility import require_feasible, why_infeasible
-from muster.jobs.idempotency import check_key, known_key
-from muster.jobs.images import require_runtime
-from muster.jobs.memory import with_types
+from muster.jobs.attempt.attempts import stop_attempt
+from muster.jobs.attempt.estimates import estimate_jobs
+from muster.jobs.attempt.screener import screener
 from muster.jobs.models import Attempt, CodeArchive, IdempotencyKey, Job
-from muster.jobs.nodes import require_nodes
-from muster.jobs.requests import request_of_spec
 from muster.jobs.rights import require_may_act
-from muster.jobs.screener import screener
-from muster.jobs.spec import PRIORITIES, JobSpec, parse_spec
-from muster.jobs.throughput import require_known_types
+from muster.jobs.spec.requests import request_of_spec
+from muster.jobs.spec.spec import PRIORITIES, JobSpec, parse_spec
+from muster.jobs.spec.throughput import require_known_types
+from muster.jobs.submit.caps import require_within_caps
+from muster.jobs.submit.desk import Desk
+from muster.jobs.submit.feasibility import require_feasible, why_infeasible
+from muster.jobs.submit.idempotency import check_key, known_key
+from muster.jobs.submit.images import require_runtime
+from muster.jobs.submit.memory import with_types
+from muster.jobs.submit.nodes import require_nodes
+from muster.jobs.submit.volumes import require_volumes
 from muster.jobs.transitions import forget_reservations, move_job
-from muster.jobs.volumes import require_volumes
 from muster.tenants.caps import caps_of
 from muster.tenants.models import Tenant
 from muster.tenants.selectors import require_open

@@ -14,7 +14,7 @@ from django.db import transaction
 
 from muster.events.services import mail_operators, record, wake_pool
 from muster.fleet.strikes import blame_for_failure
-from muster.jobs.ending import end_for_good
+from muster.jobs.attempt.ending import end_for_good
 from muster.jobs.models import Allocation, ExcludedNode, Job
 from muster.logrules.models import LogMatch
 from muster.logrules.selectors import rules_in_force

@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from muster.accounts.models import User
 from muster.common.errors import Invalid
-from muster.jobs.notify import Channel, Kind, read_kinds
+from muster.jobs.spec.notify import Channel, Kind, read_kinds
 from muster.notices.models import Preferences
 
 

@@ -18,7 +18,7 @@ from django.utils import timezone
 from muster.events.models import Event, Outbox
 from muster.events.selectors import EventCursor, after, newest
 from muster.jobs.models import Attempt, Job
-from muster.jobs.notify import Channel, Kind
+from muster.jobs.spec.notify import Channel, Kind
 from muster.notices import mails
 from muster.notices.grades import grades_of
 from muster.notices.mails import Told, can_have_mail

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from muster.jobs.notify import Kind
+from muster.jobs.spec.notify import Kind
 from scheduler.diagnosis.screening import ScreeningVerdict
 from scheduler.model.lifecycle import Reason
 

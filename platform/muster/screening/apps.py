@@ -10,7 +10,7 @@ class ScreeningConfig(AppConfig):
 
     def ready(self) -> None:
         """Try jobs before they get their gang."""
-        from muster.jobs.screener import screen_by  # noqa: PLC0415 (models can be imported from here on)
+        from muster.jobs.attempt.screener import screen_by  # noqa: PLC0415 (models can be imported from here on)
         from muster.screening.services import Screening  # noqa: PLC0415
 
         screen_by(Screening())

@@ -6,11 +6,11 @@ import hashlib
 from dataclasses import dataclass, replace
 
 from muster.common.clock import database_now
+from muster.jobs.attempt.runs import ScreeningRun
 from muster.jobs.models import Job
-from muster.jobs.mounts import DEFAULT_WORKDIR
-from muster.jobs.runs import ScreeningRun
-from muster.jobs.shares import Shares
-from muster.jobs.volumes import are_mounted_in
+from muster.jobs.spec.mounts import DEFAULT_WORKDIR
+from muster.jobs.spec.shares import Shares
+from muster.jobs.submit.volumes import are_mounted_in
 from muster.screening.models import PoolScreening, ScreeningResult
 from muster.screening.room import choice_for, room_of, screening_run_for
 from muster.screening.selectors import passed_of_late, screening_of

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from django.db.models import BooleanField, Case, Exists, OuterRef, Q, Value, When
 
 from muster.fleet.models import Gpu, Pool
+from muster.jobs.attempt.runs import ScreeningRun, screening_run_of
 from muster.jobs.models import GpuClaim, Job, ReservedGpu
-from muster.jobs.runs import ScreeningRun, screening_run_of
 from scheduler.diagnosis.screening import Shape, part_of, shape_for
 from scheduler.model.lifecycle import NodeAdmin, NodeHealth
 from scheduler.model.request import Choice, Request

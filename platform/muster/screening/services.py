@@ -16,15 +16,15 @@ from muster.common.errors import Invalid
 from muster.common.models import DatabaseNow
 from muster.events.services import record, wake_pool
 from muster.fleet.models import Pool
-from muster.jobs.attempts import stop_attempt
-from muster.jobs.blackholes import failed_by_node
+from muster.jobs.attempt.attempts import stop_attempt
+from muster.jobs.attempt.blackholes import failed_by_node
+from muster.jobs.attempt.outcome import BACK_OFF_S, Outcome, derive_job_state, retry_fields
+from muster.jobs.attempt.runs import ScreeningRun, screening_run_of
+from muster.jobs.attempt.screener import ScreeningEnd
+from muster.jobs.attempt.verdicts import failed_so_before
 from muster.jobs.models import Attempt, Job, Reservation
-from muster.jobs.outcome import BACK_OFF_S, Outcome, derive_job_state, retry_fields
-from muster.jobs.runs import ScreeningRun, screening_run_of
-from muster.jobs.screener import ScreeningEnd
-from muster.jobs.spec import Retry
+from muster.jobs.spec.spec import Retry
 from muster.jobs.transitions import forget_reservations, move_job
-from muster.jobs.verdicts import failed_so_before
 from muster.screening.models import ScreeningResult
 from muster.screening.outlook import Outlook, digest_of, outlook_of, run_for
 from muster.screening.room import fitted, reshaped, room_of

@@ -241,7 +241,7 @@ SPECTACULAR_SETTINGS = {
         "JobClass": "scheduler.model.lifecycle.JobClass",
         "JobForm": "scheduler.model.lifecycle.RuntimeNeed",
         "FailureCategory": "muster.api.shapes.usage.CATEGORIES",
-        "NoticeKind": "muster.jobs.notify.Kind",
+        "NoticeKind": "muster.jobs.spec.notify.Kind",
         "WebhookState": "muster.api.shapes.notices.WEBHOOK_STATES",
         "UpOrDown": "muster.api.shapes.accounts.UP_OR_DOWN",
     },

@@ -18,8 +18,8 @@ from django.db import transaction
 
 from muster.common.clock import database_now
 from muster.common.models import DatabaseNow
-from muster.jobs.ending import cancel_for, pause_job, resume_jobs
-from muster.jobs.estimates import estimate_members
+from muster.jobs.attempt.ending import cancel_for, pause_job, resume_jobs
+from muster.jobs.attempt.estimates import estimate_members
 from muster.jobs.models import Job, JobGroup
 from muster.sweeps.ends import end_if_over, reason_to_stop, stop_sweep
 from muster.sweeps.holds import is_paused, waits_for_turn

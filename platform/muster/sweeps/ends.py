@@ -11,7 +11,7 @@ from django.db.models import Q
 from muster.common.clock import utc_now
 from muster.common.models import DatabaseNow
 from muster.events.services import record, recorded_together, wake_pool
-from muster.jobs.ending import cancel_for
+from muster.jobs.attempt.ending import cancel_for
 from muster.jobs.models import Job, JobGroup
 from muster.jobs.transitions import forget_reservations, move_jobs
 from muster.sweeps.models import Trial

@@ -11,14 +11,14 @@ from django.db import IntegrityError, transaction
 from muster.accounts.models import User
 from muster.common.errors import Conflict, Forbidden, Invalid, MusterError
 from muster.events.services import record, wake_pool
-from muster.jobs.desk import Desk
-from muster.jobs.estimates import estimate_jobs
-from muster.jobs.feasibility import why_infeasible
-from muster.jobs.idempotency import check_key, known_key
+from muster.jobs.attempt.estimates import estimate_jobs
 from muster.jobs.models import IdempotencyKey, Job, JobGroup
 from muster.jobs.queue import hold_jobs, release_jobs
 from muster.jobs.services import draft_job
-from muster.jobs.spec_values import checked_params
+from muster.jobs.spec.spec_values import checked_params
+from muster.jobs.submit.desk import Desk
+from muster.jobs.submit.feasibility import why_infeasible
+from muster.jobs.submit.idempotency import check_key, known_key
 from muster.sweeps.draws import params_of
 from muster.sweeps.ends import end_if_over, end_members
 from muster.sweeps.holds import waits_for_turn

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from muster.common.errors import FieldError, Invalid, unknown_key
-from muster.jobs.spec import json_schema
-from muster.jobs.spec_errors import message_of
+from muster.jobs.spec.spec import json_schema
+from muster.jobs.spec.spec_errors import message_of
 from scheduler.search.rungs import Goal, Method
 from scheduler.search.rungs import Rungs as SearchRungs
 from scheduler.search.space import MAX_MEMBERS, SearchError

@@ -12,7 +12,7 @@ from django.utils import timezone
 from muster.common.models import DatabaseNow
 from muster.events.services import record
 from muster.fleet.models import Pool
-from muster.jobs.ending import end_for_good
+from muster.jobs.attempt.ending import end_for_good
 from muster.jobs.models import Attempt, Job
 from muster.training.models import FailureRate, JobAdvice, Series
 from muster.training.selectors import losses_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from muster.jobs.outcome import blamed_for
+from muster.jobs.attempt.outcome import blamed_for
 from scheduler.diagnosis.failures.rules import NO_SIGNATURE
 from scheduler.model.lifecycle import ATTEMPT_LIVE, AttemptState, Reason, Stage
 

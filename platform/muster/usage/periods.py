@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from muster.common.errors import Invalid
-from muster.jobs.units import parse_duration_s
+from muster.jobs.spec.units import parse_duration_s
 
 USUAL = timedelta(days=7)
 MAX_PERIOD = timedelta(days=400)

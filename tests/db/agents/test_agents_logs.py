@@ -12,7 +12,7 @@ import pytest
 
 from muster.jobs.models import Allocation, Attempt
 from muster.jobs.services import clone_job
-from muster.jobs.uploads import new_draft, store_code
+from muster.jobs.submit.uploads import new_draft, store_code
 from muster.logs import store
 from muster.logs.models import LogFile
 from muster.logs.store import read

@@ -14,7 +14,7 @@ from muster.dispatch.apply.plan_units import Unit
 from muster.dispatch.config.settings import config_of
 from muster.events.models import Event
 from muster.fleet.services import cordon_node
-from muster.jobs.attempts import lose_allocations
+from muster.jobs.attempt.attempts import lose_allocations
 from muster.jobs.models import Attempt, GpuClaim, Job
 from muster.jobs.services import cancel_job
 from muster.tenants.models import Quota

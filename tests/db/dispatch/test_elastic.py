@@ -10,7 +10,7 @@ import pytest
 from muster.agents.launch import gang_environment, torchrun_defaults
 from muster.common.models import DatabaseNow
 from muster.dispatch.snapshot.snapshot import pool_snapshot
-from muster.jobs.estimates import estimate_jobs
+from muster.jobs.attempt.estimates import estimate_jobs
 from muster.jobs.models import Attempt, Job
 from muster.jobs.services import draft_job
 from muster.samples.models import SpeedAlone

@@ -24,7 +24,7 @@ from muster.fleet.leases import judge_nodes, renew, tick
 from muster.fleet.models import GpuCheck, Node, NodeLease, Pool, Tick
 from muster.fleet.services import cordon_node
 from muster.jobs import services
-from muster.jobs.attempts import lose_allocations
+from muster.jobs.attempt.attempts import lose_allocations
 from muster.jobs.models import Attempt, GpuClaim, IdempotencyKey, Job
 from muster.jobs.services import cancel_job, edit_job, submit_job
 from muster.tenants.models import Quota, VirtualCluster

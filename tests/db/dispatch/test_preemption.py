@@ -21,7 +21,7 @@ from muster.dispatch.snapshot.snapshot import pool_snapshot
 from muster.events.models import Event
 from muster.fleet.models import Node
 from muster.fleet.services import cordon_node
-from muster.jobs.attempts import lose_allocations
+from muster.jobs.attempt.attempts import lose_allocations
 from muster.jobs.models import Attempt, Job, Reservation, ReservedGpu
 from muster.jobs.services import cancel_job, submit_job
 from scheduler.engine.cycle import compose, decide

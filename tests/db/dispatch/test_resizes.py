@@ -11,8 +11,8 @@ from muster.common.clock import database_now
 from muster.dispatch.models import PolicyState
 from muster.dispatch.reaper import reap
 from muster.dispatch.snapshot.snapshot import pool_snapshot
+from muster.jobs.attempt.resizes import BACK_OFF_S, FailedResize, failed_resize_from
 from muster.jobs.models import Attempt, Job
-from muster.jobs.resizes import BACK_OFF_S, FailedResize, failed_resize_from
 from muster.jobs.services import cancel_job
 from muster.samples.models import Speed
 from scheduler.model.lifecycle import Reason

@@ -16,7 +16,7 @@ from muster.dispatch.models import Cycle
 from muster.dispatch.snapshot.snapshot import pool_snapshot
 from muster.fleet.models import Gpu, GpuReading
 from muster.jobs.models import Attempt, GpuClaim, Job
-from muster.jobs.spec import parse_spec
+from muster.jobs.spec.spec import parse_spec
 from muster.tenants.models import VirtualCluster
 from scheduler.model import HALF, SLOTS, AllocationView
 from scheduler.model.plan import Place, Preempt

@@ -12,7 +12,7 @@ from muster.events.models import AuditEntry, Event
 from muster.fleet.disks import note_disk
 from muster.fleet.models import Node, Pool
 from muster.fleet.services import resume_node
-from muster.jobs.attempts import End, report_kept
+from muster.jobs.attempt.attempts import End, report_kept
 from muster.jobs.models import Attempt, Job
 from scheduler.model.lifecycle import Reason
 from tests.db.stories import (

@@ -14,7 +14,7 @@ from muster.events.models import AuditEntry, Event
 from muster.fleet.checks import ask_for_checks, begin_checks
 from muster.fleet.models import Gpu, GpuCheck, Node, NodeLease, Pool
 from muster.fleet.services import cordon_node, drain_node, move_jobs_off, repair_gpus, resume_node
-from muster.jobs.blackholes import _cordon
+from muster.jobs.attempt.blackholes import _cordon
 from nodeagent.protocol.messages import CheckOutcome, CheckResult, HealthEvent
 from scheduler.diagnosis.blackholes import Judgement, Opinion
 from scheduler.diagnosis.checks import FIRST_PAUSE_S, IDLE_S, RELAPSE_S, UNANSWERED_AFTER_S

@@ -11,8 +11,8 @@ from muster.events.models import Event
 from muster.fleet.health import MAX_REPORTS_PER_MINUTE
 from muster.fleet.models import Gpu, HealthReport, Node, Pool, Strike
 from muster.fleet.services import repair_gpus
+from muster.jobs.attempt.outcome import FREE_CHECKS
 from muster.jobs.models import Attempt, GpuClaim
-from muster.jobs.outcome import FREE_CHECKS
 from nodeagent.protocol.messages import MAX_HEALTH_EVENTS, AllocationReport, EndReason, HealthEvent, Observed
 from scheduler.model.lifecycle import Reason
 from tests.db.agent_calls import Agent

@@ -18,7 +18,7 @@ from muster.events.models import AuditEntry, Event
 from muster.fleet.maintenance import call_off, plan_maintenance
 from muster.fleet.models import Maintenance, Node, Pool, RunningJobs
 from muster.fleet.services import cordon_node, drain_node, move_jobs_off, resume_node
-from muster.jobs.attempts import End, end_allocation
+from muster.jobs.attempt.attempts import End, end_allocation
 from muster.jobs.models import Allocation, Attempt, Job
 from muster.jobs.services import submit_job
 from scheduler.model.lifecycle import AttemptState, HoldReason, JobState, NodeAdmin, NodeHealth, Reason

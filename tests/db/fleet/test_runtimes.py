@@ -15,10 +15,10 @@ from muster.dispatch.cycles import run_cycle
 from muster.dispatch.snapshot.snapshot import pool_snapshot
 from muster.fleet.models import Node, Pool
 from muster.fleet.networks import host_network_reason
-from muster.jobs.images import runtime_outlook
 from muster.jobs.models import Allocation, Job
 from muster.jobs.services import submit_job
-from muster.jobs.spec import parse_spec
+from muster.jobs.spec.spec import parse_spec
+from muster.jobs.submit.images import runtime_outlook
 from scheduler.model import AllocationView
 from scheduler.model.lifecycle import HoldReason, RuntimeNeed
 from scheduler.model.plan import Place

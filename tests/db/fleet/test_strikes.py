@@ -21,7 +21,7 @@ from muster.events.models import AuditEntry, Event
 from muster.fleet.leases import tick
 from muster.fleet.models import Gpu, Node, NodeLease, Pool, Strike, StrikeReason, Tick
 from muster.fleet.strikes import forgive_strikes, strikes_of
-from muster.jobs.attempts import lose_allocations
+from muster.jobs.attempt.attempts import lose_allocations
 from muster.jobs.models import Attempt
 from muster.jobs.services import cancel_job
 from nodeagent.protocol.messages import HealthEvent

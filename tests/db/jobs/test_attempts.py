@@ -8,9 +8,9 @@ import pytest
 
 from muster.common.clock import database_now
 from muster.common.errors import Conflict, NotFound
-from muster.jobs.attempts import lose_allocations, stop_attempt
+from muster.jobs.attempt.attempts import lose_allocations, stop_attempt
+from muster.jobs.attempt.outcome import JITTER
 from muster.jobs.models import Attempt, GpuClaim, Job
-from muster.jobs.outcome import JITTER
 from muster.jobs.services import cancel_job, requeue_job
 from scheduler.model.lifecycle import AttemptState, HoldReason, Reason
 from tests.db.stories import (

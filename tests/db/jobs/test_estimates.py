@@ -13,7 +13,7 @@ from django.test.utils import CaptureQueriesContext
 from muster.common.errors import Invalid
 from muster.dispatch.explain.selectors import why
 from muster.dispatch.snapshot.snapshot import pool_snapshot
-from muster.jobs.estimates import _HISTORY, current_estimate, estimate_jobs
+from muster.jobs.attempt.estimates import _HISTORY, current_estimate, estimate_jobs
 from muster.jobs.models import Job
 from muster.jobs.services import draft_job, edit_job, submit_batch
 from scheduler.model.lifecycle import JobState, Reason

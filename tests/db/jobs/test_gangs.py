@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from django.db import DatabaseError, transaction
 
-from muster.jobs.gangs import Gang, locked_by_rank, locked_gang
+from muster.jobs.attempt.gangs import Gang, locked_by_rank, locked_gang
 from muster.jobs.models import Allocation, Attempt, Job
 from scheduler.model.lifecycle import AllocationState, AttemptState
 from tests.db.stories import Other, World, claim, make_world, now_of, place, ranks, run

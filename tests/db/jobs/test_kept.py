@@ -16,7 +16,7 @@ from muster.common.clock import utc_now
 from muster.common.errors import Invalid
 from muster.events.models import Event
 from muster.idle.watch import look
-from muster.jobs.attempts import stop_attempt
+from muster.jobs.attempt.attempts import stop_attempt
 from muster.jobs.models import Allocation, Attempt
 from muster.jobs.services import cancel_job, requeue_job
 from muster.shells.services import Wanted, request_shell

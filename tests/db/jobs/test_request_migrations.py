@@ -12,8 +12,8 @@ from django.db.migrations.executor import MigrationExecutor
 from django.utils import timezone
 
 from muster.fleet.models import Node
+from muster.jobs.attempt.runs import ScreeningRun, screening_run_of
 from muster.jobs.models import Attempt, Job
-from muster.jobs.runs import ScreeningRun, screening_run_of
 from scheduler.model import SLOTS
 from scheduler.model.lifecycle import Locality, RuntimeNeed
 from scheduler.model.request import Choice, Request

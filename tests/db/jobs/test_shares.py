@@ -12,7 +12,7 @@ from muster.dispatch.explain.forecast import dry_run
 from muster.fleet.models import Node, Pool
 from muster.jobs.models import Job
 from muster.jobs.services import clone_job
-from muster.jobs.shares import UNKNOWN, WITHOUT_GPUS
+from muster.jobs.spec.shares import UNKNOWN, WITHOUT_GPUS
 from scheduler.model.lifecycle import NodeAdmin
 from tests.db.stories import World, cycle, make_world, now_of, submit
 from tests.factories import make_node, make_pool

@@ -20,8 +20,8 @@ from django.test import Client
 from muster.api import limits
 from muster.api.streams import uploads as upload_stream
 from muster.common.errors import Invalid, MusterError, TooLarge
-from muster.jobs import uploads
 from muster.jobs.models import CodeArchive
+from muster.jobs.submit import uploads
 from tests import hostile
 from tests.db.stories import (
     World,

@@ -6,7 +6,7 @@ import pytest
 
 from muster.events.models import Event
 from muster.fleet.models import Strike
-from muster.jobs.attempts import lose_allocations
+from muster.jobs.attempt.attempts import lose_allocations
 from muster.jobs.models import Attempt, Job, RankTail
 from muster.jobs.services import cancel_job
 from scheduler.model.lifecycle import Reason

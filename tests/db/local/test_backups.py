@@ -27,7 +27,7 @@ from muster.events.selectors import settled
 from muster.events.services import record
 from muster.fleet.models import Node, NodeLease
 from muster.jobs.models import Allocation, CodeArchive
-from muster.jobs.uploads import code_path
+from muster.jobs.submit.uploads import code_path
 from muster.local.backups import make, postgres_tools
 from muster.local.backups.archive import DUMP, MANIFEST, BackupError, Manifest, read_manifest, stage
 from muster.local.backups.keys import fingerprint, require_keys

@@ -17,7 +17,7 @@ from muster.common.errors import Invalid
 from muster.events.delivery import deliver_due, waiting
 from muster.events.models import Outbox
 from muster.events.services import record
-from muster.jobs.ending import cancel_for, pause_job
+from muster.jobs.attempt.ending import cancel_for, pause_job
 from muster.jobs.models import Attempt, Job
 from muster.jobs.services import cancel_job
 from muster.notices import digest, mails
@@ -189,7 +189,7 @@ class TestKinds:
         assert hook.documents[0]["data"]["job"]["state"] == "cancelled"
 
     def test_a_preempted_job_is_told_as_that(self, world: World, hook: Hook) -> None:
-        from muster.jobs.attempts import stop_attempt
+        from muster.jobs.attempt.attempts import stop_attempt
 
         add_webhook(user=world.user, url=hook.url)
         attempt = start(world)
@@ -382,7 +382,7 @@ def make_failure(world: World, number: int, line: str) -> mails.Told:
 
 
 def mails_kind(name: str) -> Any:
-    from muster.jobs.notify import Kind
+    from muster.jobs.spec.notify import Kind
 
     return Kind(name)
 

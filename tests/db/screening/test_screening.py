@@ -14,9 +14,9 @@ from muster.dispatch.reaper import reap
 from muster.dispatch.snapshot.snapshot import pool_snapshot
 from muster.events.models import Event
 from muster.fleet.models import Node, Pool
-from muster.jobs.attempts import lose_allocations, stop_attempt
+from muster.jobs.attempt.attempts import lose_allocations, stop_attempt
+from muster.jobs.attempt.runs import screening_run_of
 from muster.jobs.models import Attempt, Job
-from muster.jobs.runs import screening_run_of
 from muster.jobs.services import cancel_job, requeue_job
 from muster.samples.models import Speed, SpeedAlone
 from muster.samples.speeds import keep_speeds

@@ -12,7 +12,7 @@ import pytest
 from django.utils import timezone
 
 from muster.events.models import Event
-from muster.jobs.ending import end_for_good
+from muster.jobs.attempt.ending import end_for_good
 from muster.jobs.models import Attempt, Job
 from muster.logs.store import Chunk, append
 from muster.training import loglines, services

@@ -16,7 +16,7 @@ from django.db import transaction
 from muster.api.streams import logs as log_stream
 from muster.events.services import record
 from muster.fleet.services import cordon_node
-from muster.jobs.attempts import lose_allocations
+from muster.jobs.attempt.attempts import lose_allocations
 from muster.jobs.models import Allocation, Attempt
 from muster.jobs.services import cancel_job, requeue_job
 from muster.logs.store import Chunk, append, finish

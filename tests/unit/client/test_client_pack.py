@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.jobs.uploads import MAX_FILES, MAX_UNPACKED_BYTES
+from muster.jobs.submit.uploads import MAX_FILES, MAX_UNPACKED_BYTES
 from muster_client.errors import PackError
 from muster_client.pack import (
     DEFAULT_IGNORES,

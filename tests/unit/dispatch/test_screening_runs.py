@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.dispatch.snapshot.screening import while_screened
-from muster.jobs.runs import ScreeningRun
+from muster.jobs.attempt.runs import ScreeningRun
 from scheduler.admission import ADMISSIONS
 from scheduler.admission.screening import FIRST_ID, with_screening_clusters
 from scheduler.engine.cycle import CycleConfig, decide

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from muster.jobs.documents import Unreadable, read_json, read_yaml
+from muster.jobs.spec.documents import Unreadable, read_json, read_yaml
 
 
 @pytest.mark.parametrize(

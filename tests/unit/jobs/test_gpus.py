@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from muster.fleet.models import Pool
-from muster.jobs.gpus import GpuChoice
-from muster.jobs.requests import request_of_spec
-from muster.jobs.shares import Shares
-from muster.jobs.spec import json_schema, parse_spec
+from muster.jobs.spec.gpus import GpuChoice
+from muster.jobs.spec.requests import request_of_spec
+from muster.jobs.spec.shares import Shares
+from muster.jobs.spec.spec import json_schema, parse_spec
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from muster.common.errors import Invalid
-from muster.jobs.spec import json_schema, parse_spec
+from muster.jobs.spec.spec import json_schema, parse_spec
 from scheduler.model.lifecycle import RuntimeNeed
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from muster.common.errors import Invalid
-from muster.jobs.spec import parse_spec
+from muster.jobs.spec.spec import parse_spec
 
 READ = {
     "kinds go over every channel": (

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from muster.common.errors import Invalid
-from muster.jobs.documents import read_yaml
-from muster.jobs.other_systems import MISSING, USE
-from muster.jobs.spec import JobSpec, parse_spec
+from muster.jobs.spec.documents import read_yaml
+from muster.jobs.spec.other_systems import MISSING, USE
+from muster.jobs.spec.spec import JobSpec, parse_spec
 
 
 def refusals(spec: dict[str, object]) -> dict[str, str]:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from muster.common.errors import Invalid
-from muster.jobs.spec import parse_spec
+from muster.jobs.spec.spec import parse_spec
 
 _TYPE_AND_SIZE = "write a GPU type and how many of it on each node, such as A100:4"
 _NODE = "write a name such as gpu01"

@@ -6,7 +6,7 @@ import json
 import re
 from pathlib import Path
 
-from muster.jobs.spec_order import KEYS, in_order
+from muster.jobs.spec.spec_order import KEYS, in_order
 
 SPEC_TEXT = Path(__file__).parents[3] / "frontend/src/pages/submit/specText.ts"
 

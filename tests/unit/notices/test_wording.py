@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.jobs.notify import Kind
+from muster.jobs.spec.notify import Kind
 from muster.notices.wording import (
     MAX_SUBJECT_CHARS,
     Grade,

@@ -17,15 +17,15 @@ from muster.dispatch.explain.finish import FinishByType
 from muster.events.models import Event
 from muster.fleet.networks import host_network_reason
 from muster.fleet.runtimes import in_container
-from muster.jobs.estimates import current_estimate
+from muster.jobs.attempt.estimates import current_estimate
+from muster.jobs.attempt.outcome import blamed_for
+from muster.jobs.attempt.resizes import failed_resize_from
 from muster.jobs.groups import GroupProgress, Membership, memberships_of
 from muster.jobs.models import Allocation, Attempt, GpuClaim, Job, JobGroup
-from muster.jobs.outcome import blamed_for
 from muster.jobs.queue import positions
-from muster.jobs.resizes import failed_resize_from
 from muster.jobs.selectors import RunTime, run_times
-from muster.jobs.spec import PRIORITIES
-from muster.jobs.spec_order import in_order
+from muster.jobs.spec.spec import PRIORITIES
+from muster.jobs.spec.spec_order import in_order
 from muster.logs.models import LogFile
 from muster.samples.rates import KnownRate, rates_of
 from muster.screening.models import ScreeningResult

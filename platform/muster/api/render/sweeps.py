@@ -9,7 +9,7 @@ from typing import Any
 from muster.api.render.fairness import sweep_rho
 from muster.api.render.moments import moment
 from muster.jobs.models import JobGroup
-from muster.jobs.spec_order import in_order
+from muster.jobs.spec.spec_order import in_order
 from muster.sweeps.models import Progress, Trial
 from muster.sweeps.selectors import Member, Standing, rungs_reached, spec_of, standings
 from muster.usage.finish_times import fairness_of_group

@@ -6,7 +6,7 @@ from rest_framework import serializers
 
 from muster.api.shapes.common import Choice, Flag, Integer, Moment, Shape, Text, values
 from muster.api.shapes.jobs import NOTES, DryRunSize, Failure, GpuChoice, Hold, RunTimeEstimate, SpecField, Values
-from muster.jobs.images import JobRuntime
+from muster.jobs.submit.images import JobRuntime
 from scheduler.model.lifecycle import JobState
 
 

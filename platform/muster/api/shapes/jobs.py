@@ -8,7 +8,7 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from muster.api.shapes.common import Choice, Flag, Integer, Moment, Number, Problem, Shape, Text, values
-from muster.jobs.spec import PRIORITIES
+from muster.jobs.spec.spec import PRIORITIES
 from scheduler.diagnosis.efficiency import Grade, NoGradeReason
 from scheduler.diagnosis.screening import ScreeningVerdict
 from scheduler.model.lifecycle import (

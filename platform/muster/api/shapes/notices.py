@@ -5,7 +5,7 @@ from __future__ import annotations
 from rest_framework import serializers
 
 from muster.api.shapes.common import Choice, Flag, Integer, Moment, Shape, Text, values
-from muster.jobs.notify import Kind
+from muster.jobs.spec.notify import Kind
 from muster.notices.models import MAX_URL_CHARS
 
 _KINDS = values(Kind)

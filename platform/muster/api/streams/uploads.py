@@ -11,7 +11,7 @@ from muster.api import limits
 from muster.api.streams.callers import caller
 from muster.common.asgi import checked_in_thread, in_thread
 from muster.common.errors import Invalid, NotFound, TooLarge
-from muster.jobs.uploads import MAX_ARCHIVE_BYTES, has_code, new_draft, no_room, store_code
+from muster.jobs.submit.uploads import MAX_ARCHIVE_BYTES, has_code, new_draft, no_room, store_code
 
 _DIGEST = re.compile(r"[0-9a-fA-F]{64}")
 

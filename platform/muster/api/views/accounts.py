@@ -31,7 +31,7 @@ from muster.api.shapes import accounts as shapes
 from muster.api.views.base import ApiView, body_of, caller, describe
 from muster.common.errors import Invalid
 from muster.common.secrets import digest
-from muster.jobs.units import parse_duration_s
+from muster.jobs.spec.units import parse_duration_s
 
 
 class Login(ApiView):

@@ -16,9 +16,9 @@ from muster.api.views.base import ApiView, caller, describe
 from muster.api.views.jobs import SPEC_BODY
 from muster.dispatch.explain.forecast import dry_run
 from muster.dispatch.explain.selectors import why
-from muster.jobs.notes import notes_of
 from muster.jobs.selectors import get_job
-from muster.jobs.spec_order import in_order
+from muster.jobs.spec.spec_order import in_order
+from muster.jobs.submit.notes import notes_of
 from scheduler.model.plan import Hold
 
 

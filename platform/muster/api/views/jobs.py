@@ -25,8 +25,8 @@ from muster.common.errors import Invalid, unknown_key
 from muster.dispatch.explain.finish import finish_by_type
 from muster.jobs import services
 from muster.jobs.models import Job as JobRow
-from muster.jobs.notes import notes_of
 from muster.jobs.selectors import cancellable_jobs, count_jobs, get_job, matching_jobs, search_rank
+from muster.jobs.submit.notes import notes_of
 from muster.sweeps.retry import retry_member
 from scheduler.model.lifecycle import JOB_TERMINAL
 

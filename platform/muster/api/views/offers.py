@@ -14,7 +14,7 @@ from muster.api.shapes import offers as shapes
 from muster.api.views.base import ApiView, body_of, caller, describe, query_of
 from muster.common.errors import Invalid
 from muster.events.services import wake_pool
-from muster.jobs.units import parse_duration_s
+from muster.jobs.spec.units import parse_duration_s
 from muster.offers import services
 from muster.offers.selectors import frameworks_of, note_asked, standing_offers
 from scheduler.model.lifecycle import RuntimeNeed

@@ -19,7 +19,7 @@ from muster.api.shapes.sweeps import MemberList, RetriedSweep, SubmittedSweep, S
 from muster.api.views.base import ApiView, body_of, caller, describe, query_of
 from muster.api.views.jobs import BODY_PROBLEMS, KEY, idempotency_key
 from muster.jobs.models import JobGroup
-from muster.jobs.notes import notes_of
+from muster.jobs.submit.notes import notes_of
 from muster.sweeps import services
 from muster.sweeps.retry import members_to_retry, retry_sweep
 from muster.sweeps.selectors import get_sweep, members_of, visible_sweeps

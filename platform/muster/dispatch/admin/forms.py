@@ -28,7 +28,7 @@ from muster.dispatch.config.settings import SETTINGS
 from muster.dispatch.config.switches import changes, effects
 from muster.events.labels import words
 from muster.fleet.models import Pool
-from muster.jobs.units import written_duration
+from muster.jobs.spec.units import written_duration
 from scheduler.presets import FIRST, PRESETS, Preset, preset_of
 
 # Each timer must be longer than the one before it.

@@ -9,7 +9,7 @@ from django.core.exceptions import ValidationError
 from django.db import models
 
 from muster.events.labels import words
-from muster.jobs.units import parse_duration_s, parse_size_bytes, written_duration, written_size
+from muster.jobs.spec.units import parse_duration_s, parse_size_bytes, written_duration, written_size
 
 if TYPE_CHECKING:
     from django.forms import TextInput as UnfoldAdminTextInputWidget

@@ -25,7 +25,7 @@ from muster.dispatch.snapshot.reservations import keep_for
 from muster.dispatch.snapshot.snapshot import NOTHING_SEEN, locked_snapshot
 from muster.events.services import record, recorded_together
 from muster.fleet.models import Node, Pool
-from muster.jobs.attempts import stop_attempt
+from muster.jobs.attempt.attempts import stop_attempt
 from muster.jobs.models import Attempt, Job
 from muster.jobs.transitions import forget_reservations
 from muster.tenants.models import VirtualCluster

@@ -13,8 +13,8 @@ from muster.common.statements import Statement
 from muster.dispatch.apply.chains import write_bindings
 from muster.events.services import record, wake_node
 from muster.fleet.models import Node, Pool
+from muster.jobs.attempt.runs import next_run, request_given
 from muster.jobs.models import GpuClaim, Job
-from muster.jobs.runs import next_run, request_given
 from muster.jobs.transitions import move_jobs
 from scheduler.model import SLOTS, AllocationView, Gpu
 from scheduler.model.lifecycle import ATTEMPT_LIVE, AllocationState, AttemptState, JobState, Observed, Stage

@@ -9,7 +9,7 @@ from typing import Any
 
 from muster.fleet.models import Pool
 from muster.jobs.models import Job
-from muster.jobs.units import written_duration
+from muster.jobs.spec.units import written_duration
 from muster.samples.rates import LIVE, live_rates
 from muster.samples.speeds import MIN_DURATION_S
 from scheduler.engine.policy import POLICIES, InformedPolicy, Need

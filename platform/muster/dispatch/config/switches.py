@@ -16,7 +16,7 @@ from muster.dispatch.models import PlannedCluster
 from muster.events.labels import words
 from muster.fleet.models import Pool
 from muster.jobs.models import Job
-from muster.jobs.units import written_duration
+from muster.jobs.spec.units import written_duration
 from muster.tenants.models import Quota, VirtualCluster
 from scheduler.admission import ADMISSIONS
 from scheduler.engine.policy import POLICIES, PreemptivePolicy

@@ -16,7 +16,7 @@ from django.db.models import OuterRef, QuerySet, Subquery
 
 from muster.fleet.models import Pool
 from muster.jobs.models import Attempt, Job
-from muster.jobs.requests import gpu_type_of
+from muster.jobs.spec.requests import gpu_type_of
 from muster.samples.models import SpeedAlone
 from muster.tenants.models import Quota
 from scheduler.model.lifecycle import JOB_TERMINAL, Stage

@@ -14,13 +14,13 @@ from muster.dispatch.config.settings import config_of, simpler_config
 from muster.dispatch.lanes import targets
 from muster.dispatch.snapshot.snapshot import job_view, planner_snapshot
 from muster.fleet.models import Pool
-from muster.jobs.desk import Desk
-from muster.jobs.estimates import estimate_jobs
-from muster.jobs.images import RuntimeOutlook, runtime_outlook
+from muster.jobs.attempt.estimates import estimate_jobs
 from muster.jobs.models import Job
-from muster.jobs.requests import Size, sizes_of
 from muster.jobs.services import draft_job
-from muster.jobs.spec import parse_spec
+from muster.jobs.spec.requests import Size, sizes_of
+from muster.jobs.spec.spec import parse_spec
+from muster.jobs.submit.desk import Desk
+from muster.jobs.submit.images import RuntimeOutlook, runtime_outlook
 from muster.screening.outlook import Outlook, outlook_of
 from muster.sweeps.services import draft_sweep
 from scheduler import model

@@ -10,10 +10,10 @@ from django.db.models import Count
 from muster.common.clock import database_now
 from muster.dispatch.config.planners import name_of, planner_of
 from muster.dispatch.models import Cycle
-from muster.jobs.estimates import current_estimate
+from muster.jobs.attempt.estimates import current_estimate
+from muster.jobs.attempt.runs import ScreeningRun, screening_run_of
 from muster.jobs.models import Attempt, GpuClaim, Job
 from muster.jobs.queue import positions
-from muster.jobs.runs import ScreeningRun, screening_run_of
 from scheduler.model.lifecycle import HoldReason, JobState, Stage
 
 MAX_HOLDERS = 3

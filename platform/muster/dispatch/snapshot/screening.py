@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from muster.fleet.models import Pool
-from muster.jobs.runs import ScreeningRun, screening_grace_s
+from muster.jobs.attempt.runs import ScreeningRun, screening_grace_s
 from muster.screening.selectors import tenant_cap
 from muster.tenants.models import Tenant
 from scheduler import model

@@ -33,10 +33,10 @@ from muster.dispatch.snapshot.sizes import sized, with_sizes
 from muster.dispatch.snapshot.tree import tree_of, virtual_clusters_in
 from muster.fleet.models import Node, Pool
 from muster.fleet.strikes import strikes_of
+from muster.jobs.attempt.resizes import failed_resize_from, in_one_size
+from muster.jobs.attempt.runs import screening_run_from
 from muster.jobs.fields import request_of_text
 from muster.jobs.models import Job
-from muster.jobs.resizes import failed_resize_from, in_one_size
-from muster.jobs.runs import screening_run_from
 from muster.samples.rates import KnownRate, live_rates, rates_of
 from muster.samples.speeds import Stretch, stretch_of
 from muster.tenants.models import VirtualCluster

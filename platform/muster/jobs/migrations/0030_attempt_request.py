@@ -1,7 +1,7 @@
 """Lets an attempt own what it was given to run with: its request in one choice, its time limit and its grace.
 
 A screening run is an attempt whose request differs from the job's, so that its column `trial` goes. What a job stores of
-the screening run that it waits for, or is in, gets the shape of `muster.jobs.runs.ScreeningRun`.
+the screening run that it waits for, or is in, gets the shape of `muster.jobs.attempt.runs.ScreeningRun`.
 """
 
 from django.db import migrations, models
@@ -71,7 +71,8 @@ _JOBS_TRIAL = _OF_TRIAL.format(
 )
 
 # What each attempt held says of which type it was given GPUs.
-FORWARD = f"""
+FORWARD = (
+    f"""
 ALTER TABLE jobs_attempt ADD COLUMN request jsonb, ADD COLUMN time_limit_s double precision,
     ADD COLUMN grace_s double precision;
 UPDATE jobs_attempt AS updated SET
@@ -104,12 +105,15 @@ WHERE job.trial IS NOT NULL;
 ALTER TABLE jobs_job DROP COLUMN trial, ADD CONSTRAINT job_screened_with_request
     CHECK ((stage = 'full' AND screening IS NULL) OR (stage = 'screening' AND screening IS NOT NULL));
 ALTER INDEX job_on_trial RENAME TO job_screened;
-""" + GANG_OF_REQUEST
+"""
+    + GANG_OF_REQUEST
+)
 
 _AS_TRIAL = """jsonb_build_object('nodes', ({request} -> 'nodes'), 'gpus', ({request} #> '{{choices,0,gpus}}'),
     'cpus', ({request} #> '{{choices,0,cpus}}'), 'memory_mib', ({request} #> '{{choices,0,memory_mib}}'),
     'gpu_type', COALESCE({request} #>> '{{choices,0,gpu_type}}', ''), 'time_limit_s', {limit})"""
-BACKWARD = f"""
+BACKWARD = (
+    f"""
 ALTER TABLE jobs_job ADD COLUMN trial jsonb;
 UPDATE jobs_job SET trial = {_AS_TRIAL.format(request="(screening -> 'request')", limit="screening -> 'time_limit_s'")}
     || (screening - 'request' - 'time_limit_s') WHERE screening IS NOT NULL;
@@ -122,11 +126,12 @@ UPDATE jobs_attempt SET trial = {_AS_TRIAL.format(request="request", limit="time
 ALTER TABLE jobs_attempt DROP COLUMN request, DROP COLUMN time_limit_s, DROP COLUMN grace_s,
     ADD CONSTRAINT attempt_on_trial_says_of_what
         CHECK ((stage = 'full' AND trial IS NULL) OR (stage = 'screening' AND trial IS NOT NULL));
-""" + GANG_OF_JOB
+"""
+    + GANG_OF_JOB
+)
 
 
 class Migration(migrations.Migration):
-
     dependencies = [("fleet", "0027_restore"), ("jobs", "0029_named_nodes")]
 
     operations = [
@@ -141,12 +146,15 @@ class Migration(migrations.Migration):
                     model_name="attempt",
                     name="request",
                     field=muster.jobs.fields.RequestField(
-                        default=None, help_text="What it was given to run with: the job's request, in exactly one choice."
+                        default=None,
+                        help_text="What it was given to run with: the job's request, in exactly one choice.",
                     ),
                     preserve_default=False,
                 ),
                 migrations.AddField(
-                    model_name="attempt", name="time_limit_s", field=models.FloatField(null=True),
+                    model_name="attempt",
+                    name="time_limit_s",
+                    field=models.FloatField(null=True),
                 ),
                 migrations.AddField(model_name="attempt", name="grace_s", field=models.FloatField(default=30)),
                 migrations.AddField(
@@ -160,7 +168,9 @@ class Migration(migrations.Migration):
                 migrations.AddConstraint(
                     model_name="attempt",
                     constraint=models.CheckConstraint(
-                        condition=models.Q(("request__choices__0__isnull", False), ("request__choices__1__isnull", True)),
+                        condition=models.Q(
+                            ("request__choices__0__isnull", False), ("request__choices__1__isnull", True)
+                        ),
                         name="attempt_has_one_choice",
                     ),
                 ),

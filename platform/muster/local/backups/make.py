@@ -11,7 +11,7 @@ from django.db import connection, transaction
 from django.db.migrations.recorder import MigrationRecorder
 
 from muster.events.rights import as_owner
-from muster.jobs import uploads
+from muster.jobs.submit import uploads
 from muster.local.backups import postgres_tools
 from muster.local.backups.archive import DUMP, Manifest, Writer, manifest_text, writing
 from muster.local.backups.keys import fingerprint

@@ -11,7 +11,7 @@ from muster.common.clock import database_now
 from muster.events.models import Event, Restore
 from muster.events.services import audit, record
 from muster.fleet.models import Node, NodeLease
-from muster.jobs.attempts import lose_allocations
+from muster.jobs.attempt.attempts import lose_allocations
 from muster.jobs.models import Allocation, Job
 from muster.local.backups.archive import BackupError, Manifest
 from muster.logs.store import state_missing_segments

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from muster.common.errors import FieldError, Invalid
 from muster.fleet.models import Node, Pool
-from muster.jobs.spec import JobSpec
+from muster.jobs.spec.spec import JobSpec
 from scheduler.model.lifecycle import NodeAdmin
 
 

@@ -11,7 +11,7 @@ from functools import cached_property
 
 from muster.common.statements import Statement
 from muster.fleet.models import Pool
-from muster.jobs.gpus import GpuChoice
+from muster.jobs.spec.gpus import GpuChoice
 from scheduler.model.lifecycle import NodeAdmin
 
 # Any type: the smallest share of all nodes with GPUs, under the empty name.

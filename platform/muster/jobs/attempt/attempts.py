@@ -22,16 +22,16 @@ from muster.events.services import record, recorded_together, wake_group, wake_n
 from muster.fleet.checks import check_soon
 from muster.fleet.models import Gpu, Node, StrikeReason
 from muster.fleet.strikes import blame_for_failure, blame_for_launch, blame_for_leaving, nodes_of_failed_gpus
-from muster.jobs.blackholes import failed_by_node
-from muster.jobs.claimants import is_left_behind
-from muster.jobs.estimates import learn_from
-from muster.jobs.gangs import Gang, Held, locked_by_rank, locked_gang, of_fence
+from muster.jobs.attempt.blackholes import failed_by_node
+from muster.jobs.attempt.claimants import is_left_behind
+from muster.jobs.attempt.estimates import learn_from
+from muster.jobs.attempt.gangs import Gang, Held, locked_by_rank, locked_gang, of_fence
+from muster.jobs.attempt.outcome import Outcome, derive_job_state, is_told_of_node, retry_fields
+from muster.jobs.attempt.resizes import FailedResize, resize_that_failed
+from muster.jobs.attempt.screener import ScreeningEnd, screener
+from muster.jobs.attempt.verdicts import failed_so_before, keep_tail, stored, verdict_on
 from muster.jobs.models import Allocation, ExcludedNode, Job
-from muster.jobs.outcome import Outcome, derive_job_state, is_told_of_node, retry_fields
-from muster.jobs.resizes import FailedResize, resize_that_failed
-from muster.jobs.screener import ScreeningEnd, screener
-from muster.jobs.spec import Retry
-from muster.jobs.verdicts import failed_so_before, keep_tail, stored, verdict_on
+from muster.jobs.spec.spec import Retry
 from scheduler.diagnosis.failures import Verdict
 from scheduler.model.lifecycle import (
     ATTEMPT_TERMINAL,

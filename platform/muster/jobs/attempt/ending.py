@@ -8,7 +8,7 @@ from typing import Any
 from django.db import transaction
 
 from muster.events.services import record, recorded_together, wake_pool
-from muster.jobs.attempts import stop_attempt
+from muster.jobs.attempt.attempts import stop_attempt
 from muster.jobs.models import Attempt, Job
 from muster.jobs.transitions import forget_reservations, move_job
 from scheduler.model.lifecycle import ATTEMPT_LIVE, JOB_TERMINAL, AttemptState, Desired, JobState, Reason

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from muster.jobs.gpus import GpuChoice
-from muster.jobs.shares import Shares
-from muster.jobs.spec import JobSpec
+from muster.jobs.spec.gpus import GpuChoice
+from muster.jobs.spec.shares import Shares
+from muster.jobs.spec.spec import JobSpec
 from scheduler.model.lifecycle import Locality
 from scheduler.model.request import Choice, ElasticRange, Request, interned
 

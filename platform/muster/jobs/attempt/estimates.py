@@ -12,8 +12,8 @@ from django.db.models.functions import Least
 from muster.common.clock import utc_now
 from muster.common.statements import Statement
 from muster.jobs.models import Attempt, Job
-from muster.jobs.requests import gpu_type_of
-from muster.jobs.units import parse_duration_s
+from muster.jobs.spec.requests import gpu_type_of
+from muster.jobs.spec.units import parse_duration_s
 from scheduler.model.lifecycle import ATTEMPT_LIVE, JobState, Stage
 from scheduler.predict.estimate import HISTORY_JOBS, Estimate, Source, doubled, estimate
 

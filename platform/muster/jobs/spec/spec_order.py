@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from muster.jobs.spec import PARTS, JobSpec
+from muster.jobs.spec.spec import PARTS, JobSpec
 
 
 def _keys_of(model: type[BaseModel]) -> list[str]:

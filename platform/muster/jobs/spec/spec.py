@@ -11,15 +11,15 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic_core import ErrorDetails
 
 from muster.common.errors import FieldError, Invalid, unknown_key
-from muster.jobs.gpus import MAX_GPUS, AnyOf, GpuChoice, Gpus, WithMemory, choices_of
-from muster.jobs.mounts import PATTERN, plain_mount, require_apart
-from muster.jobs.notify import Channel, Kind, read_notify
-from muster.jobs.other_systems import answer_for
-from muster.jobs.spec_errors import message_of
-from muster.jobs.spec_texts import MAX_NODES, Duration, Image, Moment, Name, NodeNames, Output, Size, Text, Workdir
-from muster.jobs.spec_values import Params, checked_env, checked_tags
-from muster.jobs.throughput import Throughput
-from muster.jobs.units import (
+from muster.jobs.spec.gpus import MAX_GPUS, AnyOf, GpuChoice, Gpus, WithMemory, choices_of
+from muster.jobs.spec.mounts import PATTERN, plain_mount, require_apart
+from muster.jobs.spec.notify import Channel, Kind, read_notify
+from muster.jobs.spec.other_systems import answer_for
+from muster.jobs.spec.spec_errors import message_of
+from muster.jobs.spec.spec_texts import MAX_NODES, Duration, Image, Moment, Name, NodeNames, Output, Size, Text, Workdir
+from muster.jobs.spec.spec_values import Params, checked_env, checked_tags
+from muster.jobs.spec.throughput import Throughput
+from muster.jobs.spec.units import (
     parse_duration_s,
     parse_moment,
     parse_size_mib,

@@ -12,7 +12,7 @@ from muster.common.statements import Statement
 from muster.fleet.models import Pool
 from muster.fleet.networks import lacks_gang_network
 from muster.fleet.runtimes import PROCESS, forms_of
-from muster.jobs.spec import JobSpec
+from muster.jobs.spec.spec import JobSpec
 from scheduler.model.lifecycle import NodeAdmin, RuntimeNeed
 
 _SAID = Statement(

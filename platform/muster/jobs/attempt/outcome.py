@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from muster.jobs.spec import Retry, RetryOn
+from muster.jobs.spec.spec import Retry, RetryOn
 from scheduler.diagnosis.failures import Retry as Advice
 from scheduler.diagnosis.failures import Verdict, title_of
 from scheduler.model.lifecycle import AttemptState, Desired, JobState, Reason

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from muster.jobs.models import Job
-from muster.jobs.params import unused_params
+from muster.jobs.spec.params import unused_params
 
 
 def notes_of(job: Job) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag
 
-from muster.jobs.units import SIZE_PATTERN, parse_size_mib
+from muster.jobs.spec.units import SIZE_PATTERN, parse_size_mib
 
 MAX_GPUS = 1024
 MAX_CHOICES = 8

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from muster.accounts.models import User
 from muster.common.errors import FieldError, Invalid
-from muster.jobs.spec import JobSpec
+from muster.jobs.spec.spec import JobSpec
 from muster.tenants.caps import Caps
 from muster.tenants.models import Tenant
 

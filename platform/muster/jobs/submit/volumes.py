@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from muster.common.errors import FieldError, Invalid
 from muster.fleet.models import Pool
-from muster.jobs.mounts import Mounted, read_mount
+from muster.jobs.spec.mounts import Mounted, read_mount
 from muster.tenants.models import VirtualCluster
 from muster.tenants.volumes import volumes_for, why_not
 from nodeagent.protocol.messages import VolumeMount

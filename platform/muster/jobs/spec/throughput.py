@@ -9,7 +9,7 @@ from pydantic import Field
 
 from muster.common.errors import FieldError, Invalid
 from muster.fleet.models import Gpu, Pool
-from muster.jobs.gpus import GpuChoice
+from muster.jobs.spec.gpus import GpuChoice
 from scheduler.predict.rates import MAX_RATE
 
 MAX_CLAIMS = 32

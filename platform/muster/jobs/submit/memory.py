@@ -6,9 +6,9 @@ from django.db.models import Min
 
 from muster.common.errors import Invalid
 from muster.fleet.models import Gpu, Pool
-from muster.jobs.gpus import MAX_CHOICES, AnyOf, WithMemory
-from muster.jobs.spec import JobSpec
-from muster.jobs.units import parse_size_mib
+from muster.jobs.spec.gpus import MAX_CHOICES, AnyOf, WithMemory
+from muster.jobs.spec.spec import JobSpec
+from muster.jobs.spec.units import parse_size_mib
 
 
 def with_types(spec: JobSpec, pool: Pool) -> JobSpec:

@@ -9,7 +9,7 @@ from muster.common.errors import Invalid
 from muster.common.rows import Whole
 from muster.common.statements import Statement
 from muster.fleet.models import Pool
-from muster.jobs.shares import Shares
+from muster.jobs.spec.shares import Shares
 from muster.tenants.caps import Caps, caps_of
 from muster.tenants.models import Tenant, VirtualCluster
 from muster.tenants.selectors import is_manager, tenants_of, virtual_clusters_of

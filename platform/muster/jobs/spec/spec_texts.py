@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from muster.common.validation import has_parent_part
-from muster.jobs.units import (
+from muster.jobs.spec.units import (
     DURATION_PATTERN,
     MOMENT_PATTERN,
     SIZE_PATTERN,

@@ -1,0 +1,1 @@
+"""What happens to a job between its placement and the end of its attempt."""

@@ -1,0 +1,1 @@
+"""The checks and defaults of a submission."""
