@@ -7,6 +7,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from muster_client.calls.logs import LogEnd, LogEvent, LogState, LogText
     from muster_client.client import Client
     from muster_client.errors import (
         ApiError,
@@ -16,9 +17,8 @@ if TYPE_CHECKING:
         SpecError,
         UnreachableError,
     )
-    from muster_client.logs import LogEnd, LogEvent, LogState, LogText
-    from muster_client.pack import Archive, pack_folder
-    from muster_client.spec import load_spec
+    from muster_client.local.pack import Archive, pack_folder
+    from muster_client.local.spec import load_spec
     from muster_client.training import checkpoint, report
 
 # To ask the installed package's metadata for it takes longer than to import any module here.
@@ -47,9 +47,9 @@ __all__ = [
 _HOMES = {
     "client": ("Client",),
     "errors": ("ApiError", "MusterError", "NotLoggedInError", "PackError", "SpecError", "UnreachableError"),
-    "logs": ("LogEnd", "LogEvent", "LogState", "LogText"),
-    "pack": ("Archive", "pack_folder"),
-    "spec": ("load_spec",),
+    "calls.logs": ("LogEnd", "LogEvent", "LogState", "LogText"),
+    "local.pack": ("Archive", "pack_folder"),
+    "local.spec": ("load_spec",),
     "training": ("checkpoint", "report"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

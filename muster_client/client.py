@@ -11,16 +11,10 @@ from urllib.parse import quote
 
 import httpx
 
-from muster_client.backoff import BackOff
-from muster_client.batch import BatchAnswer
-from muster_client.config import normalise_url
-from muster_client.errors import MusterError
-from muster_client.logs import LogEvent, LogPage, follow, page_of
-from muster_client.machines import Gpu, Node
-from muster_client.offers import Framework, Launch, Offer
-from muster_client.queue import QueueCalls
-from muster_client.selection import selection
-from muster_client.shapes import (
+from muster_client.answers.batch import BatchAnswer
+from muster_client.answers.machines import Gpu, Node
+from muster_client.answers.offers import Framework, Launch, Offer
+from muster_client.answers.shapes import (
     FINISHED,
     Attempt,
     Cancelled,
@@ -48,14 +42,20 @@ from muster_client.shapes import (
     Webhook,
     Why,
 )
-from muster_client.shellcalls import ShellCalls
-from muster_client.sweeps import SweepCalls
-from muster_client.transport import Transport, new_idempotency_key
-from muster_client.usage_shapes import Usage, Waste
+from muster_client.answers.usage import Usage, Waste
+from muster_client.calls.backoff import BackOff
+from muster_client.calls.logs import LogEvent, LogPage, follow, page_of
+from muster_client.calls.queue import QueueCalls
+from muster_client.calls.selection import selection
+from muster_client.calls.shellcalls import ShellCalls
+from muster_client.calls.sweeps import SweepCalls
+from muster_client.calls.transport import Transport, new_idempotency_key
+from muster_client.errors import MusterError
+from muster_client.local.config import normalise_url
 
 if TYPE_CHECKING:
     # What packing needs to import takes as long as many a command.
-    from muster_client.pack import Archive
+    from muster_client.local.pack import Archive
 
 FILE_PART_BYTES = 4 << 20
 LOG_PAGE_BYTES = 1024 * 1024
@@ -251,7 +251,7 @@ class Client(SweepCalls, QueueCalls):
         return cast(Job, self._http.document("GET", f"/jobs/{job_id}"))
 
     def jobs_page(self, *, limit: int = 50, cursor: str | None = None, **filters: Any) -> JobPage:
-        """Return one page of jobs, newest first; the filters are those of `muster_client.selection`."""
+        """Return one page of jobs, newest first; the filters are those of `muster_client.calls.selection`."""
         params = selection(**filters) | {"limit": min(limit, MAX_PAGE)}
         if cursor is not None:
             params["cursor"] = cursor

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
+from muster_client.answers.shapes import FINISHED, Job
+from muster_client.calls.logs import LogEnd, LogEvent, LogState, LogText
+from muster_client.calls.sweeps import Sweep
 from muster_client.client import Client
 from muster_client.errors import EXIT_ERROR, EXIT_INTERRUPTED
-from muster_client.logs import LogEnd, LogEvent, LogState, LogText
-from muster_client.output import Output
-from muster_client.shapes import FINISHED, Job
-from muster_client.sweeps import Sweep
-from muster_client.terminal import LogWriter
+from muster_client.local.terminal import LogWriter
+from muster_client.show.output import Output
 
 
 def show_logs(

@@ -10,11 +10,11 @@ from pathlib import Path
 import httpx
 import typer
 
-from muster_client.backoff import BackOff
+from muster_client.calls.backoff import BackOff
 from muster_client.client import Client
-from muster_client.config import Config, Target, choose_target, config_path, load_config, readable_by_others
 from muster_client.errors import NotLoggedInError
-from muster_client.output import Output
+from muster_client.local.config import Config, Target, choose_target, config_path, load_config, readable_by_others
+from muster_client.show.output import Output
 
 # Shorter waits pass before anyone could read of them.
 TOLD_WAIT_S = 1.5

@@ -7,16 +7,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from muster_client.answers.shapes import Job, JobSpec
+from muster_client.calls.sweeps import Sweep
+from muster_client.calls.transport import new_idempotency_key
 from muster_client.client import Client
 from muster_client.errors import MusterError, SpecError, UnreachableError, UsageError
 from muster_client.follow import exit_status_of, follow_to_the_end, tell_that_it_goes_on, warn_of
-from muster_client.output import Output
-from muster_client.pack import Archive, pack_folder
-from muster_client.shapes import Job, JobSpec
-from muster_client.spec import MAX_SPEC_BYTES, apply_sets, load_spec, read_spec
-from muster_client.sweeps import Sweep
-from muster_client.terminal import clean
-from muster_client.transport import new_idempotency_key
+from muster_client.local.pack import Archive, pack_folder
+from muster_client.local.spec import MAX_SPEC_BYTES, apply_sets, load_spec, read_spec
+from muster_client.local.terminal import clean
+from muster_client.show.output import Output
 
 
 def read_spec_argument(argument: str, sets: list[str] | None) -> tuple[JobSpec, Path]:

@@ -11,15 +11,15 @@ from typing import Annotated
 
 import typer
 
-from muster_client.account import me_sheet, tokens_table
+from muster_client.answers.shapes import Me
 from muster_client.commands.group import Group
 from muster_client.commands.options import JsonFlag
-from muster_client.config import Login, normalise_url, save_config, travels_unencrypted
 from muster_client.errors import ApiError, ConfigError, NotLoggedInError, UnreachableError
+from muster_client.local.config import Login, normalise_url, save_config, travels_unencrypted
+from muster_client.local.terminal import clean
 from muster_client.session import Session, begin
-from muster_client.shapes import Me
-from muster_client.terminal import clean
-from muster_client.times import utc_now
+from muster_client.show.account import me_sheet, tokens_table
+from muster_client.show.times import utc_now
 
 
 class Scope(StrEnum):

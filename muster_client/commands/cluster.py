@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import typer
 
-from muster_client.account import vcs_table, volumes_table
 from muster_client.commands.options import JsonFlag
-from muster_client.render import gpus_table
 from muster_client.session import begin
+from muster_client.show.account import vcs_table, volumes_table
+from muster_client.show.render import gpus_table
 
 
 def gpus_command(ctx: typer.Context, as_json: JsonFlag = False) -> None:

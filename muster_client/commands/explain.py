@@ -16,8 +16,8 @@ from rich.text import Text
 
 from muster_client.commands.options import JsonFlag
 from muster_client.errors import EXIT_USAGE, UsageError
+from muster_client.local.terminal import clean
 from muster_client.session import begin
-from muster_client.terminal import clean
 
 if TYPE_CHECKING:
     from scheduler.diagnosis.failures import Tail, Verdict

@@ -8,15 +8,15 @@ from typing import Annotated
 
 import typer
 
+from muster_client.answers.shapes import FINISHED, OutputFile, OutputFiles
 from muster_client.client import Client
 from muster_client.commands.options import Attempt, JobId, JsonFlag
-from muster_client.download import DownloadError, chosen, is_there, places, write
 from muster_client.errors import EXIT_NOT_FOUND
-from muster_client.filesheet import files_notes, files_table
-from muster_client.output import Output
+from muster_client.local.download import DownloadError, chosen, is_there, places, write
+from muster_client.local.terminal import clean
 from muster_client.session import begin
-from muster_client.shapes import FINISHED, OutputFile, OutputFiles
-from muster_client.terminal import clean
+from muster_client.show.filesheet import files_notes, files_table
+from muster_client.show.output import Output
 
 
 def files_command(ctx: typer.Context, job_id: JobId, attempt: Attempt = None, as_json: JsonFlag = False) -> None:

@@ -10,6 +10,8 @@ from typing import Annotated, Any, TypeVar
 import typer
 from rich.text import Text
 
+from muster_client.answers.shapes import Job, JsonObject
+from muster_client.calls.logs import LogPage, LogTurn
 from muster_client.client import Client
 from muster_client.commands.options import (
     Attempt,
@@ -23,13 +25,11 @@ from muster_client.commands.options import (
 )
 from muster_client.errors import EXIT_ERROR, EXIT_NOT_FOUND, ApiError, UsageError
 from muster_client.follow import exit_status_of, labels_ranks, show_logs, tell_end, tell_that_it_goes_on, warn_of
-from muster_client.logs import LogPage, LogTurn
-from muster_client.output import Output
-from muster_client.render import attempts_table, job_sheet, jobs_table, why_sheet
 from muster_client.session import begin
-from muster_client.shapes import Job, JsonObject
-from muster_client.times import utc_now
-from muster_client.trainingsheet import training_lines
+from muster_client.show.output import Output
+from muster_client.show.render import attempts_table, job_sheet, jobs_table, why_sheet
+from muster_client.show.times import utc_now
+from muster_client.show.trainingsheet import training_lines
 
 T = TypeVar("T")
 

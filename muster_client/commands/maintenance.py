@@ -11,10 +11,10 @@ import typer
 from muster_client.commands.group import Group
 from muster_client.commands.options import JsonFlag
 from muster_client.errors import UsageError
-from muster_client.render import maintenance_table
+from muster_client.local.terminal import clean
 from muster_client.session import begin
-from muster_client.terminal import clean
-from muster_client.times import moment_text, utc_now
+from muster_client.show.render import maintenance_table
+from muster_client.show.times import moment_text, utc_now
 
 maintenance_app = typer.Typer(
     cls=Group, help="Have nodes free of jobs for some time. For operators.", no_args_is_help=True

@@ -9,15 +9,15 @@ import typer
 from rich.console import RenderableType
 from rich.text import Text
 
+from muster_client.answers.machines import Node
 from muster_client.client import Client
 from muster_client.commands.options import JsonFlag
 from muster_client.errors import UsageError
-from muster_client.machines import Node
-from muster_client.render import gpus_table, nodes_table
+from muster_client.local.terminal import clean
 from muster_client.session import Session, begin
-from muster_client.tables import make_table
-from muster_client.terminal import clean
-from muster_client.times import ago, utc_now
+from muster_client.show.render import gpus_table, nodes_table
+from muster_client.show.tables import make_table
+from muster_client.show.times import ago, utc_now
 
 _REASONED: dict[str, str] = {
     "cordon": "takes no new jobs; the jobs that run there go on",

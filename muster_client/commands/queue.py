@@ -8,15 +8,15 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
+from muster_client.answers.shapes import Job
+from muster_client.calls.queue import QueueEntry
 from muster_client.client import Client
 from muster_client.commands.options import JobId, JobIds, JsonFlag
 from muster_client.errors import UsageError
-from muster_client.queue import QueueEntry
+from muster_client.local.terminal import clean
 from muster_client.session import begin
-from muster_client.shapes import Job
-from muster_client.tables import make_table, text_of
-from muster_client.terminal import clean
-from muster_client.times import duration
+from muster_client.show.tables import make_table, text_of
+from muster_client.show.times import duration
 
 
 def queue_command(

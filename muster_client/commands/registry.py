@@ -7,14 +7,14 @@ from typing import Annotated
 
 import typer
 
-from muster_client.account import registries_table
 from muster_client.commands.group import Group
 from muster_client.commands.options import JsonFlag
-from muster_client.config import travels_unencrypted
 from muster_client.errors import ConfigError, NotThereError
+from muster_client.local.config import travels_unencrypted
+from muster_client.local.terminal import clean
 from muster_client.session import begin
-from muster_client.terminal import clean
-from muster_client.times import utc_now
+from muster_client.show.account import registries_table
+from muster_client.show.times import utc_now
 
 registry_app = typer.Typer(
     cls=Group, help="Store what a tenant's jobs sign in with at private registries.", no_args_is_help=True

@@ -14,9 +14,9 @@ import typer
 
 from muster_client.commands.options import JobId, JsonFlag
 from muster_client.errors import EXIT_NO_SHELL
-from muster_client.output import Output
+from muster_client.local.shell import ShellOnTerminal, terminal_size
 from muster_client.session import begin
-from muster_client.shell import ShellOnTerminal, terminal_size
+from muster_client.show.output import Output
 
 _TERM = re.compile(r"[A-Za-z0-9][A-Za-z0-9+._-]{0,63}")
 

@@ -9,12 +9,12 @@ from typing import Annotated, Any
 
 import typer
 
+from muster_client.answers.shapes import FieldError, JobSpec, Problem
 from muster_client.commands.options import Follow, IdempotencyKey, JsonFlag, Sets, SpecFile
 from muster_client.errors import EXIT_ERROR, ApiError
-from muster_client.render import dry_run_sheet
+from muster_client.local.spec import parse_value
 from muster_client.session import begin
-from muster_client.shapes import FieldError, JobSpec, Problem
-from muster_client.spec import parse_value
+from muster_client.show.render import dry_run_sheet
 from muster_client.submission import for_dry_run, read_spec_argument, submit
 
 

@@ -6,17 +6,17 @@ from typing import Annotated
 
 import typer
 
+from muster_client.answers.shapes import JobSpec
+from muster_client.calls.sweeps import SWEEP_STATES, SweepState
 from muster_client.commands.group import Group
 from muster_client.commands.options import JsonFlag, Sets
 from muster_client.errors import UsageError
 from muster_client.follow import warn_of
+from muster_client.local.spec import apply_sets
 from muster_client.session import begin
-from muster_client.shapes import JobSpec
-from muster_client.spec import apply_sets
+from muster_client.show.sweepsheet import by_value, members_table, rungs_table, sweep_sheet, sweeps_table
+from muster_client.show.times import utc_now
 from muster_client.submission import submitted_line
-from muster_client.sweeps import SWEEP_STATES, SweepState
-from muster_client.sweepsheet import by_value, members_table, rungs_table, sweep_sheet, sweeps_table
-from muster_client.times import utc_now
 
 sweep_app = typer.Typer(
     cls=Group, help="See, cancel and repeat sweeps; `muster submit` submits them.", no_args_is_help=True

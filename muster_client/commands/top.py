@@ -11,10 +11,10 @@ import typer
 
 from muster_client.client import Client
 from muster_client.commands.options import JsonFlag
+from muster_client.local.watching import watch
 from muster_client.session import begin
-from muster_client.times import utc_now
-from muster_client.top import View, top_lines
-from muster_client.watching import watch
+from muster_client.show.times import utc_now
+from muster_client.show.top import View, top_lines
 
 # Five pages; more lines than that no terminal has.
 MAX_JOBS = 1000

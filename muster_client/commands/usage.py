@@ -9,7 +9,7 @@ import typer
 
 from muster_client.commands.options import JsonFlag
 from muster_client.session import begin
-from muster_client.usage import usage_table, waste_tables
+from muster_client.show.usage import usage_table, waste_tables
 
 # What a table of waste is told apart by: the rows of one file must not count anything twice.
 _WASTE = "outcome,category,failure"

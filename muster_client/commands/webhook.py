@@ -6,13 +6,13 @@ from typing import Annotated
 
 import typer
 
-from muster_client.account import webhooks_table
 from muster_client.commands.group import Group
 from muster_client.commands.options import JsonFlag
 from muster_client.errors import MusterError
+from muster_client.local.terminal import clean
 from muster_client.session import begin
-from muster_client.terminal import clean
-from muster_client.times import utc_now
+from muster_client.show.account import webhooks_table
+from muster_client.show.times import utc_now
 
 webhook_app = typer.Typer(cls=Group, help="Have notices about your jobs posted to an address.", no_args_is_help=True)
 

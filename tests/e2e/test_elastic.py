@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from muster_client.pack import pack_folder
-from muster_client.shapes import Attempt, Job
-from muster_client.spec import read_spec
+from muster_client.answers.shapes import Attempt, Job
+from muster_client.local.pack import pack_folder
+from muster_client.local.spec import read_spec
 from tests.faults.cluster import FIRST_USER, POOL_TABLE, ROOT, Cluster, overlapping_claims, until
 from tests.faults.layout import QUOTAS
 from tests.oldtorch import OLD_TORCH

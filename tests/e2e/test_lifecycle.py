@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from muster_client.errors import ApiError
-from muster_client.pack import pack_folder
+from muster_client.local.pack import pack_folder
 from tests import engines
 from tests.agent.registry import busybox_layer, running_registry
 from tests.documented import undocumented

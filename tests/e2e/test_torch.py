@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from muster.local.supervisor import Child
-from muster_client.pack import pack_folder
-from muster_client.shapes import Attempt, Job, OutputFile
-from muster_client.spec import read_spec
+from muster_client.answers.shapes import Attempt, Job, OutputFile
+from muster_client.local.pack import pack_folder
+from muster_client.local.spec import read_spec
 from tests.faults.cluster import FIRST_USER, POOL_TABLE, ROOT, Cluster, overlapping_claims, until
 from tests.faults.proxy import proxy, through
 from tests.namespaces import Network, network

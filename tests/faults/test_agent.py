@@ -9,7 +9,7 @@ import threading
 import httpx
 import pytest
 
-from muster_client.pack import pack_folder
+from muster_client.local.pack import pack_folder
 from nodeagent.protocol.messages import PROTOCOL_VERSION, GpuInfo, Inventory, RegisterRequest
 from tests.faults.cluster import ROOT, Cluster, processes_with, until
 from tests.faults.conftest import Figure

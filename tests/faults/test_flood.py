@@ -9,8 +9,8 @@ from itertools import pairwise
 
 import pytest
 
-from muster_client.logs import LogText
-from muster_client.shapes import Job
+from muster_client.answers.shapes import Job
+from muster_client.calls.logs import LogText
 from tests.faults.cluster import Cluster, until
 from tests.faults.conftest import Figure, shares
 from tests.faults.jobs import let_end

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from muster.local.demo.image import IMAGE, NoContainers, prepare_image
-from muster_client.spec import read_spec
+from muster_client.local.spec import read_spec
 from tests import engines
 from tests.agent.conftest import DOCKER_BY_AUTO, KeptForker, runtime_under_test, stop_everything
 

@@ -14,7 +14,7 @@ import typer.testing
 from typer.main import get_command
 from typer.testing import CliRunner, Result
 
-from muster_client.backoff import BackOff
+from muster_client.calls.backoff import BackOff
 from muster_client.main import app
 from muster_client.session import Session
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import httpx
 
-from muster_client.config import Config, Login, load_config, save_config
+from muster_client.local.config import Config, Login, load_config, save_config
 from tests.unit.client.fake_server import TOKEN, URL, FakeServer, Run, problem
 
 ME = {

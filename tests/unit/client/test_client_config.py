@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from muster_client.config import (
+from muster_client.errors import ConfigError
+from muster_client.local.config import (
     Config,
     Login,
     choose_target,
@@ -18,7 +19,6 @@ from muster_client.config import (
     save_config,
     travels_unencrypted,
 )
-from muster_client.errors import ConfigError
 
 LOGIN = Login(token="mst_x", username="ada", token_id=3)
 

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from muster_client.download import DownloadError, place_below
+from muster_client.local.download import DownloadError, place_below
 from tests.unit.client.fake_server import FakeServer, Run, job
 
 CONTENT = bytes(range(256)) * 20_000

@@ -9,8 +9,8 @@ from collections.abc import Callable
 import httpx
 import pytest
 
-from muster_client import terminal
-from muster_client.output import Output
+from muster_client.local import terminal
+from muster_client.show.output import Output
 from tests.unit.client.fake_server import FakeServer, Run, job
 from tests.unit.client.test_client_commands import end_stream
 

@@ -14,7 +14,7 @@ import pytest
 
 from muster.jobs.submit.uploads import MAX_FILES, MAX_UNPACKED_BYTES
 from muster_client.errors import PackError
-from muster_client.pack import (
+from muster_client.local.pack import (
     DEFAULT_IGNORES,
     IGNORE_FILE,
     MAX_ARCHIVE_BYTES,

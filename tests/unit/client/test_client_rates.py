@@ -1,6 +1,7 @@
 """`muster show` tells how fast a job is on each GPU type, and how surely."""
 
-from muster_client.marks import JobRate, rate_text
+from muster_client.answers.marks import JobRate
+from muster_client.show.marks import rate_text
 
 
 def test_a_rate_is_told_with_its_deviation_and_source() -> None:

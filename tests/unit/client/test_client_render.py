@@ -12,10 +12,10 @@ import pytest
 from rich.console import Console, RenderableType
 from rich.table import Table
 
-from muster_client import render, times
-from muster_client.account import vcs_table
-from muster_client.output import PIPE_WIDTH
-from muster_client.tables import plain_lines
+from muster_client.show import render, times
+from muster_client.show.account import vcs_table
+from muster_client.show.output import PIPE_WIDTH
+from muster_client.show.tables import plain_lines
 from tests.unit.client.fake_server import job
 
 NOW = datetime(2026, 11, 21, 1, 0, tzinfo=UTC)

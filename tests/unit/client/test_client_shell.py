@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator
 import httpx
 import pytest
 
+from muster_client.calls.shellcalls import Accepted, ShellEnd
 from muster_client.errors import ApiError, UnreachableError
-from muster_client.shell import Escapes, ShellOnTerminal
-from muster_client.shellcalls import Accepted, ShellEnd
+from muster_client.local.shell import Escapes, ShellOnTerminal
 from tests.unit.client.fake_server import FakeServer, Run, problem
 
 WAIT_S = 20.0
@@ -100,7 +100,7 @@ def keys(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
             return reader
 
     monkeypatch.setattr("sys.stdin", Input())
-    monkeypatch.setattr("muster_client.shell._PAUSE_S", 0.01)
+    monkeypatch.setattr("muster_client.local.shell._PAUSE_S", 0.01)
     yield writer
     os.close(reader)
 
@@ -153,7 +153,7 @@ def test_what_was_not_confirmed_is_sent_again_to_a_server_that_has_forgotten_it(
 
 
 def test_a_server_that_stays_away_is_given_up(keys: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("muster_client.shell.PATIENCE_S", 0.0)
+    monkeypatch.setattr("muster_client.local.shell.PATIENCE_S", 0.0)
 
     def away() -> bytes:
         raise UnreachableError("away")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from muster_client.errors import SpecError
-from muster_client.spec import MAX_SPEC_BYTES, apply_sets, load_spec, parse_value, read_spec
+from muster_client.local.spec import MAX_SPEC_BYTES, apply_sets, load_spec, parse_value, read_spec
 
 VALUES: dict[str, tuple[str, Any]] = {
     "a number": ("4", 4),

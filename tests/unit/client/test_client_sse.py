@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from muster_client.calls.sse import MAX_LINE_CHARS, SseEvent, SseParser
 from muster_client.errors import MusterError
-from muster_client.sse import MAX_LINE_CHARS, SseEvent, SseParser
 
 
 def message(data: str, id_: str) -> SseEvent:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster_client.terminal import MAX_PENDING_CHARS, EscapeFilter, LogWriter, clean
+from muster_client.local.terminal import MAX_PENDING_CHARS, EscapeFilter, LogWriter, clean
 
 CASES = {
     "plain text": ("epoch 1\tloss 0.3\r\n", "epoch 1\tloss 0.3\r\n"),

@@ -18,8 +18,8 @@ from rich.console import Console
 from rich.text import Text
 
 from muster_client.errors import ApiError, UnreachableError
-from muster_client.top import View, top_lines
-from muster_client.watching import watch
+from muster_client.local.watching import watch
+from muster_client.show.top import View, top_lines
 from tests.unit.client.fake_server import FakeServer, Run, job
 from tests.unit.client.test_client_render import DARK_GPU, GPU, NODE
 
@@ -226,7 +226,7 @@ class Terminal:
 def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[Terminal]:
     terminal = Terminal()
     monkeypatch.setattr(sys, "stdin", terminal.stdin)
-    monkeypatch.setattr("muster_client.watching.terminal_size", lambda: (10, 60))
+    monkeypatch.setattr("muster_client.local.watching.terminal_size", lambda: (10, 60))
     yield terminal
     terminal.close()
 

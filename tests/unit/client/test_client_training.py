@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from muster_client.trainingsheet import training_lines
+from muster_client.show.trainingsheet import training_lines
 
 NOTHING: dict[str, Any] = {"newest": [], "advice": [], "checkpoint": None, "rules": []}
 

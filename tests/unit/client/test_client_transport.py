@@ -9,10 +9,10 @@ from pathlib import Path
 import httpx
 import pytest
 
+from muster_client.calls.logs import LogEnd, LogEvent, LogState, LogText
 from muster_client.client import Client
 from muster_client.errors import ApiError, MusterError, UnreachableError
-from muster_client.logs import LogEnd, LogEvent, LogState, LogText
-from muster_client.pack import pack_folder
+from muster_client.local.pack import pack_folder
 from tests.unit.client.fake_server import URL, FakeServer, job, problem, sse, stream
 
 GONE = httpx.ReadError("connection reset")

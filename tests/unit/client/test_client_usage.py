@@ -10,7 +10,7 @@ import pytest
 
 from muster.usage.outcomes import WASTED as WASTED_THERE
 from muster.usage.outcomes import Outcome
-from muster_client.usage import OUTCOMES, WASTED, hours
+from muster_client.show.usage import OUTCOMES, WASTED, hours
 from tests.unit.client.fake_server import FakeServer, Run, job, problem
 
 PERIOD = {"from": "2026-11-15T00:00:00Z", "to": "2026-11-22T00:00:00Z"}

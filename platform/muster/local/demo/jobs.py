@@ -17,13 +17,13 @@ from rich.text import Text
 from muster.local.children import ROOT
 from muster.local.demo.cluster import MIXED
 from muster.local.demo.people import Access
+from muster_client.answers.shapes import FINISHED, Job
+from muster_client.calls.logs import LogText
 from muster_client.client import Client
 from muster_client.errors import MusterError
-from muster_client.logs import LogText
-from muster_client.pack import pack_folder
-from muster_client.shapes import FINISHED, Job
-from muster_client.spec import read_spec
-from muster_client.terminal import EscapeFilter
+from muster_client.local.pack import pack_folder
+from muster_client.local.spec import read_spec
+from muster_client.local.terminal import EscapeFilter
 
 _TURN_S = 0.2
 _COLOURS = ("cyan", "magenta", "yellow")

@@ -1,38 +1,12 @@
-"""The group that a job is a member of, such as a sweep; in lists one row stands for all its members."""
+"""The group that a job is a member of, in words."""
 
 from __future__ import annotations
 
-from typing import Any, TypedDict
+from typing import Any
 
-from muster_client.marks import params_text
-from muster_client.terminal import clean
-
-
-class GroupProgress(TypedDict):
-    """Members of a group by state, and the time of the last change."""
-
-    waiting: int
-    running: int
-    paused: int
-    succeeded: int
-    failed: int
-    stopped: int
-    cancelled: int
-    started_at: str | None
-    changed_at: str
-    ended_at: str | None
-
-
-class GroupOfJob(TypedDict):
-    """The group that a job is a member of; `progress` is told where the job stands for its group."""
-
-    id: int
-    kind: str
-    name: str
-    state: str
-    member: int
-    members: int
-    progress: GroupProgress | None
+from muster_client.answers.groups import GroupOfJob, GroupProgress
+from muster_client.local.terminal import clean
+from muster_client.show.marks import params_text
 
 
 def group_texts(group: GroupOfJob | None, params: dict[str, Any]) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NotRequired, TypedDict
 
-from muster_client.shapes import JobSpec
+from muster_client.answers.shapes import JobSpec
 
 
 class Framework(TypedDict):

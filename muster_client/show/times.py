@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 
-from muster_client.shapes import Job
-from muster_client.terminal import clean
+from muster_client.answers.shapes import Job
+from muster_client.local.terminal import clean
 
 DAY_S = 86_400
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:\d\d)")

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any, Literal, NotRequired, TypedDict
 
-from muster_client.groups import GroupOfJob
-from muster_client.marks import Efficiency, FailedResize, Idle, JobFinish, JobRate, Kept, RunTimeEstimate
+from muster_client.answers.groups import GroupOfJob
+from muster_client.answers.marks import Efficiency, FailedResize, Idle, JobFinish, JobRate, Kept, RunTimeEstimate
 
 JsonObject = dict[str, Any]
 JobSpec = dict[str, Any]

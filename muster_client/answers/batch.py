@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypedDict
 
-from muster_client.shapes import Job, Problem
+from muster_client.answers.shapes import Job, Problem
 
 
 class BatchError(TypedDict):

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from rich.console import RenderableType
 from rich.text import Text
 
-from muster_client.shapes import OutputFile, OutputsSummary
-from muster_client.tables import make_table, state_text, text_of
+from muster_client.answers.shapes import OutputFile, OutputsSummary
+from muster_client.show.tables import make_table, state_text, text_of
 
 
 def files_table(files: Sequence[OutputFile]) -> RenderableType:

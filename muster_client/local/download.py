@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from muster_client.answers.shapes import OutputFile
 from muster_client.errors import MusterError
-from muster_client.shapes import OutputFile
 
 _NOT_ON_WINDOWS = frozenset('<>:"|?*\\')
 

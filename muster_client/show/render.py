@@ -13,20 +13,10 @@ from typing import Any
 from rich.console import RenderableType
 from rich.text import Text
 
-from muster_client.groups import GroupOfJob, GroupProgress, group_state, group_texts, progress_text
-from muster_client.machines import Gpu, Node
-from muster_client.marks import (
-    Efficiency,
-    FailedResize,
-    Idle,
-    JobRate,
-    Kept,
-    RunTimeEstimate,
-    finish_texts,
-    rate_text,
-)
-from muster_client.request import gpus_text, request_rows
-from muster_client.shapes import (
+from muster_client.answers.groups import GroupOfJob, GroupProgress
+from muster_client.answers.machines import Gpu, Node
+from muster_client.answers.marks import Efficiency, FailedResize, Idle, JobRate, Kept, RunTimeEstimate
+from muster_client.answers.shapes import (
     Attempt,
     DryRun,
     Failure,
@@ -40,9 +30,12 @@ from muster_client.shapes import (
     ScreeningRun,
     Why,
 )
-from muster_client.tables import make_table, sheet, state_text, text_of
-from muster_client.terminal import clean
-from muster_client.times import (
+from muster_client.local.terminal import clean
+from muster_client.show.groups import group_state, group_texts, progress_text
+from muster_client.show.marks import finish_texts, rate_text
+from muster_client.show.request import gpus_text, request_rows
+from muster_client.show.tables import make_table, sheet, state_text, text_of
+from muster_client.show.times import (
     ago,
     duration,
     moment_text,

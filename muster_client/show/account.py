@@ -8,9 +8,9 @@ from datetime import datetime
 from rich.console import RenderableType
 from rich.text import Text
 
-from muster_client.shapes import Me, Registry, Token, Vc, Volume, Webhook
-from muster_client.tables import make_table, sheet, text_of
-from muster_client.times import ago, moment_text
+from muster_client.answers.shapes import Me, Registry, Token, Vc, Volume, Webhook
+from muster_client.show.tables import make_table, sheet, text_of
+from muster_client.show.times import ago, moment_text
 
 _NAME_CHARS = 40
 

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from rich.console import RenderableType
 from rich.text import Text
 
-from muster_client.tables import make_table
-from muster_client.terminal import clean
-from muster_client.times import moment_text
-from muster_client.usage_shapes import Amount, Usage, Waste
+from muster_client.answers.usage import Amount, Usage, Waste
+from muster_client.local.terminal import clean
+from muster_client.show.tables import make_table
+from muster_client.show.times import moment_text
 
 OUTCOMES = {
     "running": "still running",

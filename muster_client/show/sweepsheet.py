@@ -9,13 +9,13 @@ from datetime import datetime
 from rich.console import RenderableType
 from rich.text import Text
 
-from muster_client.groups import group_state
-from muster_client.marks import params_text, value_text
-from muster_client.sweeps import Sweep, SweepMember
-from muster_client.tables import make_table, sheet, state_text, text_of
-from muster_client.terminal import clean
-from muster_client.times import ago, moment_text
-from muster_client.usage import hours
+from muster_client.calls.sweeps import Sweep, SweepMember
+from muster_client.local.terminal import clean
+from muster_client.show.groups import group_state
+from muster_client.show.marks import params_text, value_text
+from muster_client.show.tables import make_table, sheet, state_text, text_of
+from muster_client.show.times import ago, moment_text
+from muster_client.show.usage import hours
 
 _NAME_CHARS = 40
 

@@ -7,9 +7,9 @@ import binascii
 from dataclasses import dataclass
 from types import TracebackType
 
+from muster_client.answers.shapes import JsonObject
+from muster_client.calls.transport import GATEWAY_STATUSES, Transport
 from muster_client.errors import ApiError, MusterError, UnreachableError
-from muster_client.shapes import JsonObject
-from muster_client.transport import GATEWAY_STATUSES, Transport
 
 WAIT_S = 20
 MAX_INPUT_BYTES = 64 << 10

@@ -8,8 +8,8 @@ from typing import Any
 from rich.console import RenderableType
 from rich.text import Text
 
-from muster_client.shapes import DryRunSize, GpuChoice, JobSize, JobSpec
-from muster_client.terminal import clean
+from muster_client.answers.shapes import DryRunSize, GpuChoice, JobSize, JobSpec
+from muster_client.local.terminal import clean
 
 
 def gpus_text(choices: Sequence[GpuChoice], nodes: int) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Literal, NotRequired, TypedDict, cast
 
-from muster_client.shapes import JobSpec, JsonObject
-from muster_client.transport import Transport, new_idempotency_key
+from muster_client.answers.shapes import JobSpec, JsonObject
+from muster_client.calls.transport import Transport, new_idempotency_key
 
 SweepState = Literal["active", "succeeded", "failed", "cancelled"]
 SWEEP_STATES: tuple[SweepState, ...] = ("active", "succeeded", "failed", "cancelled")

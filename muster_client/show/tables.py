@@ -9,7 +9,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from muster_client.terminal import clean
+from muster_client.local.terminal import clean
 
 _STYLES = {
     "succeeded": "green",

@@ -9,9 +9,9 @@ from typing import Any
 
 import httpx
 
+from muster_client.calls.sse import SseEvent, SseParser
+from muster_client.calls.transport import GATEWAY_STATUSES, Transport
 from muster_client.errors import ApiError, MusterError, UnreachableError
-from muster_client.sse import SseEvent, SseParser
-from muster_client.transport import GATEWAY_STATUSES, Transport
 
 # Between two connections that brought nothing; the server ends idle ones from time to time.
 MAX_IDLE_FAILURES = 5

@@ -19,8 +19,8 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import NoReturn
 
+from muster_client.calls.shellcalls import MAX_INPUT_BYTES, WINDOW_BYTES, ShellCalls, ShellEnd
 from muster_client.errors import ApiError, UnreachableError
-from muster_client.shellcalls import MAX_INPUT_BYTES, WINDOW_BYTES, ShellCalls, ShellEnd
 
 LEFT = ShellEnd("left", "you left it", None)
 PATIENCE_S = 60.0

@@ -18,9 +18,9 @@ from rich.table import Table
 from rich.text import Text
 
 from muster_client.errors import MusterError
-from muster_client.render import problem_lines
-from muster_client.tables import plain_lines
-from muster_client.terminal import LogWriter, clean
+from muster_client.local.terminal import LogWriter, clean
+from muster_client.show.render import problem_lines
+from muster_client.show.tables import plain_lines
 
 # A pipe has no width: a table there takes what it needs rather than losing columns.
 PIPE_WIDTH = 1000

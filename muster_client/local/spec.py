@@ -14,9 +14,9 @@ from typing import Any
 
 import yaml
 
+from muster_client.answers.shapes import JobSpec, JsonObject
 from muster_client.errors import SpecError
-from muster_client.shapes import JobSpec, JsonObject
-from muster_client.terminal import clean
+from muster_client.local.terminal import clean
 
 MAX_SPEC_BYTES = 1024 * 1024
 MAX_DEPTH = 32

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from rich.text import Text
 
-from muster_client.shapes import CheckpointInterval, Training
-from muster_client.terminal import clean
+from muster_client.answers.shapes import CheckpointInterval, Training
+from muster_client.local.terminal import clean
 
 _MAX_FIGURES = 12
 _SAID = {

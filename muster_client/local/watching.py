@@ -24,7 +24,7 @@ from rich.control import Control
 from rich.text import Text
 
 from muster_client.errors import UnreachableError
-from muster_client.shell import terminal_size
+from muster_client.local.shell import terminal_size
 
 T = TypeVar("T")
 Draw = Callable[[T, int, int, str], Sequence[Text]]

@@ -14,11 +14,11 @@ from typing import Any
 from rich.cells import cell_len
 from rich.text import Text
 
-from muster_client.machines import Gpu, Node
-from muster_client.request import gpus_text
-from muster_client.shapes import Job, Quota, Vc
-from muster_client.terminal import clean
-from muster_client.times import ago, run_time, took
+from muster_client.answers.machines import Gpu, Node
+from muster_client.answers.shapes import Job, Quota, Vc
+from muster_client.local.terminal import clean
+from muster_client.show.request import gpus_text
+from muster_client.show.times import ago, run_time, took
 
 _GAP = 2
 _NARROWEST = 8

@@ -1,0 +1,1 @@
+"""The answers of the REST API, as typed dictionaries. Standard library only."""

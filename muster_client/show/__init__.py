@@ -1,0 +1,1 @@
+"""Answers as tables, sheets and lines for people."""
