@@ -46,6 +46,7 @@ class QuotaInline(OperatorsMixin, TabularInline[Quota, VirtualCluster]):
         return 0 if obj is not None and obj.quotas.exists() else 1
 
 
+@admin.register(VirtualCluster)
 class VirtualClusterAdmin(TreeNodeMixin, ModelAdmin[VirtualCluster]):
     """Tenants' shares of pools."""
 

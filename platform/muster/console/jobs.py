@@ -1,4 +1,4 @@
-"""Jobs, attempts and allocations: to be read; a job can be cancelled."""
+"""Jobs, their attempts, allocations, sweeps and shells: to be read; a job can be cancelled."""
 
 from __future__ import annotations
 
@@ -13,13 +13,10 @@ from django.utils.html import format_html
 from muster.accounts.models import User
 from muster.common.errors import MusterError
 from muster.console.base import ModelAdmin, ReadOnlyMixin, TabularInline
-from muster.console.clusters import VirtualClusterAdmin
-from muster.jobs.models import Allocation, Attempt, Job
+from muster.jobs.models import Allocation, Attempt, Job, JobGroup
 from muster.jobs.services import cancel_job
-from muster.tenants.models import VirtualCluster
+from muster.shells.models import Shell
 from scheduler.model.request import request_to_dict
-
-admin.site.register(VirtualCluster, VirtualClusterAdmin)
 
 
 @admin.register(Job)
@@ -134,6 +131,33 @@ class AllocationAdmin(ReadOnlyMixin, ModelAdmin[Allocation]):
     def gpus(self, allocation: Allocation) -> str:
         """The GPUs that it holds, or has held."""
         return ", ".join(sorted(str(claim.gpu) for claim in allocation.claims.all())) or "-"
+
+
+@admin.register(JobGroup)
+class JobGroupAdmin(ReadOnlyMixin, ModelAdmin[JobGroup]):
+    """Sweeps of all tenants."""
+
+    list_display = ["id", "name", "owner", "tenant", "vc", "state", "size", "parallel", "submitted_at", "reason"]
+    list_filter = ["state", "pool", "tenant"]
+    list_select_related = ["owner", "tenant", "vc"]
+    search_fields = ["=id", "name", "=owner__username"]
+    ordering = ["-id"]
+    list_per_page = 50
+    show_full_result_count = False
+
+
+@admin.register(Shell)
+class ShellAdmin(ReadOnlyMixin, ModelAdmin[Shell]):
+    """Shells in running jobs."""
+
+    list_display = ["id", "user", "job", "state", "reason", "address", "requested_at", "opened_at", "closed_at"]
+    list_filter = ["state", "reason"]
+    list_select_related = ["user", "job"]
+    search_fields = ["user__username", "=job__id"]
+    ordering = ["-id"]
+    list_per_page = 50
+    show_full_result_count = False
+    exclude = ["token_digest", "command", "api_token"]
 
 
 def _pre(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""Admin pages of pools, with their policies, and of scheduling cycles."""
+"""Admin pages of pools, with their policies and their screening, and of scheduling cycles."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from muster.dispatch.config.plugins import KINDS, objections
 from muster.dispatch.config.settings import decide_again, fallback_of, forget_fallback
 from muster.dispatch.models import Cycle, Lane, Planner, Target
 from muster.fleet.models import Pool
+from muster.screening.models import PoolScreening, ScreeningResult
 from scheduler.engine.cycle import config_from_dict
 
 # The columns that are folded, by subject.
@@ -315,3 +316,31 @@ class CycleAdmin(ReadOnlyMixin, ModelAdmin[Cycle]):
     def milliseconds(self, cycle: Cycle) -> str:
         """The duration of the cycle."""
         return f"{cycle.duration_ms:.1f}"
+
+
+@admin.register(PoolScreening)
+class PoolScreeningAdmin(AuditedMixin, ModelAdmin[PoolScreening]):
+    """Where and how the large jobs of a pool are screened. Deleting the row ends that: jobs that wait go on."""
+
+    audit_type = "screening"
+    list_display = ["pool", "screening_pool", "min_gpus", "minutes", "world", "max_wait_s", "trust_days", "tenant_gpus"]
+    list_select_related = ["pool", "screening_pool"]
+    ordering = ["pool__name"]
+    fields = ["pool", "screening_pool", "min_gpus", "minutes", "world", "max_wait_s", "trust_days", "tenant_gpus"]
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
+        """The pool whose jobs are screened cannot be changed: another pool has a row of its own."""
+        return [] if obj is None else ["pool"]
+
+
+@admin.register(ScreeningResult)
+class ScreeningResultAdmin(ReadOnlyMixin, ModelAdmin[ScreeningResult]):
+    """The results of screening runs."""
+
+    list_display = ["id", "job", "tenant", "pool", "verdict", "failure", "gpus_asked", "gpus", "ran_s", "at"]
+    list_filter = ["verdict", "pool", "tenant"]
+    list_select_related = ["job", "tenant", "pool"]
+    search_fields = ["job__name", "failure"]
+    raw_id_fields = ["job", "attempt"]
+    ordering = ["-id"]
+    show_full_result_count = False
