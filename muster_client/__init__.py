@@ -6,6 +6,8 @@ What a name needs is imported when it is first used: a training script that only
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from muster_client.version import VERSION
+
 if TYPE_CHECKING:
     from muster_client.calls.logs import LogEnd, LogEvent, LogState, LogText
     from muster_client.client import Client
@@ -21,8 +23,6 @@ if TYPE_CHECKING:
     from muster_client.local.spec import load_spec
     from muster_client.training import checkpoint, report
 
-# To ask the installed package's metadata for it takes longer than to import any module here.
-VERSION = "0.1.0"
 
 __all__ = [
     "VERSION",

@@ -17,10 +17,10 @@ from typing import Any
 
 import httpx
 
-from muster_client import VERSION
 from muster_client.answers.shapes import FieldError, JsonObject, Problem
 from muster_client.calls.backoff import BackOff
 from muster_client.errors import ApiError, MusterError, UnreachableError
+from muster_client.version import VERSION
 
 API = "/api/v1"
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
