@@ -216,7 +216,7 @@ SPECTACULAR_SETTINGS = {
         "TokenScope": "muster.accounts.scopes.Scope",
         "JobState": "scheduler.model.lifecycle.JobState",
         "GroupState": "scheduler.model.lifecycle.GroupState",
-        "MemberState": "muster.jobs.groups.MEMBER_STATES",
+        "MemberState": "muster.jobs.groups.progress.MEMBER_STATES",
         "AttemptState": "scheduler.model.lifecycle.AttemptState",
         "EndReason": "scheduler.model.lifecycle.Reason",
         "HoldReason": "scheduler.model.lifecycle.HoldReason",

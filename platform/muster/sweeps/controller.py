@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 from django.db import transaction
 
@@ -20,11 +21,13 @@ from muster.common.clock import database_now
 from muster.common.models import DatabaseNow
 from muster.jobs.attempt.ending import cancel_for, pause_job, resume_jobs
 from muster.jobs.attempt.estimates import estimate_members
+from muster.jobs.groups.ends import stop_group
+from muster.jobs.groups.progress import held_gpu_s
+from muster.jobs.groups.services import waits_for_turn
 from muster.jobs.models import Job, JobGroup
-from muster.sweeps.ends import end_if_over, reason_to_stop, stop_sweep
-from muster.sweeps.holds import is_paused, waits_for_turn
+from muster.sweeps.ends import end_sweep_if_over, reason_to_stop
 from muster.sweeps.models import Progress, Trial
-from muster.sweeps.selectors import held_gpu_s, search_member
+from muster.sweeps.selectors import search_member
 from muster.sweeps.spec import SweepSpec, sweep_of
 from muster.training.models import Series
 from muster.training.store import curve_of
@@ -90,10 +93,10 @@ def look_at_sweep(group_id: int) -> None:
     if group.desired == Desired.RUN:
         reason = reason_to_stop(sweep, [(row.job, row.trial) for row in rows.values()])
         if reason is not None:
-            stop_sweep(group, reason)
+            stop_group(group, reason)
         elif rungs is not None:
             _act(group, sweep, rungs, rows)
-    end_if_over(group_id, settled=True)
+    end_sweep_if_over(group_id)
 
 
 def _rows_of(group: JobGroup) -> dict[int, Row]:
@@ -182,8 +185,18 @@ def _act(group: JobGroup, sweep: SweepSpec, rungs: Rungs, rows: Mapping[int, Row
         resume_jobs(resumed, hold=waits_for_turn(group), actor="platform")
         Trial.objects.filter(pk__in=resumed).update(why="")
     paused = Job.objects.filter(group=group, paused=True, state=JobState.QUEUED, hold_reason="")
-    paused.update(hold_reason=HoldReason.GROUP, hold=is_paused(group))
+    paused.update(hold_reason=HoldReason.GROUP, hold=_is_paused(group))
     _estimate(rungs, rows, members, judgement)
+
+
+def _is_paused(group: JobGroup) -> dict[str, Any]:
+    """The pending reason of a member that is at a rung before the others."""
+    return {
+        "reason": HoldReason.GROUP,
+        "detail": f"paused at a rung: the best members of sweep {group.pk} go on when all of them are there",
+        "evidence": {},
+        "helps": ["the other members have reached the rung or ended"],
+    }
 
 
 def _member(number: int, row: Row) -> Member:

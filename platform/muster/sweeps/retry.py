@@ -7,16 +7,12 @@ from django.db.models import Q, QuerySet
 
 from muster.accounts.models import User
 from muster.common.errors import Conflict
-from muster.events.services import record, recorded_together, wake_pool
-from muster.jobs.groups import STOPPED_BY_GROUP
+from muster.jobs.groups.progress import STOPPED_BY_GROUP
+from muster.jobs.groups.services import retry_members
 from muster.jobs.models import Job, JobGroup
 from muster.jobs.rights import require_may_act
-from muster.jobs.transitions import requeue_ended
-from muster.sweeps.holds import waits_for_turn
 from muster.sweeps.models import Trial
-from muster.sweeps.services import require_may_act as require_may_act_on_sweep
-from muster.tenants.selectors import require_open
-from scheduler.model.lifecycle import RETRIED_FROM, Desired, GroupState, JobState
+from scheduler.model.lifecycle import RETRIED_FROM, JobState
 
 
 def members_to_retry(group: JobGroup) -> QuerySet[Job]:
@@ -31,7 +27,7 @@ def retry_sweep(*, user: User, group: JobGroup) -> int:
     Raises:
         Conflict: no member has failed, or the sweep is being stopped.
     """
-    require_may_act_on_sweep(user, group)
+    require_may_act(user, group)
     return len(_retry(user, group, members_to_retry(group)))
 
 
@@ -55,23 +51,7 @@ def retry_member(*, user: User, job: Job) -> Job:
 
 
 def _retry(user: User, group: JobGroup, members: QuerySet[Job]) -> list[Job]:
-    with transaction.atomic(), recorded_together():
-        group = JobGroup.objects.select_for_update(no_key=True, of=("self",)).select_related("vc").get(pk=group.pk)
-        if group.state == GroupState.ACTIVE and group.desired == Desired.STOP:
-            raise Conflict(f"sweep {group.pk} is being stopped: retry it when its last member has ended")
-        ids = list(members.values_list("pk", flat=True))
-        jobs = list(
-            Job.objects.select_for_update(no_key=True).filter(pk__in=ids, state__in=RETRIED_FROM).order_by("pk")
-        )
-        if not jobs:
-            raise Conflict(f"no member of sweep {group.pk} has failed, so there is none to run again")
-        require_open(group.vc)
-        requeue_ended(jobs, actor=user.username, hold=waits_for_turn(group))
-        Trial.objects.filter(pk__in=ids).update(why="")
-        JobGroup.objects.filter(pk=group.pk).update(
-            state=GroupState.ACTIVE, desired=Desired.RUN, reason="", ended_at=None
-        )
-        data = {"sweep": group.pk, "members": len(jobs)}
-        record("sweep.retried", actor=user.username, tenant_id=group.tenant_id, data=data)
-        wake_pool(group.pool_id)
+    with transaction.atomic():
+        jobs = retry_members(user=user, group=group, members=members)
+        Trial.objects.filter(pk__in=[job.pk for job in jobs]).update(why="")
     return jobs

@@ -1,26 +1,20 @@
-"""Reading sweeps: who may see which, how far they are, their members."""
+"""Reading sweeps: how far they are, and their members."""
 
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from django.db.models import Count, QuerySet, Sum
+from django.db.models import Count, Sum
 
-from muster.accounts.models import User
-from muster.common.clock import utc_now
-from muster.common.errors import NotFound
-from muster.common.rows import first_of
-from muster.jobs.groups import MEMBER_STATES, STOPPED_BY_GROUP, member_state
-from muster.jobs.models import Attempt, Job, JobGroup
+from muster.jobs.groups.progress import MEMBER_STATES, STOPPED_BY_GROUP, held_gpu_s, member_state
+from muster.jobs.models import Job, JobGroup
 from muster.sweeps.models import Trial
 from muster.sweeps.spec import SweepSpec, sweep_of
-from muster.tenants.selectors import tenants_of
-from scheduler.model.lifecycle import ATTEMPT_LIVE, JOB_TERMINAL, GroupKind, JobState, Reason
+from scheduler.model.lifecycle import JOB_TERMINAL, Reason
 from scheduler.search import rungs as search
 from scheduler.search.rungs import RungCount, judge
 
@@ -51,22 +45,6 @@ class Member:
     why: str
     started_at: datetime | None
     ended_at: datetime | None
-
-
-def visible_sweeps(user: User) -> QuerySet[JobGroup]:
-    """The sweeps of the user's tenants; all for operators."""
-    sweeps = JobGroup.objects.filter(kind=GroupKind.SWEEP).select_related("tenant", "vc", "pool", "owner", "code")
-    return (
-        sweeps if user.is_operator else sweeps.filter(tenant_id__in=list(tenants_of(user).values_list("pk", flat=True)))
-    )
-
-
-def get_sweep(user: User, group_id: int) -> JobGroup:
-    """The sweep; `NotFound` if there is none or it is another tenant's."""
-    group = first_of(visible_sweeps(user).filter(pk=group_id))
-    if group is None:
-        raise NotFound(f"there is no sweep {group_id}")
-    return group
 
 
 def standings(groups: Iterable[JobGroup]) -> dict[int, Standing]:
@@ -151,12 +129,3 @@ def search_member(
 def spec_of(group: JobGroup) -> SweepSpec:
     """How its members differ."""
     return sweep_of(group.spec)
-
-
-def held_gpu_s(group_ids: Collection[int], *, by: str) -> dict[int, float]:
-    """GPU-seconds of live attempts of members, which no job counts yet, by the given column."""
-    now, held = utc_now(), defaultdict[int, float](float)
-    rows = Attempt.objects.filter(job__group__in=group_ids, state__in=sorted(ATTEMPT_LIVE), job__state=JobState.ACTIVE)
-    for key, placed_at, request in rows.values_list(by, "placed_at", "request"):
-        held[key] += max(0.0, (now - placed_at).total_seconds()) * request.nodes * request.first.gpus
-    return held

@@ -1,4 +1,4 @@
-"""What users do with sweeps: submit, cancel, hold, clone."""
+"""Submitting and cloning sweeps."""
 
 from __future__ import annotations
 
@@ -9,23 +9,19 @@ from typing import Any
 from django.db import IntegrityError, transaction
 
 from muster.accounts.models import User
-from muster.common.errors import Conflict, Forbidden, Invalid, MusterError
-from muster.events.services import record, wake_pool
+from muster.common.errors import Invalid, MusterError
 from muster.jobs.attempt.estimates import estimate_jobs
+from muster.jobs.groups.services import store_group
 from muster.jobs.models import IdempotencyKey, Job, JobGroup
-from muster.jobs.queue import hold_jobs, release_jobs
 from muster.jobs.services import draft_job
 from muster.jobs.spec.spec_values import checked_params
 from muster.jobs.submit.desk import Desk
 from muster.jobs.submit.feasibility import why_infeasible
 from muster.jobs.submit.idempotency import check_key, known_key
 from muster.sweeps.draws import params_of
-from muster.sweeps.ends import end_if_over, end_members
-from muster.sweeps.holds import waits_for_turn
 from muster.sweeps.models import Progress
 from muster.sweeps.spec import SweepSpec, parse_sweep
-from muster.tenants.selectors import is_manager, require_open
-from scheduler.model.lifecycle import Desired, GroupKind, GroupState, HoldReason, JobState, Reason
+from scheduler.model.lifecycle import GroupKind
 from scheduler.predict.estimate import Source
 from scheduler.search.outlook import steps_left
 from scheduler.search.rungs import Member, Method, judge
@@ -104,46 +100,10 @@ def size_of(data: object) -> int:
         return 1
 
 
-def first_member(group: JobGroup) -> Job:
-    """The first member of the sweep, which stands for all of them."""
-    return group.members.select_related("vc__pool", "tenant", "owner", "pool").get(member=1)
-
-
 def warnings_of(member: Job) -> list[str]:
     """What the submitter should know of a sweep with this member: that it waits for GPUs that do not exist."""
     found = why_infeasible(member)
     return [] if found is None else [f"{found.errors[0].message}. It waits until the pool or the quota grows"]
-
-
-def cancel_sweep(*, user: User, group: JobGroup) -> JobGroup:
-    """Cancel all members that have not ended. Cancelling twice is fine; a sweep that has ended is a `Conflict`."""
-    require_may_act(user, group)
-    with transaction.atomic():
-        group = JobGroup.objects.select_for_update(no_key=True).get(pk=group.pk)
-        if group.state not in {GroupState.ACTIVE, GroupState.CANCELLED}:
-            raise Conflict(f"sweep {group.pk} has {group.state} already")
-        if group.state == GroupState.ACTIVE and group.desired == Desired.RUN:
-            JobGroup.objects.filter(pk=group.pk).update(desired=Desired.STOP)
-            record("sweep.cancel_asked", actor=user.username, tenant_id=group.tenant_id, data={"sweep": group.pk})
-    end_members(group, reason=Reason.CANCELLED_BY_USER, detail="", actor=user.username)
-    end_if_over(group.pk)
-    return JobGroup.objects.get(pk=group.pk)
-
-
-def hold_sweep(*, user: User, group: JobGroup) -> int:
-    """Hold the waiting members back and return their number; members that run go on."""
-    require_may_act(user, group)
-    return hold_jobs(_queued(group), user=user)
-
-
-def release_sweep(*, user: User, group: JobGroup) -> int:
-    """Release the held members and return their number."""
-    require_may_act(user, group)
-    return release_jobs(_queued(group), user=user)
-
-
-def _queued(group: JobGroup) -> list[int]:
-    return list(Job.objects.filter(group=group, state=JobState.QUEUED).values_list("pk", flat=True))
 
 
 def clone_sweep(*, user: User, group: JobGroup, changes: Mapping[str, Any] | None = None) -> JobGroup:
@@ -163,13 +123,6 @@ def changed_spec(group: JobGroup, changes: Mapping[str, Any]) -> dict[str, Any]:
     return spec
 
 
-def require_may_act(user: User, group: JobGroup) -> None:
-    """Return if the user may change the sweep, and raise `Forbidden` with who may if not."""
-    if group.owner_id != user.pk and not is_manager(user, group.tenant_id):
-        owner = group.owner.username
-        raise Forbidden(f"sweep {group.pk} is {owner}'s: its owner and the tenant's managers may change it")
-
-
 def _stored(known: IdempotencyKey) -> JobGroup:
     return JobGroup.objects.select_related("tenant", "vc", "pool", "owner").get(pk=known.group_id or 0)
 
@@ -187,33 +140,14 @@ def _expect_stops(draft: Draft) -> None:
 
 def _store(draft: Draft, user: User, cloned_from: JobGroup | None) -> JobGroup:
     job, sweep = draft.job, draft.sweep
-    group = JobGroup.objects.create(
+    group = store_group(
+        user=user,
         kind=GroupKind.SWEEP,
-        tenant=job.tenant,
-        vc=job.vc,
-        pool=job.pool,
-        owner=user,
-        name=job.name,
+        job=job,
         spec={key: value for key, value in job.spec.items() if key != "params"} | {"sweep": sweep.stored()},
-        code=job.code,
-        cloned_from=cloned_from,
-        size=len(draft.params),
+        members=[{"params": params} for params in draft.params],
         parallel=sweep.parallel,
+        cloned_from=cloned_from,
     )
     Progress.objects.create(group=group)
-    fields = [one.attname for one in Job._meta.concrete_fields if not one.generated and not one.primary_key]
-    same = {name: getattr(job, name) for name in fields} | {"group_id": group.pk}
-    later = {"hold_reason": HoldReason.GROUP, "hold": waits_for_turn(group)}
-    Job.objects.bulk_create(
-        Job(
-            **same
-            | {"member": member, "spec": job.spec | {"params": params}}
-            | (later if member > group.parallel else {})
-        )
-        for member, params in enumerate(draft.params, start=1)
-    )
-    require_open(job.vc)
-    data = {"sweep": group.pk, "name": group.name, "vc": job.vc.name, "members": group.size, "gpus": job.gpus_total}
-    record("sweep.submitted", actor=user.username, tenant_id=group.tenant_id, data=data)
-    wake_pool(group.pool_id)
     return group

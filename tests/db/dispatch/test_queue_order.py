@@ -9,9 +9,10 @@ from muster.dispatch.apply.apply import apply_units
 from muster.dispatch.apply.plan_units import Unit
 from muster.dispatch.config.settings import config_of
 from muster.dispatch.snapshot.snapshot import pool_snapshot
+from muster.jobs.groups.services import hold_group, release_group
 from muster.jobs.models import Job, QueueOrder
 from muster.jobs.queue import bump_job, hold_job, positions, release_job, reorder_jobs
-from muster.sweeps.services import hold_sweep, release_sweep, submit_sweep
+from muster.sweeps.services import submit_sweep
 from scheduler.engine.cycle import decide
 from scheduler.model.lifecycle import HoldReason, JobState
 from tests.db.stories import World, cycle, make_world, submit
@@ -87,7 +88,7 @@ def test_held_members_of_a_sweep_give_their_turns_to_others(world: World) -> Non
     hold_job(user=world.user, job=first)
     cycle(world)
     assert active() == [Job.objects.get(group=group, member=2).pk]
-    assert hold_sweep(user=world.user, group=group) == 1
+    assert hold_group(user=world.user, group=group) == 1
     assert not Job.objects.filter(group=group, state=JobState.QUEUED, held=False).exists()
-    assert release_sweep(user=world.user, group=group) == 2
+    assert release_group(user=world.user, group=group) == 2
     assert Job.objects.get(group=group, member=3).hold_reason == HoldReason.GROUP

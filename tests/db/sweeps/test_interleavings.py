@@ -9,9 +9,9 @@ from muster.dispatch.apply.apply import apply_unit
 from muster.dispatch.apply.plan_units import Unit
 from muster.dispatch.config.settings import config_of
 from muster.dispatch.snapshot.snapshot import pool_snapshot
+from muster.jobs.groups.services import cancel_group
 from muster.jobs.models import Job, JobGroup
 from muster.sweeps.controller import look_at_sweep
-from muster.sweeps.services import cancel_sweep
 from scheduler.engine.cycle import decide
 from scheduler.model.lifecycle import GroupState, JobState
 from tests.db.stories import Other, make_world
@@ -43,7 +43,7 @@ def test_a_look_beside_a_cancellation_leaves_the_sweep_cancelled() -> None:
     world = make_world()
     group = sweep(world)
     with transaction.atomic():
-        cancel_sweep(user=world.user, group=group)
+        cancel_group(user=world.user, group=group)
         other = Other(lambda: look_at_sweep(group.pk)).until_it_waits()
     other.result()
     assert JobGroup.objects.get(pk=group.pk).state == GroupState.CANCELLED

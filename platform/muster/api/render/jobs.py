@@ -20,7 +20,7 @@ from muster.fleet.runtimes import in_container
 from muster.jobs.attempt.estimates import current_estimate
 from muster.jobs.attempt.outcome import blamed_for
 from muster.jobs.attempt.resizes import failed_resize_from
-from muster.jobs.groups import GroupProgress, Membership, memberships_of
+from muster.jobs.groups.progress import GroupProgress, Membership, memberships_of
 from muster.jobs.models import Allocation, Attempt, GpuClaim, Job, JobGroup
 from muster.jobs.queue import positions
 from muster.jobs.selectors import RunTime, run_times

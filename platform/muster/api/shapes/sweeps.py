@@ -6,7 +6,7 @@ from rest_framework import serializers
 
 from muster.api.shapes.common import Choice, Flag, Integer, Moment, Number, Shape, Text, values
 from muster.api.shapes.jobs import NOTES, Values
-from muster.jobs.groups import MEMBER_STATES
+from muster.jobs.groups.progress import MEMBER_STATES
 from scheduler.model.lifecycle import GroupState
 from scheduler.search.rungs import Goal, Method
 

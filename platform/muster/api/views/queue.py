@@ -18,12 +18,13 @@ from muster.api.views.base import ApiView, body_of, caller, describe, job_to_cha
 from muster.common.errors import NotFound
 from muster.common.rows import first_of
 from muster.jobs import queue
+from muster.jobs.groups.progress import get_group
+from muster.jobs.groups.services import hold_group, release_group
 from muster.jobs.models import Job as JobRow
 from muster.jobs.models import JobGroup
-from muster.sweeps.selectors import get_sweep
-from muster.sweeps.services import hold_sweep, release_sweep
 from muster.tenants.models import VirtualCluster
 from muster.tenants.selectors import virtual_clusters_of
+from scheduler.model.lifecycle import GroupKind
 
 
 class QueueOfCluster(ApiView):
@@ -115,7 +116,7 @@ class HoldSweep(_JobAct):
     def post(self, request: Request, sweep_id: int) -> Response:
         """Hold the waiting members back until they are released; members that run go on."""
         user = caller(request)
-        return Response({"members": hold_sweep(user=user, group=_sweep_to_change(request, user, sweep_id))})
+        return Response({"members": hold_group(user=user, group=_sweep_to_change(request, user, sweep_id))})
 
 
 class ReleaseSweep(_JobAct):
@@ -125,7 +126,7 @@ class ReleaseSweep(_JobAct):
     def post(self, request: Request, sweep_id: int) -> Response:
         """Let the held members wait for their turns again."""
         user = caller(request)
-        return Response({"members": release_sweep(user=user, group=_sweep_to_change(request, user, sweep_id))})
+        return Response({"members": release_group(user=user, group=_sweep_to_change(request, user, sweep_id))})
 
 
 def _cluster(user: User, vc_id: int) -> VirtualCluster:
@@ -136,7 +137,7 @@ def _cluster(user: User, vc_id: int) -> VirtualCluster:
 
 
 def _sweep_to_change(request: Request, user: User, sweep_id: int) -> JobGroup:
-    group = get_sweep(user, sweep_id)
+    group = get_group(user, GroupKind.SWEEP, sweep_id)
     if group.owner_id != user.pk:
         require_scope(token_of(request), Scope.MANAGE)
     return group

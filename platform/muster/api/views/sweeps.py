@@ -18,11 +18,14 @@ from muster.api.shapes.jobs import ANY_VALUES, CloneChanges
 from muster.api.shapes.sweeps import MemberList, RetriedSweep, SubmittedSweep, Sweep, SweepFilter, SweepPage
 from muster.api.views.base import ApiView, body_of, caller, describe, query_of
 from muster.api.views.jobs import BODY_PROBLEMS, KEY, idempotency_key
+from muster.jobs.groups.progress import first_member, get_group, visible_groups
+from muster.jobs.groups.services import cancel_group
 from muster.jobs.models import JobGroup
 from muster.jobs.submit.notes import notes_of
 from muster.sweeps import services
 from muster.sweeps.retry import members_to_retry, retry_sweep
-from muster.sweeps.selectors import get_sweep, members_of, visible_sweeps
+from muster.sweeps.selectors import members_of
+from scheduler.model.lifecycle import GroupKind
 
 _AS_YAML = {"type": "string", "description": "The same spec as YAML."}
 SPEC_BODY = {"application/json": ANY_VALUES, "application/yaml": _AS_YAML, "text/yaml": _AS_YAML}
@@ -37,7 +40,7 @@ class Sweeps(ApiView):
     def get(self, request: Request) -> Response:
         """A page of sweeps, newest first."""
         user, query = caller(request), query_of(request, SweepFilter)
-        rows = visible_sweeps(user).order_by("-pk")
+        rows = visible_groups(user, GroupKind.SWEEP).order_by("-pk")
         if "state" in query:
             rows = rows.filter(state=query["state"])
         if query["mine"]:
@@ -74,7 +77,7 @@ class OneSweep(ApiView):
     @describe("get_sweep", tag="sweeps", answers={200: Sweep}, problems=(404,))
     def get(self, request: Request, sweep_id: int) -> Response:
         """The sweep with its spec and its progress."""
-        return Response(sweep_document(get_sweep(caller(request), sweep_id)))
+        return Response(sweep_document(get_group(caller(request), GroupKind.SWEEP, sweep_id)))
 
 
 class SweepMembers(ApiView):
@@ -83,7 +86,7 @@ class SweepMembers(ApiView):
     @describe("list_sweep_members", tag="sweeps", answers={200: MemberList}, problems=(404,))
     def get(self, request: Request, sweep_id: int) -> Response:
         """All members, up to 1,000, in order."""
-        group = get_sweep(caller(request), sweep_id)
+        group = get_group(caller(request), GroupKind.SWEEP, sweep_id)
         return Response({"results": [member(row) for row in members_of(group)]})
 
 
@@ -96,11 +99,11 @@ class CancelSweep(ApiView):
     def post(self, request: Request, sweep_id: int) -> Response:
         """Cancel all members that have not ended; those that run get their grace."""
         user = caller(request)
-        group = get_sweep(user, sweep_id)
+        group = get_group(user, GroupKind.SWEEP, sweep_id)
         if group.owner_id != user.pk:
             require_scope(token_of(request), Scope.MANAGE)
-        services.cancel_sweep(user=user, group=group)
-        return Response(sweep_document(get_sweep(user, sweep_id)), status=status.HTTP_202_ACCEPTED)
+        cancel_group(user=user, group=group)
+        return Response(sweep_document(get_group(user, GroupKind.SWEEP, sweep_id)), status=status.HTTP_202_ACCEPTED)
 
 
 class RetrySweep(ApiView):
@@ -115,12 +118,12 @@ class RetrySweep(ApiView):
         They keep their numbers and parameters, and their values count. A sweep that has ended goes on.
         """
         user = caller(request)
-        group = get_sweep(user, sweep_id)
+        group = get_group(user, GroupKind.SWEEP, sweep_id)
         if group.owner_id != user.pk:
             require_scope(token_of(request), Scope.MANAGE)
         limits.take(limits.SUBMIT, user.pk, cost=max(1, members_to_retry(group).count()))
         retried = retry_sweep(user=user, group=group)
-        answer = {**sweep_document(get_sweep(user, sweep_id)), "retried": retried}
+        answer = {**sweep_document(get_group(user, GroupKind.SWEEP, sweep_id)), "retried": retried}
         return Response(answer, status=status.HTTP_202_ACCEPTED)
 
 
@@ -136,12 +139,12 @@ class CloneSweep(ApiView):
         Of `sweep` only the given keys change; null removes a key.
         """
         user = caller(request)
-        source, body = get_sweep(user, sweep_id), body_of(request, CloneChanges)
+        source, body = get_group(user, GroupKind.SWEEP, sweep_id), body_of(request, CloneChanges)
         limits.take(limits.SUBMIT, user.pk, cost=services.size_of(services.changed_spec(source, body["spec"])))
         group = services.clone_sweep(user=user, group=source, changes=body["spec"])
         return Response(_submitted(group), status=status.HTTP_201_CREATED)
 
 
 def _submitted(group: JobGroup) -> dict[str, Any]:
-    member = services.first_member(group)
+    member = first_member(group)
     return {**sweep_document(group), "warnings": services.warnings_of(member), "notes": notes_of(member)}

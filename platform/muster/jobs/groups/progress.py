@@ -1,16 +1,22 @@
-"""Job groups in lists: one row stands for a group, and tells how far its members are."""
+"""Reading groups: which a user sees, how far their members are, what these hold."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from django.db.models import Count, Max, Min, Q
+from django.db.models import Count, Max, Min, Q, QuerySet
 from django.db.models.functions import Greatest
 
-from muster.jobs.models import Job, JobGroup
-from scheduler.model.lifecycle import JobState, Reason
+from muster.accounts.models import User
+from muster.common.clock import utc_now
+from muster.common.errors import NotFound
+from muster.common.rows import first_of
+from muster.jobs.models import Attempt, Job, JobGroup
+from muster.tenants.selectors import tenants_of
+from scheduler.model.lifecycle import ATTEMPT_LIVE, GroupKind, JobState, Reason
 
 MEMBER_STATES = ("waiting", "running", "paused", "succeeded", "failed", "stopped", "cancelled")
 STOPPED_BY_GROUP = Q(state=JobState.CANCELLED, reason=Reason.STOPPED_EARLY)
@@ -24,6 +30,22 @@ def member_state(state: str, *, paused: bool, stopped: bool) -> str:
     if state == JobState.CANCELLED:
         return "stopped" if stopped else "cancelled"
     return _STATES[JobState(state)]
+
+
+def visible_groups(user: User, kind: GroupKind) -> QuerySet[JobGroup]:
+    """The groups of this kind of the user's tenants; all for operators."""
+    groups = JobGroup.objects.filter(kind=kind).select_related("tenant", "vc", "pool", "owner", "code")
+    return (
+        groups if user.is_operator else groups.filter(tenant_id__in=list(tenants_of(user).values_list("pk", flat=True)))
+    )
+
+
+def get_group(user: User, kind: GroupKind, group_id: int) -> JobGroup:
+    """The group; `NotFound` if there is none of this kind or it is another tenant's."""
+    group = first_of(visible_groups(user, kind).filter(pk=group_id))
+    if group is None:
+        raise NotFound(f"there is no {kind} {group_id}")
+    return group
 
 
 @dataclass(slots=True)
@@ -69,3 +91,17 @@ def progress_of(group_ids: Iterable[int]) -> dict[int, GroupProgress]:
         one.started_at = min(filter(None, (one.started_at, row["first"])), default=None)
         one.changed_at = max(filter(None, (one.changed_at, row["last"])), default=None)
     return found
+
+
+def first_member(group: JobGroup) -> Job:
+    """The first member of the group, which stands for all of them."""
+    return group.members.select_related("vc__pool", "tenant", "owner", "pool").get(member=1)
+
+
+def held_gpu_s(group_ids: Collection[int], *, by: str) -> dict[int, float]:
+    """GPU-seconds of live attempts of members, which no job counts yet, by the given column."""
+    now, held = utc_now(), defaultdict[int, float](float)
+    rows = Attempt.objects.filter(job__group__in=group_ids, state__in=sorted(ATTEMPT_LIVE), job__state=JobState.ACTIVE)
+    for key, placed_at, request in rows.values_list(by, "placed_at", "request"):
+        held[key] += max(0.0, (now - placed_at).total_seconds()) * request.nodes * request.first.gpus
+    return held

@@ -1,0 +1,128 @@
+"""What users do with a group as a whole: store, cancel, hold, release, run again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from django.db import transaction
+from django.db.models import QuerySet
+
+from muster.accounts.models import User
+from muster.common.errors import Conflict
+from muster.events.services import record, recorded_together, wake_pool
+from muster.jobs.groups.ends import end_if_over, end_members
+from muster.jobs.models import Job, JobGroup
+from muster.jobs.queue import hold_jobs, release_jobs
+from muster.jobs.rights import require_may_act
+from muster.jobs.transitions import requeue_ended
+from muster.tenants.selectors import require_open
+from scheduler.model.lifecycle import RETRIED_FROM, Desired, GroupKind, GroupState, HoldReason, JobState, Reason
+
+
+def store_group(
+    *,
+    user: User,
+    kind: GroupKind,
+    job: Job,
+    spec: Mapping[str, Any],
+    members: Sequence[Mapping[str, Any]],
+    parallel: int,
+    cloned_from: JobGroup | None,
+) -> JobGroup:
+    """The stored group of this spec with its members: the checked job, each with its own keys of the spec."""
+    group = JobGroup.objects.create(
+        kind=kind,
+        tenant=job.tenant,
+        vc=job.vc,
+        pool=job.pool,
+        owner=user,
+        name=job.name,
+        spec=spec,
+        code=job.code,
+        cloned_from=cloned_from,
+        size=len(members),
+        parallel=parallel,
+    )
+    fields = [one.attname for one in Job._meta.concrete_fields if not one.generated and not one.primary_key]
+    same = {name: getattr(job, name) for name in fields} | {"group_id": group.pk}
+    later = {"hold_reason": HoldReason.GROUP, "hold": waits_for_turn(group)}
+    Job.objects.bulk_create(
+        Job(**same | {"member": number, "spec": job.spec | keys} | (later if number > parallel else {}))
+        for number, keys in enumerate(members, start=1)
+    )
+    require_open(job.vc)
+    data = {kind: group.pk, "name": group.name, "vc": job.vc.name, "members": group.size, "gpus": job.gpus_total}
+    record(f"{kind}.submitted", actor=user.username, tenant_id=group.tenant_id, data=data)
+    wake_pool(group.pool_id)
+    return group
+
+
+def waits_for_turn(group: JobGroup) -> dict[str, Any]:
+    """The pending reason of a member that the group's budget holds back."""
+    at_once = f"{group.parallel} member{'' if group.parallel == 1 else 's'} at once"
+    return {
+        "reason": HoldReason.GROUP,
+        "detail": f"waits for its turn: {group.kind} {group.pk} runs at most {at_once}",
+        "evidence": {"parallel": group.parallel},
+        "helps": [f"a member of the {group.kind} has ended"],
+    }
+
+
+def cancel_group(*, user: User, group: JobGroup) -> JobGroup:
+    """Cancel all members that have not ended. Cancelling twice is fine; a group that has ended is a `Conflict`."""
+    require_may_act(user, group)
+    with transaction.atomic():
+        group = JobGroup.objects.select_for_update(no_key=True).get(pk=group.pk)
+        if group.state not in {GroupState.ACTIVE, GroupState.CANCELLED}:
+            raise Conflict(f"{group.kind} {group.pk} has {group.state} already")
+        if group.state == GroupState.ACTIVE and group.desired == Desired.RUN:
+            JobGroup.objects.filter(pk=group.pk).update(desired=Desired.STOP)
+            data = {group.kind: group.pk}
+            record(f"{group.kind}.cancel_asked", actor=user.username, tenant_id=group.tenant_id, data=data)
+    end_members(group, reason=Reason.CANCELLED_BY_USER, detail="", actor=user.username)
+    end_if_over(group.pk)
+    return JobGroup.objects.get(pk=group.pk)
+
+
+def hold_group(*, user: User, group: JobGroup) -> int:
+    """Hold the waiting members back and return their number; members that run go on."""
+    require_may_act(user, group)
+    return hold_jobs(_queued(group), user=user)
+
+
+def release_group(*, user: User, group: JobGroup) -> int:
+    """Release the held members and return their number."""
+    require_may_act(user, group)
+    return release_jobs(_queued(group), user=user)
+
+
+def retry_members(*, user: User, group: JobGroup, members: QuerySet[Job]) -> list[Job]:
+    """Queue these members again, of those that have failed or were cancelled; a group that has ended goes on.
+
+    Raises:
+        Conflict: none of them has failed, or the group is being stopped.
+    """
+    with transaction.atomic(), recorded_together():
+        group = JobGroup.objects.select_for_update(no_key=True, of=("self",)).select_related("vc").get(pk=group.pk)
+        if group.state == GroupState.ACTIVE and group.desired == Desired.STOP:
+            raise Conflict(f"{group.kind} {group.pk} is being stopped: retry it when its last member has ended")
+        ids = list(members.values_list("pk", flat=True))
+        jobs = list(
+            Job.objects.select_for_update(no_key=True).filter(pk__in=ids, state__in=RETRIED_FROM).order_by("pk")
+        )
+        if not jobs:
+            raise Conflict(f"no member of {group.kind} {group.pk} has failed, so there is none to run again")
+        require_open(group.vc)
+        requeue_ended(jobs, actor=user.username, hold=waits_for_turn(group))
+        JobGroup.objects.filter(pk=group.pk).update(
+            state=GroupState.ACTIVE, desired=Desired.RUN, reason="", ended_at=None
+        )
+        data = {group.kind: group.pk, "members": len(jobs)}
+        record(f"{group.kind}.retried", actor=user.username, tenant_id=group.tenant_id, data=data)
+        wake_pool(group.pool_id)
+    return jobs
+
+
+def _queued(group: JobGroup) -> list[int]:
+    return list(Job.objects.filter(group=group, state=JobState.QUEUED).values_list("pk", flat=True))
