@@ -1,14 +1,8 @@
-"""Reads a job spec from YAML, strictly, and applies `--set` to it.
-
-The rules of YAML 1.2's core schema hold: `on` and `no` are text, `1:30` is text, a date is text. PyYAML follows 1.1 by
-itself, where `retry: {on: [...]}` has the key `true`. Which keys exist is for the server to say.
-"""
+"""Reads a job spec from YAML, strictly, and applies `--set` to it. The server decides which keys exist."""
 
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Hashable
 from pathlib import Path
 from typing import Any
 
@@ -17,69 +11,12 @@ import yaml
 from muster_client.answers.shapes import JobSpec, JsonObject
 from muster_client.errors import SpecError
 from muster_client.local.terminal import clean
+from scheduler.documents import FLOAT, DocumentError, load_yaml
 
 MAX_SPEC_BYTES = 1024 * 1024
-MAX_DEPTH = 32
-
-
-class _Loader(yaml.SafeLoader):
-    """A safe loader without aliases, tags and duplicate keys."""
-
-    yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}
-    depth = 0
-
-    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        event = self.peek_event()  # type: ignore[no-untyped-call]
-        if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
-            raise _at(event.start_mark, "anchors and aliases (& and *) are not allowed")
-        if getattr(event, "tag", None) is not None:
-            raise _at(event.start_mark, f"tags (!) are not allowed, here {event.tag}")
-        if self.depth >= MAX_DEPTH:
-            raise _at(event.start_mark, f"nested more than {MAX_DEPTH} deep")
-        self.depth += 1
-        node = super().compose_node(parent, index)
-        self.depth -= 1
-        return node
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        seen: set[str] = set()
-        for key_node, _ in node.value:
-            if not isinstance(key_node, yaml.ScalarNode):
-                raise _at(key_node.start_mark, "a key has to be text")
-            # `1: x` and `"1": x` are the same key in JSON, so keys are compared and kept as they are written.
-            if key_node.value in seen:
-                raise _at(key_node.start_mark, f"the key {key_node.value!r} is there twice")
-            seen.add(key_node.value)
-            key_node.tag = "tag:yaml.org,2002:str"
-        return super().construct_mapping(node, deep)
-
-
-def _float(_: _Loader, node: yaml.ScalarNode) -> float:
-    value = float(node.value)
-    if not math.isfinite(value):
-        raise _at(node.start_mark, f"{node.value} is too large a number")
-    return value
-
-
-def _int(_: _Loader, node: yaml.ScalarNode) -> int:
-    text = str(node.value)
-    if len(text) > 30:
-        raise _at(node.start_mark, "too large a number")
-    return int(text, 10)
 
 
 _TAG = "tag:yaml.org,2002:"
-_FLOAT = re.compile(r"^[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?$")
-_Loader.add_implicit_resolver(_TAG + "bool", re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF"))
-_Loader.add_implicit_resolver(_TAG + "null", re.compile(r"^(?:~|null|Null|NULL|)$"), ["~", "n", "N", ""])
-_Loader.add_implicit_resolver(_TAG + "int", re.compile(r"^[-+]?[0-9]+$"), list("-+0123456789"))
-_Loader.add_implicit_resolver(
-    _TAG + "float",
-    _FLOAT,
-    list("-+.0123456789"),
-)
-_Loader.add_constructor(_TAG + "int", _int)
-_Loader.add_constructor(_TAG + "float", _float)
 
 
 class _Dumper(yaml.SafeDumper):
@@ -91,7 +28,7 @@ def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
 
 
 _Dumper.add_representer(str, _represent_text)
-_Dumper.add_implicit_resolver(_TAG + "float", _FLOAT, list("-+.0123456789"))
+_Dumper.add_implicit_resolver(_TAG + "float", FLOAT, list("-+.0123456789"))
 
 
 def load_spec(text: str, *, name: str = "the job spec") -> JobSpec:
@@ -167,16 +104,6 @@ def _put(spec: JobSpec, path: list[str], value: Any, item: str) -> None:
 
 def _parse(text: str, name: str) -> Any:
     try:
-        # The loader is a SafeLoader: it builds plain values only.
-        return yaml.load(text, Loader=_Loader)  # noqa: S506
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark
-        where = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        problem = ", ".join(part for part in (error.context, error.problem) if part)
-        raise SpecError(f"{name}{where}: {problem}.") from error
-    except yaml.YAMLError as error:
-        raise SpecError(f"{name} is not YAML: {error}") from error
-
-
-def _at(mark: yaml.Mark, problem: str) -> yaml.MarkedYAMLError:
-    return yaml.MarkedYAMLError(problem=problem, problem_mark=mark)
+        return load_yaml(text)
+    except DocumentError as error:
+        raise SpecError(f"{name}{', ' if error.where else ''}{error.where}: {error.problem}.") from error

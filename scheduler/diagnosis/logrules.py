@@ -13,9 +13,9 @@ from enum import StrEnum
 from typing import Any
 
 import re2
-import yaml
 
 from scheduler.diagnosis.failures.rules import RuleError, compiled
+from scheduler.documents import DocumentError, load_yaml
 
 MAX_RULES = 200
 MAX_LINE_BYTES = 4096
@@ -79,10 +79,9 @@ def read_log_rules(text: str) -> LogRules:
     Raises RuleError, which names the rule and its field.
     """
     try:
-        # BaseLoader keeps every scalar a string: `no` stays a word.
-        document = yaml.load(text, yaml.CBaseLoader) if text.strip() else {}  # noqa: S506 - makes nothing but strings
-    except yaml.YAMLError as error:
-        raise RuleError(f"the rules are not valid YAML: {error}") from None
+        document = load_yaml(text, only_text=True) if text.strip() else {}
+    except DocumentError as error:
+        raise RuleError(f"the rules: {error}") from None
     if not isinstance(document, dict):
         raise RuleError("the rules must be a mapping of names to rules, such as hang: {match: …, line: …}")
     if len(document) > MAX_RULES:

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from scheduler.documents import DocumentError, load_yaml
 from scheduler.sim.trace import Trace
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?) ?(MiB|GiB|TiB)")
@@ -116,11 +115,11 @@ def read_cluster(path: Path) -> ClusterSpec:
         ClusterError: it names the file and the wrong part.
     """
     try:
-        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+        data = load_yaml(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ClusterError(f"{path}: {error.strerror}") from None
-    except (UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ClusterError(f"{path}: not YAML: {error}") from None
+    except (UnicodeDecodeError, DocumentError) as error:
+        raise ClusterError(f"{path}: {error}") from None
     try:
         return _cluster(data)
     except ClusterError as error:

@@ -108,7 +108,7 @@ UNREADABLE: list[tuple[str, str | bytes, str]] = [
     ("a bomb of aliases", "a: &a [x, x]\nb: &b [*a, *a]\ncommand: [*b, *b]\n", "application/yaml"),
     ("a Python object", "command: !!python/object/apply:os.system [id]", "application/yaml"),
     ("a tag", "command: !!str x", "application/yaml"),
-    ("a key that is no text", "1: x", "application/yaml"),
+    ("a key that is no text", "[1]: x", "application/yaml"),
     ("two documents", "command: x\n---\ncommand: y\n", "application/yaml"),
     ("deep YAML", "command: " + "[" * 5000, "application/yaml"),
     ("a control character", "command: \x07", "application/yaml"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import yaml
 
@@ -11,6 +12,7 @@ from muster.failures import versions
 from muster.failures.models import RuleBook
 from muster.failures.selectors import past_failures
 from scheduler.diagnosis.failures import RuleError, RuleSet, Tail, builtin, classify, read_rules
+from scheduler.documents import load_yaml
 
 PREVIEWED_FAILURES = 100
 _MAX_CHANGES = 50
@@ -27,7 +29,7 @@ def draft_rules(*, text: str, note: str, actor: str) -> RuleBook:
 
 def with_rule(text: str, *, failure: str, rule: Mapping[str, str]) -> str:
     """Add a rule to its class. Comments of the text are lost."""
-    rules = yaml.safe_load(text) if text.strip() else {}
+    rules: Any = load_yaml(text, only_text=True) if text.strip() else {}
     rules.setdefault(failure, []).append({name: value for name, value in rule.items() if value})
     return yaml.safe_dump(rules, allow_unicode=True, sort_keys=False, width=200)
 

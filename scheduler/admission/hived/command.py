@@ -7,10 +7,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-import yaml
-
 from scheduler.admission.hived.config import CellConfigError, parse, parse_clusters
 from scheduler.admission.hived.groups import Answer, Bound, Groups, Pod, Preempt, members_of
+from scheduler.documents import DocumentError, load_yaml
 
 Document = Mapping[str, Any]
 
@@ -27,8 +26,9 @@ def run(config_text: str, cases_text: str) -> object:
         CasesError: the cases are.
     """
     try:
-        document, cases = yaml.safe_load(config_text), json.loads(cases_text)
-    except (yaml.YAMLError, json.JSONDecodeError) as error:
+        document: Any = load_yaml(config_text)
+        cases = json.loads(cases_text)
+    except (DocumentError, json.JSONDecodeError) as error:
         raise CasesError(str(error)) from error
     groups = Groups(parse(document))
     if not isinstance(cases, Mapping):

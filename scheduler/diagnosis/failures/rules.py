@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import re2
-import yaml
 
 from scheduler.diagnosis.failures.evidence import Category, Retry, Strength
+from scheduler.documents import DocumentError, load_yaml
 
 FOLDER = Path(__file__).parent / "rules"
 NO_SIGNATURE = "no_signature"
@@ -149,10 +149,9 @@ def _options() -> Any:
 
 def _load(text: str, where: str) -> dict[str, Any]:
     try:
-        # BaseLoader keeps every scalar a string: `no` stays a word.
-        document = yaml.load(text, yaml.CBaseLoader)  # noqa: S506 - the base loader makes nothing but strings
-    except yaml.YAMLError as error:
-        raise RuleError(f"{where} are not valid YAML: {error}") from None
+        document = load_yaml(text, only_text=True)
+    except DocumentError as error:
+        raise RuleError(f"{where}: {error}") from None
     if not isinstance(document, dict):
         raise RuleError(f"{where} must be a mapping of classes")
     return document

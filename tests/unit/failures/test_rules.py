@@ -125,9 +125,9 @@ def test_a_good_rule_is_read() -> None:
         (f"{{gpu_lost: [{{name: a, match: {'x' * 7000}, line: x}}]}}", "rule 'a': match: is longer than"),
         ("{gpu_lost: {name: a}}", "class 'gpu_lost': must be a list"),
         ("{gpu_lost: [a]}", "class 'gpu_lost': a rule must be a mapping"),
-        ("[", "the rules are not valid YAML"),
+        ("[", "the rules: not YAML"),
         ("[]", "the rules must be a mapping"),
-        ("{[a]: []}", "not valid YAML"),
+        ("{[a]: []}", "a key has to be text"),
     ],
 )
 def test_a_bad_rule_is_refused_with_its_name_and_field(text: str, told: str) -> None:

@@ -39,7 +39,7 @@ def test_rules_are_read(rules: LogRules) -> None:
 
 
 WRONG = {
-    "no YAML": ("a: [", "not valid YAML"),
+    "no YAML": ("a: [", "the rules: not YAML"),
     "a list": ("- a", "must be a mapping of names"),
     "a name": ("'A b': {match: x, line: x, actions: [cancel]}", "its name must be"),
     "a text": ("a: b", "must be a mapping"),

@@ -29,12 +29,8 @@ ALLOWED_IMPORTS = {
     "random",  # only `Random` with the snapshot's seed; the test below refuses the generator that all share
     "re", "re2",  # patterns of what is in the snapshot, or in a log that the caller has
 }  # fmt: skip
-# The classifier's rules are data beside it, read once; those for logs and the cases are texts that the caller has.
-READS_ITS_RULES = {
-    "diagnosis/failures/rules.py": {"pathlib", "yaml"},
-    "diagnosis/logrules.py": {"yaml"},
-    "admission/hived/command.py": {"yaml"},
-}
+# The classifier's rules are data beside it, read once; other documents are texts that the caller has.
+READS_ITS_RULES = {"diagnosis/failures/rules.py": {"pathlib"}, "documents.py": {"yaml"}}
 FORBIDDEN_CALLS = {
     "now", "utcnow", "today", "open", "print", "input", "id", "hash", "eval", "exec", "globals", "default_rng",
 }  # fmt: skip
