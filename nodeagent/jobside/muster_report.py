@@ -7,8 +7,10 @@
         torch.save(...)
 
 This file needs nothing but Python 3.7 and stands alone: a node gives it to each job as the module `muster_report`, and
-it may be copied into an image. It writes lines of JSON to the file at MUSTER_METRICS, and the step to the file at
-MUSTER_PROGRESS; a shell script can do the same. Without these variables it does nothing.
+it may be copied into an image. The SDK has it as `muster_client/training.py`, which is a link in the source tree.
+
+It writes lines of JSON to the file at MUSTER_METRICS, and the step to the file at MUSTER_PROGRESS; a shell script can
+do the same. Without these variables it does nothing.
 
 Nothing here raises into the training loop, blocks, or keeps a value: if the file cannot be written, a line is lost.
 """

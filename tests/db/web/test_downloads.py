@@ -15,6 +15,7 @@ from django.test import Client
 from django.urls import reverse
 
 from muster.fleet.package import unreachable_url_hint
+from nodeagent import jobside
 from tests.factories import make_node, make_user
 
 pytestmark = pytest.mark.django_db
@@ -38,6 +39,10 @@ def test_the_commands_come_with_the_token_of_a_node_that_is_added(capsys: pytest
     assert COMMAND.search(printed.err)
 
 
+def opened(client: Client, name: str) -> zipfile.ZipFile:
+    return zipfile.ZipFile(io.BytesIO(client.get(f"/downloads/{name}").content))
+
+
 def test_every_file_is_listed_with_its_digest_and_served_without_signing_in(client: Client) -> None:
     sums = client.get("/downloads/SHA256SUMS").content.decode()
     files = dict(reversed(line.split("  ")) for line in sums.splitlines())
@@ -49,9 +54,16 @@ def test_every_file_is_listed_with_its_digest_and_served_without_signing_in(clie
 def test_the_wheel_has_a_name_of_our_own(client: Client) -> None:
     sums = client.get("/downloads/SHA256SUMS").content.decode()
     (name,) = re.findall(r"  (\S+\.whl)", sums)
-    with zipfile.ZipFile(io.BytesIO(client.get(f"/downloads/{name}").content)) as wheel:
+    with opened(client, name) as wheel:
         (metadata,) = [entry for entry in wheel.namelist() if entry.endswith(".dist-info/METADATA")]
         assert "\nName: muster-cluster\n" in wheel.read(metadata).decode()
+
+
+def test_the_sdk_reports_by_the_module_that_the_agent_gives_to_jobs(client: Client) -> None:
+    (name,) = re.findall(r"  (\S+\.whl)", client.get("/downloads/SHA256SUMS").content.decode())
+    with opened(client, name) as wheel, opened(client, "muster-agent.pyz") as agent:
+        copies = {wheel.read("muster_client/training.py"), agent.read("nodeagent/jobside/muster_report.py")}
+    assert copies == {jobside.source()}
 
 
 def test_what_a_client_has_already_is_not_sent_again(client: Client) -> None:

@@ -136,10 +136,6 @@ def test_the_time_of_a_checkpoint_is_told(home: Path, monkeypatch: pytest.Monkey
     assert len(lines(home)) == 1, "what was not saved took no time"
 
 
-def test_the_module_that_jobs_get_is_this_one() -> None:
-    assert jobside.source() == SOURCE.read_bytes()
-
-
 def test_it_stands_alone(tmp_path: Path, home: Path) -> None:
     jobside.unpack(str(tmp_path / "modules"))
     code = "import sys; import muster_report; muster_report.report(step=1, loss=2.0); print(*sorted(sys.modules))"
