@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict
 
 from muster_client.answers.shapes import FINISHED, Job
+from muster_client.answers.sweeps import SubmittedSweep
 from muster_client.calls.logs import LogEnd, LogEvent, LogState, LogText
-from muster_client.calls.sweeps import Sweep
 from muster_client.client import Client
 from muster_client.errors import EXIT_ERROR, EXIT_INTERRUPTED
 from muster_client.local.terminal import LogWriter
@@ -66,7 +66,7 @@ def tell_end(output: Output, job: Job) -> None:
     output.note(f"  More: muster why {job['id']}")
 
 
-def warn_of(output: Output, job: Job | Sweep) -> None:
+def warn_of(output: Output, job: Job | SubmittedSweep) -> None:
     """Tell on standard error what keeps an accepted job or sweep from starting, and what to know of it."""
     for warning in job.get("warnings", []):
         output.warn(f"{warning}.")

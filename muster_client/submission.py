@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from muster_client.answers.shapes import Job, JobSpec
-from muster_client.calls.sweeps import Sweep
+from muster_client.answers.sweeps import Sweep
 from muster_client.calls.transport import new_idempotency_key
 from muster_client.client import Client
 from muster_client.errors import MusterError, SpecError, UnreachableError, UsageError

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from muster_client.answers.marks import JobFinish, JobRate
+from muster_client.answers.terms import Values
 from muster_client.local.terminal import clean
 
 
-def params_text(params: dict[str, Any]) -> str:
+def params_text(params: Values) -> str:
     """`lr 0.01, batch 64`."""
     return ", ".join(f"{clean(name)} {value_text(value)}" for name, value in params.items())
 

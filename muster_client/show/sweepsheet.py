@@ -9,7 +9,7 @@ from datetime import datetime
 from rich.console import RenderableType
 from rich.text import Text
 
-from muster_client.calls.sweeps import Sweep, SweepMember
+from muster_client.answers.sweeps import Sweep, SweepInList, SweepMember
 from muster_client.local.terminal import clean
 from muster_client.show.groups import group_state
 from muster_client.show.marks import params_text, value_text
@@ -20,7 +20,7 @@ from muster_client.show.usage import hours
 _NAME_CHARS = 40
 
 
-def sweeps_table(sweeps: Sequence[Sweep], now: datetime) -> RenderableType:
+def sweeps_table(sweeps: Sequence[SweepInList], now: datetime) -> RenderableType:
     """Return a table with one line for each sweep."""
     if not sweeps:
         return Text("No sweeps.")
@@ -29,11 +29,11 @@ def sweeps_table(sweeps: Sequence[Sweep], now: datetime) -> RenderableType:
     )
     for sweep in sweeps:
         members, best = sweep["members"], sweep["best"]
-        ended = sum(members.get(state, 0) for state in ("succeeded", "failed", "stopped", "cancelled"))
+        ended = members["total"] - members["waiting"] - members["running"] - members["paused"]
         table.add_row(
             str(sweep["id"]),
             text_of(sweep["name"], _NAME_CHARS),
-            state_text(group_state(sweep["state"], members.get("running", 0))),
+            state_text(group_state(sweep["state"], members["running"])),
             text_of(sweep["vc"]),
             text_of(sweep["owner"]),
             text_of(sweep["method"]),

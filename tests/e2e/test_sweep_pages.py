@@ -10,7 +10,7 @@ import urllib.request
 import pytest
 from playwright.sync_api import Page, expect
 
-from muster_client.calls.sweeps import Sweep
+from muster_client.answers.sweeps import Sweep
 from tests.e2e.browser import NEEDS, sign_in
 from tests.e2e.demo import Demo
 

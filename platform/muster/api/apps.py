@@ -9,5 +9,5 @@ class ApiConfig(AppConfig):
     verbose_name = "REST API"
 
     def ready(self) -> None:
-        """Register the system checks."""
-        from muster.api import checks  # noqa: F401, PLC0415  (Django's settings are ready only now)
+        """Register the system checks, and how answers come into the OpenAPI document."""
+        from muster.api import answers, checks  # noqa: F401, PLC0415  (Django's settings are ready only now)

@@ -8,6 +8,7 @@ from django.urls import URLPattern, path, register_converter
 from drf_spectacular.views import SpectacularSwaggerSplitView
 
 from muster.accounts.scopes import Scope
+from muster.api.sweeps import views as sweeps
 from muster.api.views import (
     accounts,
     cells,
@@ -25,7 +26,6 @@ from muster.api.views import (
     registries,
     service,
     shells,
-    sweeps,
     tree,
     usage,
     volumes,

@@ -11,6 +11,7 @@ from muster.usage.dimensions import By
 from muster.usage.fairness import FairnessRow
 from muster.usage.finish_times import Fairness
 from muster.usage.models import FinishTime
+from muster_client.answers.sweeps import SweepRho
 
 Json = dict[str, Any]
 
@@ -49,7 +50,7 @@ def fairness_csv(by: Sequence[By], rows: Iterable[FairnessRow]) -> str:
     return csv_table(names, map(fairness_row, rows))
 
 
-def sweep_rho(found: Fairness) -> Json:
+def sweep_rho(found: Fairness) -> SweepRho:
     """The figures of a sweep, and the sentence about them."""
     row = found.times
     return {

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Mapping
 
 from muster.api.render.fairness import sweep_rho
 from muster.api.render.moments import moment
@@ -13,22 +12,22 @@ from muster.jobs.spec.spec_order import in_order
 from muster.sweeps.models import Progress, Trial
 from muster.sweeps.selectors import Member, Standing, rungs_reached, spec_of, standings
 from muster.usage.finish_times import fairness_of_group
+from muster_client.answers.sweeps import BestMember, MemberCounts, Sweep, SweepInList, SweepMember
 
-Json = dict[str, Any]
 
-
-def sweep_list(groups: Iterable[JobGroup]) -> list[Json]:
+def sweep_list(groups: Iterable[JobGroup]) -> list[SweepInList]:
     """The sweeps as lists show them; three more queries for all of them."""
     groups = list(groups)
     found = standings(groups)
     return [_sweep(group, found[group.pk]) for group in groups]
 
 
-def sweep_document(group: JobGroup) -> Json:
+def sweep_document(group: JobGroup) -> Sweep:
     """The sweep with its spec and its progress."""
     (document,) = sweep_list([group])
     progress = Progress.objects.filter(group=group).first()
-    return document | {
+    return {
+        **document,
         "spec": in_order(group.spec),
         "best_so_far": progress.best_so_far if progress else [],
         "rungs": [
@@ -39,7 +38,7 @@ def sweep_document(group: JobGroup) -> Json:
     }
 
 
-def member(row: Member) -> Json:
+def member(row: Member) -> SweepMember:
     """A member."""
     return {
         "member": row.member,
@@ -57,7 +56,7 @@ def member(row: Member) -> Json:
     }
 
 
-def _sweep(group: JobGroup, standing: Standing) -> Json:
+def _sweep(group: JobGroup, standing: Standing) -> SweepInList:
     sweep = spec_of(group)
     return {
         "id": group.pk,
@@ -73,8 +72,8 @@ def _sweep(group: JobGroup, standing: Standing) -> Json:
         "goal": sweep.goal,
         "params": list(sweep.params),
         "parallel": group.parallel,
-        "members": {"total": group.size, **standing.members},
-        "best": None if standing.best is None else _best(standing.best),
+        "members": _counts(group, standing.members),
+        "best": _best(standing.best),
         "gpu_hours": _hours(standing.gpu_s),
         "saved_gpu_hours": _hours(standing.saved_gpu_s),
         "submitted_at": moment(group.submitted_at),
@@ -83,12 +82,26 @@ def _sweep(group: JobGroup, standing: Standing) -> Json:
     }
 
 
-def _best(trial: Trial) -> Json:
-    job = trial.job
+def _counts(group: JobGroup, by_state: Mapping[str, int]) -> MemberCounts:
     return {
-        "job": job.pk,
-        "member": job.member,
-        "params": job.params,
+        "total": group.size,
+        "waiting": by_state["waiting"],
+        "running": by_state["running"],
+        "paused": by_state["paused"],
+        "succeeded": by_state["succeeded"],
+        "failed": by_state["failed"],
+        "stopped": by_state["stopped"],
+        "cancelled": by_state["cancelled"],
+    }
+
+
+def _best(trial: Trial | None) -> BestMember | None:
+    if trial is None or trial.value is None or trial.job.member is None:
+        return None
+    return {
+        "job": trial.job.pk,
+        "member": trial.job.member,
+        "params": trial.job.params,
         "value": trial.value,
         "step": trial.value_step,
     }

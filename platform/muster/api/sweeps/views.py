@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from rest_framework import status
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -12,10 +10,10 @@ from muster.accounts.scopes import Scope
 from muster.api import limits
 from muster.api.bodies import JsonParser, TextYamlParser, YamlParser
 from muster.api.pages import decode_cursor, encode_cursor
-from muster.api.render.sweeps import member, sweep_document, sweep_list
 from muster.api.scopes import require_scope, token_of
 from muster.api.shapes.jobs import ANY_VALUES, CloneChanges
-from muster.api.shapes.sweeps import MemberList, RetriedSweep, SubmittedSweep, Sweep, SweepFilter, SweepPage
+from muster.api.sweeps.bodies import SweepFilter
+from muster.api.sweeps.render import member, sweep_document, sweep_list
 from muster.api.views.base import ApiView, body_of, caller, describe, query_of
 from muster.api.views.jobs import BODY_PROBLEMS, KEY, idempotency_key
 from muster.jobs.groups.progress import first_member, get_group, visible_groups
@@ -25,6 +23,7 @@ from muster.jobs.submit.notes import notes_of
 from muster.sweeps import services
 from muster.sweeps.retry import members_to_retry, retry_sweep
 from muster.sweeps.selectors import members_of
+from muster_client.answers.sweeps import MemberList, RetriedSweep, SubmittedSweep, Sweep, SweepPage
 from scheduler.model.lifecycle import GroupKind
 
 _AS_YAML = {"type": "string", "description": "The same spec as YAML."}
@@ -50,7 +49,7 @@ class Sweeps(ApiView):
         found = list(rows[: query["limit"] + 1])
         page = found[: query["limit"]]
         following = encode_cursor(page[-1].pk) if len(found) > len(page) else None
-        return Response({"results": sweep_list(page), "next": following})
+        return Response(SweepPage(results=sweep_list(page), next=following))
 
     @describe(
         "submit_sweep",
@@ -87,7 +86,7 @@ class SweepMembers(ApiView):
     def get(self, request: Request, sweep_id: int) -> Response:
         """All members, up to 1,000, in order."""
         group = get_group(caller(request), GroupKind.SWEEP, sweep_id)
-        return Response({"results": [member(row) for row in members_of(group)]})
+        return Response(MemberList(results=[member(row) for row in members_of(group)]))
 
 
 class CancelSweep(ApiView):
@@ -123,7 +122,7 @@ class RetrySweep(ApiView):
             require_scope(token_of(request), Scope.MANAGE)
         limits.take(limits.SUBMIT, user.pk, cost=max(1, members_to_retry(group).count()))
         retried = retry_sweep(user=user, group=group)
-        answer = {**sweep_document(get_group(user, GroupKind.SWEEP, sweep_id)), "retried": retried}
+        answer: RetriedSweep = {**sweep_document(get_group(user, GroupKind.SWEEP, sweep_id)), "retried": retried}
         return Response(answer, status=status.HTTP_202_ACCEPTED)
 
 
@@ -145,6 +144,6 @@ class CloneSweep(ApiView):
         return Response(_submitted(group), status=status.HTTP_201_CREATED)
 
 
-def _submitted(group: JobGroup) -> dict[str, Any]:
+def _submitted(group: JobGroup) -> SubmittedSweep:
     member = first_member(group)
     return {**sweep_document(group), "warnings": services.warnings_of(member), "notes": notes_of(member)}
