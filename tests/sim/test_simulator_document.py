@@ -6,9 +6,9 @@ import re
 from dataclasses import fields
 from pathlib import Path
 
-from scheduler.sim.__main__ import parser
 from scheduler.sim.arguments import Arguments, prepare
 from scheduler.sim.metrics import summarize
+from scheduler.sim.parser import parser
 from scheduler.sim.readers import formats
 from scheduler.sim.report import Row, document
 from tests.sim.records import record, result
@@ -17,7 +17,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "simulator.md").read_text(encoding=
 
 
 def test_every_option_is_there_and_none_that_does_not_exist() -> None:
-    options = set(parser()._option_string_actions) - {"-h", "--help"}
+    options = set(parser("")._option_string_actions) - {"-h", "--help"}
     assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", PAGE)) == options
 
 
@@ -41,7 +41,7 @@ def test_what_authors_assumed_is_there() -> None:
 
 def test_every_assumption_that_a_request_has_can_be_given() -> None:
     # A field without an option would be an assumption that no user can make.
-    options = {name.removeprefix("--").replace("-", "_") for name in parser()._option_string_actions}
+    options = {name.removeprefix("--").replace("-", "_") for name in parser("")._option_string_actions}
     assert {each.name.removesuffix("_s").replace("policies", "policy") for each in fields(Arguments)} <= options
 
 

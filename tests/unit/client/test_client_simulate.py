@@ -8,22 +8,25 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 
-from muster_client.main import app
 from scheduler.sim import command
-from scheduler.sim.__main__ import main, parser
+from scheduler.sim.__main__ import main
 from scheduler.sim.engine import SimulationError
+from scheduler.sim.parser import parser
 from tests.unit.client.fake_server import FakeServer, Run
 
 GENERATED = ("--generate", "poisson:jobs=12", "--cluster", "V100:2x8", "--no-timing")
 
 
-def test_it_has_exactly_the_options_of_the_module() -> None:
-    simulate: Any = typer.main.get_command(app).commands["simulate"]  # type: ignore[attr-defined]
-    words = (word for parameter in simulate.params for word in (*parameter.opts, *parameter.secondary_opts))
-    here = set(words) - {"--help"}
-    assert here == set(parser()._option_string_actions) - {"-h", "--help"}
+def test_its_help_is_that_of_the_simulator(run: Run) -> None:
+    result = run("simulate", "--help")
+    assert (result.exit_code, result.stdout) == (0, parser("muster simulate").format_help())
+
+
+def test_an_option_that_does_not_exist_is_bad_usage(run: Run) -> None:
+    result = run("simulate", *GENERATED, "--polciy", "fifo")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "error: unrecognized arguments: --polciy fifo" in result.stderr
 
 
 def test_it_writes_the_bytes_of_the_module_without_asking_the_server(
