@@ -18,6 +18,8 @@ from muster.dispatch.models import Cycle
 from muster.fleet.models import Gpu, Node, Pool
 from muster.fleet.services import create_pool
 from muster.jobs.attempt.attempts import End, end_allocation
+from muster.jobs.attempt.claimants import Claimant
+from muster.jobs.attempt.gangs import Rank
 from muster.jobs.models import Allocation, Attempt, GpuClaim, Job
 from muster.tenants.models import VirtualCluster
 from muster.tenants.services import create_tenant, create_virtual_cluster, set_quota
@@ -65,7 +67,7 @@ def _endings_per_minute(pool: Pool) -> float:
     start = time.perf_counter()
     for (node_id, allocation_id, fence), tail in zip(ends, tails, strict=True):
         end = End(Reason.EXIT_NONZERO, exit_code=1, detail="exit status 1", tail=tail)
-        end_allocation(node_id=node_id, allocation_id=allocation_id, fence=fence, boot_id="", end=end)
+        end_allocation(Rank(node_id, allocation_id, fence), claimant=Claimant("", ""), end=end)
     return len(ends) * 60 / (time.perf_counter() - start)
 
 

@@ -23,6 +23,8 @@ from muster.events.selectors import EventCursor, newest
 from muster.fleet.leases import tick
 from muster.fleet.models import Node, NodeLease, Pool, Tick
 from muster.jobs.attempt.attempts import End, claim_allocation, end_allocation, report_running
+from muster.jobs.attempt.claimants import Claimant
+from muster.jobs.attempt.gangs import Rank
 from muster.jobs.models import Allocation, Attempt, Job
 from muster.jobs.services import submit_job
 from muster.tenants.models import Tenant, VirtualCluster
@@ -97,20 +99,19 @@ def start(world: World, **spec: Any) -> Attempt:
     return attempt
 
 
+def rank_of(allocation: Allocation, *, fence: int | None = None) -> Rank:
+    """The rank as its executor names it."""
+    return Rank(allocation.node_id, allocation.pk, allocation.attempt_id if fence is None else fence)
+
+
 def claim(allocation: Allocation, *, boot_id: str = BOOT, state_id: str = "", fence: int | None = None) -> Allocation:
     """The agent of the allocation's node claims it."""
-    return claim_allocation(
-        node_id=allocation.node_id,
-        allocation_id=allocation.pk,
-        fence=allocation.attempt_id if fence is None else fence,
-        boot_id=boot_id,
-        state_id=state_id,
-    )
+    return claim_allocation(rank_of(allocation, fence=fence), claimant=Claimant(boot_id, state_id))
 
 
 def run(allocation: Allocation) -> None:
     """The agent tells that the rank's processes run."""
-    report_running(node_id=allocation.node_id, allocation_id=allocation.pk, fence=allocation.attempt_id)
+    report_running(rank_of(allocation))
 
 
 def end(
@@ -128,10 +129,8 @@ def end(
     if exit_code is None:
         exit_code = {Reason.COMPLETED: 0, Reason.EXIT_NONZERO: 1}.get(reason)
     end_allocation(
-        node_id=allocation.node_id,
-        allocation_id=allocation.pk,
-        fence=allocation.attempt_id if fence is None else fence,
-        boot_id=boot_id,
+        rank_of(allocation, fence=fence),
+        claimant=Claimant(boot_id, ""),
         end=End(reason=reason, exit_code=exit_code, detail=detail, started=started, tail=tail),
     )
 

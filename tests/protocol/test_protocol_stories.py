@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -10,13 +11,17 @@ import pytest
 from muster.agents import services
 from muster.dispatch import reaper
 from muster.dispatch.eviction import eviction_deadline
+from muster.execution import reports
 from muster.fleet.leases import register
 from muster.fleet.models import NodeLease
 from muster.jobs.attempt import attempts
+from muster.jobs.attempt.claimants import Claimant
+from muster.jobs.attempt.gangs import Rank
 from muster.jobs.models import Allocation, Attempt, GpuClaim, Job
 from nodeagent.protocol.messages import EXIT_SUPERSEDED, EXIT_UNAUTHORIZED
 from nodeagent.runtime.port import Phase
 from scheduler.model.lifecycle import Reason
+from tests.db.stories import rank_of
 from tests.protocol.conftest import Telling
 from tests.protocol.network import Fate
 from tests.protocol.story import REAP_EVERY_S, TIMERS, Server, Story
@@ -429,9 +434,9 @@ class TestTheSimulationNotices:
     def test_a_claim_that_any_boot_may_make(self, telling: Telling, monkeypatch: pytest.MonkeyPatch) -> None:
         """By itself this fault has no effect: an agent that registers after a boot finds nothing of the one before."""
 
-        def claim(*, allocation_id: int, boot_id: str, **given: Any) -> Allocation:
-            holder = Allocation.objects.get(pk=allocation_id).boot_id
-            return attempts.claim_allocation(allocation_id=allocation_id, boot_id=holder or boot_id, **given)
+        def claim(rank: Rank, *, claimant: Claimant) -> Allocation:
+            holder = Allocation.objects.get(pk=rank.allocation_id).boot_id
+            return attempts.claim_allocation(rank, claimant=replace(claimant, boot_id=holder or claimant.boot_id))
 
         monkeypatch.setattr(services, "_let_go_of_other_boots", lambda node, boot_id: None)
         with telling() as story:
@@ -439,7 +444,7 @@ class TestTheSimulationNotices:
             boot_and_forget(story, server)
             watch(story, 10.0)
             assert len(story.ledger.rows) == 1  # it is refused
-        monkeypatch.setattr(services, "claim_allocation", claim)
+        monkeypatch.setattr(reports, "claim", claim)
         with telling() as story:
             _, server = running(story)
             boot_and_forget(story, server)
@@ -489,13 +494,11 @@ class TestTheSimulationNotices:
 
     def test_an_end_that_is_invented(self, telling: Telling) -> None:
         with telling() as story:
-            _, server = running(story)
+            running(story)
             allocation = Allocation.objects.get()
             attempts.end_allocation(
-                node_id=server.node.pk,
-                allocation_id=allocation.pk,
-                fence=allocation.attempt_id,
-                boot_id=allocation.boot_id,
+                rank_of(allocation),
+                claimant=Claimant(allocation.boot_id, allocation.state_id),
                 end=attempts.End(reason=Reason.COMPLETED, exit_code=0),
             )
             with pytest.raises(AssertionError, match="have ended, and their processes have not"):

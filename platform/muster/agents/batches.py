@@ -19,11 +19,12 @@ from muster.agents.launch import LaunchFacts, launch_spec
 from muster.common.asgi import in_thread
 from muster.common.errors import Invalid, MusterError, NotFound
 from muster.events.services import recorded_together
+from muster.execution.reports import look_at_closed
 from muster.fleet.leases import hold_epoch
 from muster.fleet.models import Node
 from muster.jobs.attempt.gangs import Gang, Held, locked_free
 from muster.jobs.models import Allocation
-from muster.logs.store import Gap
+from muster.logs.store import Gap, finish
 from nodeagent.protocol.messages import (
     AGAIN,
     MAX_BATCH_ITEMS,
@@ -106,7 +107,7 @@ def _apply_together(node: Node, items: _Items) -> Outcomes:
         claimed = _claim(node, claims, free, outcomes)
     for place, (pk, finish) in logs.items():
         if pk in closed and outcomes[place].status == _OK.status:
-            services.look_at_finished(closed[pk], finish)
+            look_at_closed(closed[pk], services.log_end_of(closed[pk], finish))
     known = LaunchFacts.of(claimed.values()) if claimed else None
     for place, allocation in claimed.items():
         outcomes[place] = _outcome_of(partial(launch_spec, node, allocation, known))
@@ -131,7 +132,7 @@ def _end(node: Node, allocation_id: int, request: EndRequest, held: Held) -> Ite
 
 
 def _close(allocation: Allocation, request: LogFinishRequest) -> ItemOutcome:
-    return _within(lambda: services.close_log(allocation, request, savepoint=False))
+    return _within(lambda: finish(allocation, services.log_end_of(allocation, request), savepoint=False))
 
 
 def _claim(
@@ -200,7 +201,7 @@ def _call(node: Node, item: BatchItem) -> LaunchSpec | None:
         allocation = services.allocations_of(node.credential_digest, [item.id]).get(item.id)
         if allocation is None:
             raise NotFound(f"node {node.name} has no such allocation")
-        services.finish_log(allocation, item.finish)
+        services.port.end_log(allocation, services.log_end_of(allocation, item.finish))
     return None
 
 

@@ -177,7 +177,7 @@ async def log(request: Request) -> Response:
     body = await read_body(request, largest=MAX_CHUNK_BYTES)
     chunk = _chunk(request, body)
     try:
-        size = await store_in_thread(len(body), lambda: services.store_log(allocation, chunk))
+        size = await store_in_thread(len(body), lambda: services.port.log(allocation, chunk))
     except Gap as gap:
         return JSONResponse({"size": gap.size}, status_code=416)
     return JSONResponse({"size": size}, status_code=202)
@@ -187,7 +187,7 @@ async def log_finish(request: Request) -> Response:
     """Close a log and compare it with what the agent spooled."""
     allocation = await _allocation(request)
     message = await read_message(request, LogFinishRequest)
-    await in_thread(services.finish_log, allocation, message)
+    await in_thread(services.port.end_log, allocation, services.log_end_of(allocation, message))
     return JSONResponse({})
 
 

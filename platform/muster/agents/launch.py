@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from django.conf import settings
 
 from muster.accounts.models import User
+from muster.execution.reports import progress
 from muster.fleet.models import Node
-from muster.jobs.attempt.attempts import note_progress
+from muster.jobs.attempt.gangs import Rank
 from muster.jobs.models import Allocation, GpuClaim
 from muster.jobs.spec.mounts import DEFAULT_WORKDIR
 from muster.jobs.spec.spec import stop_signal
@@ -120,7 +121,7 @@ def _access(node: Node, allocation: Allocation) -> Access:
         return Access(ask=False)
     access = access_to(tenant_id=job.tenant_id, image=job.spec["image"])
     if access.problem:
-        note_progress(node_id=node.pk, allocation_id=allocation.pk, fence=attempt.pk, text=access.problem)
+        progress(Rank(node.pk, allocation.pk, attempt.pk), text=access.problem)
     return access
 
 

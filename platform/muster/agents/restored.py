@@ -13,8 +13,8 @@ from django.db import transaction
 
 from muster.events.models import Restore
 from muster.events.services import record, wake_pool
+from muster.execution import reports
 from muster.fleet.models import Node
-from muster.jobs.attempt.attempts import lose_allocations
 from muster.jobs.attempt.claimants import is_left_behind
 from muster.jobs.models import Allocation
 from nodeagent.protocol.messages import AllocationReport, Observed, SyncRequest
@@ -45,13 +45,12 @@ def take_report(node: Node, request: SyncRequest) -> None:
 
 
 def _lose(node: Node, allocation: Allocation) -> None:
-    lose_allocations(
+    reports.lose(
         attempt_id=allocation.attempt_id,
         node_id=node.pk,
         reason=Reason.UNKNOWN,
         detail=f"it ended on node {node.name} after the backup from which the platform was restored; how is not known",
         blame=False,
-        actor="platform",
     )
 
 

@@ -18,26 +18,19 @@ from muster.common.clock import database_now
 from muster.common.errors import Conflict, Invalid, NotFound
 from muster.common.rows import part_of
 from muster.common.secrets import digest
+from muster.execution import reports
+from muster.execution.port import Port
 from muster.fleet.disks import note_disk
 from muster.fleet.leases import greet, hold_epoch, node_of_credential, register, renew, require_epoch
 from muster.fleet.models import Node, Pool
-from muster.jobs.attempt.attempts import (
-    End,
-    claim_allocation,
-    end_allocation,
-    lose_allocations,
-    note_progress,
-    report_kept,
-    report_running,
-)
-from muster.jobs.attempt.gangs import Held
+from muster.jobs.attempt.attempts import End
+from muster.jobs.attempt.claimants import Claimant
+from muster.jobs.attempt.gangs import Held, Rank
 from muster.jobs.fields import request_of_text
 from muster.jobs.models import Allocation, Attempt, Job
-from muster.logrules.watch import look_at, look_at_the_end
-from muster.logs.store import Chunk, append, finds_room
-from muster.logs.store import finish as finish_with_rest
+from muster.logs.store import Chunk, LogEnd
 from muster.outputs.store import Named, finish, name_files
-from muster.training.store import keep_points, told_points
+from muster.training.store import told_points
 from nodeagent.protocol.messages import (
     MAX_CHECKS,
     MAX_OUTPUTS_AT_ONCE,
@@ -81,6 +74,7 @@ JOIN fleet_pool AS pool ON pool.id = job.pool_id
 WHERE allocation.id = ANY(%s) AND node.credential_digest = %s
 """
 
+port: Port = reports
 SYNC_WAIT_S = 25.0
 _DISKS_KNOWN_AFTER = timedelta(minutes=1)
 MAX_STATE_ID_CHARS = 64
@@ -141,12 +135,10 @@ def brings_news(request: SyncRequest, desired: DesiredSet) -> bool:
 def take_news(node: Node, request: SyncRequest, desired: DesiredSet) -> None:
     """Take over what the agent reports, but for its readings, which `store_samples` takes."""
     for report in _have_started(request, desired):
-        report_running(node_id=node.pk, allocation_id=report.id, fence=report.fence)
+        port.running(Rank(node.pk, report.id, report.fence))
     for report, kept in _have_failed(request, desired):
-        report_kept(
-            node_id=node.pk,
-            allocation_id=report.id,
-            fence=report.fence,
+        port.kept(
+            Rank(node.pk, report.id, report.fence),
             end=End(reason=Reason(kept.reason.value), exit_code=_status_of(kept), detail=kept.detail),
             left_s=kept.left_s,
         )
@@ -154,7 +146,7 @@ def take_news(node: Node, request: SyncRequest, desired: DesiredSet) -> None:
     take_health_events(node, request.health, exited=exited)
     take_check_results(node, request.checks, exited=exited)
     for note in request.notes:
-        note_progress(node_id=node.pk, allocation_id=note.id, fence=note.fence, text=note.text)
+        port.progress(Rank(node.pk, note.id, note.fence), text=note.text)
 
 
 def tells_of_disk(node: Node, request: SyncRequest) -> bool:
@@ -205,24 +197,14 @@ def claim(node: Node, allocation_id: int, request: ClaimRequest) -> LaunchSpec:
 def take(node: Node, allocation_id: int, request: ClaimRequest, *, held: Held | None = None) -> Allocation:
     """The allocation, claimed for this boot and this state folder; the caller holds the epoch when it commits."""
     require_epoch(node=node, epoch=request.epoch)
-    return claim_allocation(
-        node_id=node.pk,
-        allocation_id=allocation_id,
-        fence=request.fence,
-        boot_id=request.boot_id,
-        state_id=_state_of(request.state_id),
-        held=held,
-    )
+    return port.claim(Rank(node.pk, allocation_id, request.fence, held), claimant=_claimant(request))
 
 
 def end(node: Node, allocation_id: int, request: EndRequest, *, held: Held | None = None) -> None:
     """The end of a rank, taken over."""
-    end_allocation(
-        node_id=node.pk,
-        allocation_id=allocation_id,
-        fence=request.fence,
-        boot_id=request.boot_id,
-        state_id=_state_of(request.state_id),
+    port.end(
+        Rank(node.pk, allocation_id, request.fence, held),
+        claimant=_claimant(request),
         end=End(
             reason=Reason(request.reason.value),
             exit_code=_status_of(request),
@@ -231,10 +213,8 @@ def end(node: Node, allocation_id: int, request: EndRequest, *, held: Held | Non
             ran_s=(request.ended_at or 0.0) - (request.started_at or request.ended_at or 0.0),
             tail=request.tail[-MAX_TAIL_BYTES:],
         ),
-        held=held,
+        points=told_points(request.points),
     )
-    if request.points and Allocation.objects.filter(pk=allocation_id, rank=0).exists():
-        keep_points({request.fence: told_points(request.points)})
 
 
 def allocation_of(secret: str, allocation_id: int) -> Allocation:
@@ -273,38 +253,11 @@ def require_fence(allocation: Allocation, fence: int) -> None:
         raise Conflict("the fence is not that of this allocation's attempt")
 
 
-def store_log(allocation: Allocation, chunk: Chunk) -> int:
-    """Store a chunk of a log, and look at it by the operators' rules; a chunk that is sent again is looked at again."""
-    size = append(allocation, chunk)
-    look_at(allocation, start=chunk.offset, body=chunk.body)
-    return size
-
-
-def finish_log(allocation: Allocation, request: LogFinishRequest) -> None:
-    """A log, closed with the rest of it; what it ends with is a line too."""
-    with finds_room():
-        close_log(allocation, request)
-    look_at_finished(allocation, request)
-
-
-def close_log(allocation: Allocation, request: LogFinishRequest, *, savepoint: bool = True) -> None:
-    """Close a log, with the rest of it; the caller looks at it once that is committed, by `look_at_finished`."""
+def log_end_of(allocation: Allocation, request: LogFinishRequest) -> LogEnd:
+    """How the log of the allocation ends, by its agent."""
     require_fence(allocation, request.fence)
-    finish_with_rest(
-        allocation,
-        size=request.size,
-        sha256=request.sha256,
-        holes=[(start, last + 1) for start, last in request.holes],
-        rest=_rest_of(request),
-        savepoint=savepoint,
-    )
-
-
-def look_at_finished(allocation: Allocation, request: LogFinishRequest) -> None:
-    """Look at the rest of a log that is closed by the operators' rules; one that is sent again is looked at again."""
-    if request.rest:
-        look_at(allocation, start=request.start, body=b64decode(request.rest))
-    look_at_the_end(allocation)
+    holes = [(start, last + 1) for start, last in request.holes]
+    return LogEnd(request.size, request.sha256, holes, _rest_of(request))
 
 
 def _rest_of(request: LogFinishRequest) -> Chunk | None:
@@ -379,6 +332,10 @@ def _have_failed(request: SyncRequest, desired: DesiredSet) -> list[tuple[Alloca
     ]
 
 
+def _claimant(request: ClaimRequest | EndRequest) -> Claimant:
+    return Claimant(request.boot_id, _state_of(request.state_id))
+
+
 def _status_of(told: EndRequest | KeptReport) -> int | None:
     return told.exit_code if told.signal is None else 128 + told.signal
 
@@ -398,10 +355,9 @@ def _let_go_of_other_boots(node: Node, boot_id: str) -> None:
         .values_list("attempt_id", flat=True)
     )
     for attempt_id in sorted(set(stale)):
-        lose_allocations(
+        port.lose(
             attempt_id=attempt_id,
             node_id=node.pk,
             reason=Reason.NODE_REBOOTED,
             detail=f"node {node.name} has booted again",
-            actor="platform",
         )

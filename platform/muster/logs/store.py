@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
@@ -82,6 +82,16 @@ class Chunk:
         return self.offset + len(self.body)
 
 
+@dataclass(frozen=True, slots=True)
+class LogEnd:
+    """How a log ends: its size and its digest, the holes in it, and the rest that was not sent before."""
+
+    size: int
+    sha256: str
+    holes: Sequence[tuple[int, int]] = ()
+    rest: Chunk | None = None
+
+
 class Gap(Exception):
     """The chunk starts behind what is stored; `size` says where the next one must start."""
 
@@ -136,41 +146,33 @@ def _append(allocation: Allocation, log: LogFile, chunk: Chunk) -> int:
     return chunk.end
 
 
-def finish(
-    allocation: Allocation,
-    *,
-    size: int,
-    sha256: str,
-    holes: list[tuple[int, int]],
-    rest: Chunk | None = None,
-    savepoint: bool = True,
-) -> None:
+def finish(allocation: Allocation, end: LogEnd, *, savepoint: bool = True) -> None:
     """Append the rest and close the log; whether it is complete is found out by comparing digests, and only recorded.
 
     What is refused is refused before the log changes. With a rest the caller is within `finds_room`, or handles the
     error of a full disk.
     """
-    if size < 0 or any(not 0 <= start < end <= size for start, end in holes):
+    if end.size < 0 or any(not 0 <= start < stop <= end.size for start, stop in end.holes):
         raise Invalid.field("holes", "each hole must lie within the log")
-    if size == 0 and _close_empty(allocation, complete=sha256.lower() in {"", _DIGEST_OF_NOTHING}):
+    if end.size == 0 and _close_empty(allocation, complete=end.sha256.lower() in {"", _DIGEST_OF_NOTHING}):
         return
     with transaction.atomic(savepoint=savepoint):
         log = _locked(allocation)
-        if rest is not None:
-            _append(allocation, log, rest)
+        if end.rest is not None:
+            _append(allocation, log, end.rest)
         if log.finished_at is not None:
             return
-        all_holes = merged([*(tuple(hole) for hole in log.holes), *holes])
-        if log.size < size:
-            all_holes = merged([*all_holes, (log.size, size)])
+        all_holes = merged([*(tuple(hole) for hole in log.holes), *end.holes])
+        if log.size < end.size:
+            all_holes = merged([*all_holes, (log.size, end.size)])
             with connection.cursor() as cursor:
-                cursor.execute(_LENGTHEN, [allocation.attempt_id, size - log.size])
+                cursor.execute(_LENGTHEN, [allocation.attempt_id, end.size - log.size])
         # Only a whole log can be complete. The bytes are read only if they decide it, and never because of a size or
         # holes that an agent claims. An agent that restarted inside a log larger than its spool cannot send its digest.
-        whole = not all_holes and log.size == size
-        complete = whole and (not sha256 or _digest(allocation, size) == sha256.lower())
+        whole = not all_holes and log.size == end.size
+        complete = whole and (not end.sha256 or _digest(allocation, end.size) == end.sha256.lower())
         LogFile.objects.filter(pk=allocation.pk).update(
-            finished_at=DatabaseNow(), complete=complete, holes=all_holes, size=max(size, log.size)
+            finished_at=DatabaseNow(), complete=complete, holes=all_holes, size=max(end.size, log.size)
         )
         transaction.on_commit(lambda: publish(log_channel(allocation.attempt_id)))
 

@@ -25,6 +25,7 @@ from tests.db.stories import (
     make_world,
     now_of,
     place,
+    rank_of,
     ranks,
     run,
     start,
@@ -202,7 +203,7 @@ class TestKept:
     def keep(self, attempt: Attempt) -> Attempt:
         (rank,) = ranks(attempt)
         how = End(reason=Reason.EXIT_NONZERO, exit_code=1, detail="exit status 1")
-        report_kept(node_id=rank.node_id, allocation_id=rank.pk, fence=attempt.pk, end=how, left_s=3600.0)
+        report_kept(rank_of(rank), end=how, left_s=3600.0)
         return attempt
 
     def half_an_hour_ago(self, attempt: Attempt) -> None:

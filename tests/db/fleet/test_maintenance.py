@@ -19,10 +19,11 @@ from muster.fleet.maintenance import call_off, plan_maintenance
 from muster.fleet.models import Maintenance, Node, Pool, RunningJobs
 from muster.fleet.services import cordon_node, drain_node, move_jobs_off, resume_node
 from muster.jobs.attempt.attempts import End, end_allocation
+from muster.jobs.attempt.claimants import Claimant
 from muster.jobs.models import Allocation, Attempt, Job
 from muster.jobs.services import submit_job
 from scheduler.model.lifecycle import AttemptState, HoldReason, JobState, NodeAdmin, NodeHealth, Reason
-from tests.db.stories import BOOT
+from tests.db.stories import BOOT, rank_of
 from tests.factories import make_attempt, make_job, make_node, make_pool, make_user, make_vc
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("as_committed")]
@@ -230,10 +231,8 @@ def test_who_may_be_stopped_is_moved_and_keeps_what_it_had(pool: Pool, node: Nod
     allocation = attempt.allocations.get()
     Allocation.objects.filter(pk=allocation.pk).update(boot_id=BOOT)
     end_allocation(
-        node_id=node.pk,
-        allocation_id=allocation.pk,
-        fence=attempt.pk,
-        boot_id=BOOT,
+        rank_of(allocation),
+        claimant=Claimant(BOOT, ""),
         end=End(reason=Reason.EXIT_NONZERO, exit_code=143, detail="", started=True, ran_s=5.0),
     )
     moved.refresh_from_db()

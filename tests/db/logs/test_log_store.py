@@ -20,7 +20,7 @@ from muster.jobs.models import Allocation, Attempt
 from muster.logs import store
 from muster.logs.models import LogChunk, LogFile
 from muster.logs.selectors import MAX_TURNS, extract, is_over, log_file, pieces, rank_of
-from muster.logs.store import Chunk, Gap, append, finish, merged, read_to_hole
+from muster.logs.store import Chunk, Gap, LogEnd, append, finish, merged, read_to_hole
 from tests.db.stories import WAIT_S, Other, World, end, make_world, now_of, ranks, start
 from tests.profiles import examples
 
@@ -169,7 +169,7 @@ class TestExtracts:
         append(first, chunk(0, 10))
         append(second, chunk(0, 5))
         append(first, chunk(30, 40, dropped=(10, 30)))
-        finish(second, size=25, sha256="", holes=[(5, 25)])
+        finish(second, LogEnd(size=25, sha256="", holes=[(5, 25)]))
         found = extract(attempt, rank=None, offset=0, limit=100)
         assert (found.start, found.end, found.body) == (0, 15, WRITTEN[:10] + WRITTEN[:5])
         assert found.size == sum(LogFile.objects.values_list("size", flat=True)) == 65
@@ -280,14 +280,14 @@ class TestCap:
         allocation = rank_0(world)
         for begin in range(0, 600, 30):
             append(allocation, chunk(begin, begin + 30))
-        finish(allocation, size=600, sha256=hashlib.sha256(WRITTEN[:600]).hexdigest(), holes=[])
+        finish(allocation, LogEnd(size=600, sha256=hashlib.sha256(WRITTEN[:600]).hexdigest(), holes=[]))
         assert LogFile.objects.get().complete is False
 
     def test_nor_is_one_without_a_digest_that_has_a_hole(self, world: World) -> None:
         allocation = rank_0(world)
         append(allocation, chunk(0, 10))
         append(allocation, chunk(20, 30, dropped=(10, 20)))
-        finish(allocation, size=30, sha256="", holes=[])
+        finish(allocation, LogEnd(size=30, sha256="", holes=[]))
         assert LogFile.objects.get().complete is False
 
     def test_the_ranks_of_a_gang_share_the_cap(self, world: World) -> None:
@@ -347,12 +347,12 @@ class TestFinish:
         allocation = rank_0(world)
         for hole in ((-1, 5), (5, 5), (5, 200)):
             with pytest.raises(Invalid):
-                finish(allocation, size=100, sha256="", holes=[hole])
+                finish(allocation, LogEnd(size=100, sha256="", holes=[hole]))
 
     def test_bytes_that_come_after_the_end_was_told_are_given_up_and_no_error(self, world: World) -> None:
         allocation = rank_0(world)
         append(allocation, chunk(0, 10))
-        finish(allocation, size=30, sha256="0" * 64, holes=[])
+        finish(allocation, LogEnd(size=30, sha256="0" * 64, holes=[]))
         assert append(allocation, chunk(10, 20)) == 30
         as_written(stored(allocation), 30, [(10, 30)])
 
@@ -361,9 +361,9 @@ class TestFinish:
         first, second = ranks(attempt)
         for allocation in (first, second):
             end(allocation)
-        finish(first, size=0, sha256="", holes=[])
+        finish(first, LogEnd(size=0, sha256="", holes=[]))
         assert is_over(now_of(attempt)) is False
-        finish(second, size=0, sha256="", holes=[])
+        finish(second, LogEnd(size=0, sha256="", holes=[]))
         assert is_over(now_of(attempt)) is True
 
 

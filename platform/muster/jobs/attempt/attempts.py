@@ -23,9 +23,9 @@ from muster.fleet.checks import check_soon
 from muster.fleet.models import Gpu, Node, StrikeReason
 from muster.fleet.strikes import blame_for_failure, blame_for_launch, blame_for_leaving, nodes_of_failed_gpus
 from muster.jobs.attempt.blackholes import failed_by_node
-from muster.jobs.attempt.claimants import is_left_behind
+from muster.jobs.attempt.claimants import Claimant, is_left_behind
 from muster.jobs.attempt.estimates import learn_from
-from muster.jobs.attempt.gangs import Gang, Held, locked_by_rank, locked_gang, of_fence
+from muster.jobs.attempt.gangs import Gang, Rank, locked_gang
 from muster.jobs.attempt.outcome import Outcome, derive_job_state, is_told_of_node, retry_fields
 from muster.jobs.attempt.resizes import FailedResize, resize_that_failed
 from muster.jobs.attempt.screener import ScreeningEnd, screener
@@ -72,28 +72,25 @@ class End:
     """The end of what it printed, if it failed."""
 
 
-def claim_allocation(
-    *, node_id: int, allocation_id: int, fence: int, boot_id: str, state_id: str = "", held: Held | None = None
-) -> Allocation:
-    """The allocation, now held by this boot of the node and this state folder of its agent.
+def claim_allocation(rank: Rank, *, claimant: Claimant) -> Allocation:
+    """The allocation, now held by the claimant.
 
-    The same boot and folder may ask again; any other is refused, before anything is written. `held`: the rank,
-    if it is under lock already.
+    The same claimant may ask again; any other is refused, before anything is written.
     """
-    with transaction.atomic(savepoint=held is None), recorded_together():
-        gang, allocation = _held(held, node_id, allocation_id, fence)
+    with transaction.atomic(savepoint=rank.held is None), recorded_together():
+        gang, allocation = rank.locked()
         if gang.attempt.state not in _CLAIMABLE:
             raise Conflict(f"the attempt is {gang.attempt.state} and must not start any more")
-        if allocation.state == AllocationState.ACTIVE and allocation.boot_id == boot_id:
-            _require_same_folder(allocation, state_id)
+        if allocation.state == AllocationState.ACTIVE and allocation.boot_id == claimant.boot_id:
+            _require_same_folder(allocation, claimant)
             return allocation
         if allocation.state != AllocationState.RESERVED:
             raise Conflict(f"the allocation is {allocation.state} and held by another boot of the node")
         gang.moves.move_allocation(
             allocation,
             AllocationState.ACTIVE,
-            boot_id=boot_id,
-            state_id=state_id,
+            boot_id=claimant.boot_id,
+            state_id=claimant.state_id,
             claimed_at=DatabaseNow(),
             observed=Observed.STARTING,
         )
@@ -103,10 +100,10 @@ def claim_allocation(
         return allocation
 
 
-def report_running(*, node_id: int, allocation_id: int, fence: int) -> None:
+def report_running(rank: Rank) -> None:
     """Note that the rank's processes run; the attempt runs once every rank does."""
     with transaction.atomic(), recorded_together():
-        gang, allocation = locked_by_rank(node_id=node_id, allocation_id=allocation_id, fence=fence)
+        gang, allocation = rank.locked()
         if allocation.state != AllocationState.ACTIVE or allocation.observed != Observed.STARTING:
             return
         _set_observed(gang, allocation, Observed.RUNNING)
@@ -114,14 +111,14 @@ def report_running(*, node_id: int, allocation_id: int, fence: int) -> None:
         gang.moves.write()
 
 
-def report_kept(*, node_id: int, allocation_id: int, fence: int, end: End, left_s: float) -> None:
+def report_kept(rank: Rank, *, end: End, left_s: float) -> None:
     """Note that the rank's command has failed, and that what it ran in is kept for a time; its end follows.
 
     The others of a gang are left as they are: what waits for the failed one can be looked at, too. Of several ranks the
     first that failed says how long the attempt is kept, and how it has failed.
     """
     with transaction.atomic(), recorded_together():
-        gang, allocation = locked_by_rank(node_id=node_id, allocation_id=allocation_id, fence=fence)
+        gang, allocation = rank.locked()
         if allocation.state != AllocationState.ACTIVE or allocation.observed == Observed.KEPT:
             return
         how = {"exit_code": end.exit_code, "end_reason": end.reason, "end_detail": end.detail[:500]}
@@ -138,9 +135,9 @@ def report_kept(*, node_id: int, allocation_id: int, fence: int, end: End, left_
             gang.moves.write()
             # Now, and not when what is kept is over: meanwhile others would fail there.
             failed_s = (utc_now() - attempt.placed_at).total_seconds()
-            failed_by_node([node_id], reason=end.reason, failed_s=failed_s)
+            failed_by_node([rank.node_id], reason=end.reason, failed_s=failed_s)
         gang.moves.write()
-        node = Node.objects.only("name").get(pk=node_id).name
+        node = Node.objects.only("name").get(pk=rank.node_id).name
         told = {"reason": end.reason, "exit_code": end.exit_code, "detail": end.detail[:500]}
         record(
             "attempt.kept",
@@ -158,9 +155,9 @@ def report_kept(*, node_id: int, allocation_id: int, fence: int, end: End, left_
         )
 
 
-def note_progress(*, node_id: int, allocation_id: int, fence: int, text: str) -> None:
+def note_progress(rank: Rank, *, text: str) -> None:
     """Write down how far the start of a rank is, for people; a note of one that was let go is late and dropped."""
-    found = Allocation.objects.filter(pk=allocation_id, node_id=node_id, attempt_id=fence)
+    found = Allocation.objects.filter(pk=rank.allocation_id, node_id=rank.node_id, attempt_id=rank.fence)
     allocation = first_of(
         found.exclude(state=AllocationState.RELEASED)
         .select_related("attempt__job", "node")
@@ -178,32 +175,23 @@ def note_progress(*, node_id: int, allocation_id: int, fence: int, text: str) ->
     )
 
 
-def end_allocation(
-    *,
-    node_id: int,
-    allocation_id: int,
-    fence: int,
-    boot_id: str,
-    state_id: str = "",
-    end: End,
-    held: Held | None = None,
-) -> None:
-    """Take the agent's word that no process of the rank is left: free its GPUs and draw the consequences.
+def end_allocation(rank: Rank, *, claimant: Claimant, end: End) -> None:
+    """Take the claimant's word that no process of the rank is left: free its GPUs and draw the consequences.
 
-    What is refused is refused before anything is written. `held`: the rank, if it is under lock already.
+    What is refused is refused before anything is written.
 
     1. The same end told twice changes nothing.
     2. The allocation is released with the rank's exit status.
     3. The first rank that failed stops the others; the attempt has its reason, and says which rank it was.
     4. When all ranks are released, the attempt ends.
     """
-    with transaction.atomic(savepoint=held is None), recorded_together():
-        gang, allocation = _held(held, node_id, allocation_id, fence)
+    with transaction.atomic(savepoint=rank.held is None), recorded_together():
+        gang, allocation = rank.locked()
         if allocation.state == AllocationState.RELEASED:
             return
-        if allocation.boot_id not in {"", boot_id}:
+        if allocation.boot_id not in {"", claimant.boot_id}:
             raise Conflict("the allocation is held by another boot of the node")
-        _require_same_folder(allocation, state_id)
+        _require_same_folder(allocation, claimant)
         if allocation.state == AllocationState.RESERVED and (end.started or end.reason is Reason.COMPLETED):
             raise Conflict("the allocation was never claimed, so nothing of it can have run")
         if end.started and allocation.observed == Observed.STARTING:
@@ -228,7 +216,7 @@ def end_allocation(
                 # The agent was the first to see that the time of the screening run is up.
                 outcome, reason = AttemptState.CANCELLED, Reason.SCREENING_PASSED
             _begin_stop(gang, outcome, reason, detail, exit_code=end.exit_code, actor="agent")
-            _blame_for_launch(gang, [node_id], end.reason, end.detail)
+            _blame_for_launch(gang, [rank.node_id], end.reason, end.detail)
         _finish_if_released(gang, tail=end.tail)
         gang.moves.write()
 
@@ -293,15 +281,9 @@ def lose_allocations(
         return True
 
 
-def _require_same_folder(allocation: Allocation, state_id: str) -> None:
-    if is_left_behind(allocation.state_id, state_id):
+def _require_same_folder(allocation: Allocation, claimant: Claimant) -> None:
+    if is_left_behind(allocation.state_id, claimant.state_id):
         raise Conflict("the allocation was claimed out of another state folder of the node's agent")
-
-
-def _held(held: Held | None, node_id: int, allocation_id: int, fence: int) -> Held:
-    if held is not None:
-        return of_fence(held, fence)
-    return locked_by_rank(node_id=node_id, allocation_id=allocation_id, fence=fence)
 
 
 def _set_observed(gang: Gang, allocation: Allocation, observed: Observed, **fields: object) -> None:

@@ -9,6 +9,8 @@ counts as having the right one.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from django.db.models import F, Q
 
 LEFT_BEHIND = ~Q(state_id="") & ~Q(node__state_id="") & ~Q(state_id=F("node__state_id"))
@@ -18,3 +20,11 @@ LEFT_BEHIND = ~Q(state_id="") & ~Q(node__state_id="") & ~Q(state_id=F("node__sta
 def is_left_behind(claimed_by: str, state_id: str) -> bool:
     """Whether what was claimed out of the one state folder is unknown to an agent with the other."""
     return bool(claimed_by and state_id) and claimed_by != state_id
+
+
+@dataclass(frozen=True, slots=True)
+class Claimant:
+    """A boot of a node, and the state folder of its agent."""
+
+    boot_id: str
+    state_id: str

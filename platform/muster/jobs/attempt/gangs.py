@@ -32,6 +32,33 @@ class Gang:
 Held = tuple[Gang, Allocation]
 """A gang under lock, and one of its ranks."""
 
+
+@dataclass(frozen=True, slots=True)
+class Rank:
+    """A rank as its executor names it: the allocation, its node, and the fencing token that the executor has.
+
+    `held`: what the caller's transaction has of it under lock already.
+    """
+
+    node_id: int
+    allocation_id: int
+    fence: int
+    held: Held | None = None
+
+    def locked(self) -> Held:
+        """Its gang under lock, and the rank.
+
+        Raises:
+            NotFound: the node has no such allocation.
+            Conflict: the fence is not that of the allocation's attempt.
+        """
+        if self.held is None:
+            return locked_by_rank(node_id=self.node_id, allocation_id=self.allocation_id, fence=self.fence)
+        if self.held[0].attempt.pk != self.fence:
+            raise Conflict("the fence is not that of this allocation's attempt")
+        return self.held
+
+
 _JOB, _ATTEMPT, _RANK = Whole(Job, alias="job"), Whole(Attempt, alias="attempt"), Whole(Allocation, alias="rank")
 
 # Postgres locks the rows of a join in the order of the names behind OF, which is the documented order. Of a row that
@@ -87,13 +114,6 @@ def locked_free(*, node_id: int, allocation_ids: Sequence[int]) -> dict[int, Hel
         job, attempt, rank = _JOB.take(values), _ATTEMPT.take(values), _RANK.take(values)
         if all(gang.attempt.pk != attempt.pk for gang, _ in held.values()):
             held[rank.pk] = _with_rank(job, attempt, rank)
-    return held
-
-
-def of_fence(held: Held, fence: int) -> Held:
-    """The same if the fence is that of the attempt, and `Conflict` if not."""
-    if held[0].attempt.pk != fence:
-        raise Conflict("the fence is not that of this allocation's attempt")
     return held
 
 

@@ -1,0 +1,1 @@
+"""The seam between the jobs of the platform and what runs them."""
