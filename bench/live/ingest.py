@@ -14,9 +14,10 @@ from bench.live.jobs import spec_of, talk
 from bench.live.programs import Program
 from bench.live.stack import ACTOR, Stack, await_ready, grant
 from bench.plan import Plan
+from muster.failures.models import LogRuleBook
+from muster.failures.selectors import LOG_RULES_KEPT_S
+from muster.failures.services import draft, put_into_force
 from muster.fleet.services import create_node, create_pool
-from muster.logrules.selectors import LOOK_EVERY_S
-from muster.logrules.services import draft_log_rules, put_log_rules_into_force
 from muster_client.client import Client
 
 _WRITERS = 8
@@ -75,7 +76,7 @@ def _rules_in_force() -> Iterator[None]:
 
 
 def _put_into_force(rules: str) -> None:
-    book = draft_log_rules(text=rules, note=f"{rules.count('match:')} rules of the bench", actor=ACTOR)
-    put_log_rules_into_force(book=book, actor=ACTOR)
+    book = draft(LogRuleBook, text=rules, note=f"{rules.count('match:')} rules of the bench", actor=ACTOR)
+    put_into_force(book, actor=ACTOR)
     # The web process looks that often; a second more is for one that looks just now.
-    time.sleep(LOOK_EVERY_S + 1)
+    time.sleep(LOG_RULES_KEPT_S + 1)

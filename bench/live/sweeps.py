@@ -15,10 +15,10 @@ from bench.figures import Series
 from bench.live.stack import ACTOR, StackError, new_token, new_user
 from muster.fleet.services import create_pool
 from muster.jobs.models import Attempt, Job
+from muster.monitoring.store import keep_points
 from muster.sweeps.controller import look_at_sweep
 from muster.tenants.roles import Role
 from muster.tenants.services import add_member, create_tenant, create_virtual_cluster
-from muster.training.store import keep_points
 from scheduler.model.lifecycle import AttemptState
 from scheduler.model.request import Choice, Request
 

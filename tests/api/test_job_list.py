@@ -14,8 +14,8 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from muster.accounts.models import User
-from muster.idle.models import IdleWatch
 from muster.jobs.models import Attempt, Job
+from muster.monitoring.models import IdleWatch
 from scheduler.model.lifecycle import AttemptState, HoldReason, JobState, Reason
 from tests.api.asking import fields_of, problem_of, require_described
 from tests.api.conftest import World

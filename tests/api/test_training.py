@@ -11,8 +11,8 @@ from django.test import Client
 
 from muster.accounts.models import User
 from muster.jobs.models import Attempt
-from muster.training.models import FailureRate, JobAdvice
-from muster.training.store import keep_points
+from muster.monitoring.models import FailureRate, JobAdvice
+from muster.monitoring.store import keep_points
 from tests.api.asking import problem_of, require_described
 from tests.api.conftest import World
 

@@ -18,9 +18,9 @@ from django.db.transaction import Atomic
 
 from muster.events import selectors
 from muster.events.models import Event
+from muster.failures import log_watch
+from muster.failures import selectors as failures
 from muster.links import progress
-from muster.logrules import selectors as logrules
-from muster.logrules import watch
 from tests.db.agent_calls import Agent, agent_of
 from tests.db.linked_site import Site
 from tests.db.stories import WAIT_S, World, make_world, unsound
@@ -179,11 +179,11 @@ def stranger(server: str) -> Iterator[httpx.Client]:
 @pytest.fixture
 def no_rule_is_remembered() -> Iterator[None]:
     """Forgets rules for logs, and which jobs have met them, before and after."""
-    logrules.forget_rules()
-    watch.forget_meetings()
+    failures.forget_log_rules()
+    log_watch.forget_meetings()
     yield
-    logrules.forget_rules()
-    watch.forget_meetings()
+    failures.forget_log_rules()
+    log_watch.forget_meetings()
 
 
 @pytest.fixture

@@ -16,10 +16,10 @@ from django.db import connection
 from muster.fleet.disks import keep_disks
 from muster.fleet.models import Gpu, Node
 from muster.jobs.models import Allocation, GpuClaim
+from muster.monitoring.store import keep_points, told_points
 from muster.samples.families import GPU, HOST, RANK
 from muster.samples.speeds import keep_speeds
 from muster.samples.store import Values, add, sound
-from muster.training.store import keep_points, told_points
 from nodeagent.protocol.messages import GpuSample, HostSample, ReportedMetrics, SyncRequest, UsageSample
 from scheduler.model.lifecycle import AllocationState
 

@@ -29,8 +29,8 @@ from muster.jobs.attempt.gangs import Held, Rank
 from muster.jobs.fields import request_of_text
 from muster.jobs.models import Allocation, Attempt, Job
 from muster.logs.store import Chunk, LogEnd
+from muster.monitoring.store import told_points
 from muster.outputs.store import Named, finish, name_files
-from muster.training.store import told_points
 from nodeagent.protocol.messages import (
     MAX_CHECKS,
     MAX_OUTPUTS_AT_ONCE,

@@ -1,4 +1,4 @@
-"""The admin pages of failure rules: write a version, preview it on past failures, put it into force."""
+"""The admin pages of rules for failures and for logs: write a version, preview it on past failures, enforce it."""
 
 from __future__ import annotations
 
@@ -14,26 +14,13 @@ from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextareaWidget, U
 
 from muster.common.errors import Invalid
 from muster.console.base import actor
-from muster.console.versions import VersionForm, VersionsAdmin, preview_table
-from muster.failures.models import RuleBook
-from muster.failures.selectors import unknown_failures
-from muster.failures.services import checked, draft_rules, put_into_force, with_rule
-from muster.failures.versions import text_in_force
+from muster.console.versions import VersionsAdmin, preview_table
+from muster.failures.models import LogRuleBook, RuleBook
+from muster.failures.selectors import text_in_force, unknown_failures
+from muster.failures.services import draft, with_rule
 from scheduler.diagnosis.failures import Retry, builtin
 
 _CLUSTERS_SHOWN = 100
-
-
-class RuleBookForm(VersionForm):
-    """A version of the rules."""
-
-    class Meta:
-        model = RuleBook
-        fields = ["note", "text"]
-
-    def require_valid(self, text: str) -> None:
-        """Accept valid rules."""
-        checked(text)
 
 
 class RuleForm(forms.Form):
@@ -69,16 +56,7 @@ class RuleForm(forms.Form):
 class RuleBookAdmin(VersionsAdmin[RuleBook]):
     """Versions of the operators' rules. A version never changes; the one put into force last counts."""
 
-    form = RuleBookForm
     list_display = ["__str__", "note", "author", "created_at", "in_force_at", "changed"]
-
-    def draft(self, *, text: str, note: str, actor: str) -> RuleBook:
-        """Store a new version with its preview."""
-        return draft_rules(text=text, note=note, actor=actor)
-
-    def enforce(self, version: RuleBook, *, actor: str) -> None:
-        """Judge by the version from now on."""
-        put_into_force(book=version, actor=actor)
 
     @admin.display(description="changes")
     def changed(self, book: RuleBook) -> str:
@@ -116,10 +94,30 @@ class RuleBookAdmin(VersionsAdmin[RuleBook]):
             rule = {name: values[name] for name in ("name", "match", "line", "hint", "retry")}
             try:
                 text = with_rule(text_in_force(RuleBook), failure=values["failure"], rule=rule)
-                book = draft_rules(text=text, note=f"rule {values['name']}", actor=actor(request))
+                book = draft(RuleBook, text=text, note=f"rule {values['name']}", actor=actor(request))
             except Invalid as error:
                 form.add_error(None, error.errors[0].message)
             else:
                 return HttpResponseRedirect(reverse("admin:failures_rulebook_change", args=[book.pk]))
         context = self.admin_site.each_context(request) | {"title": "A rule for a failure", "form": form}
         return render(request, "admin/failures/rule.html", context)
+
+
+@admin.register(LogRuleBook)
+class LogRuleBookAdmin(VersionsAdmin[LogRuleBook]):
+    """Versions of the rules. A version never changes; the version put into force last applies."""
+
+    list_display = ["__str__", "note", "author", "created_at", "in_force_at", "met"]
+
+    @admin.display(description="would have matched")
+    def met(self, book: LogRuleBook) -> str:
+        """The number of matches in the logs of past failures."""
+        return f"{book.preview.get('met', 0)} in {book.preview.get('tried', 0)}"
+
+    @admin.display(description="Preview on the newest failures")
+    def previewed(self, book: LogRuleBook) -> SafeString:
+        """The log lines of past failures that the version would have matched."""
+        rows = [(one["job"], one["rule"], one["called"], one["line"]) for one in book.preview.get("matches", ())]
+        met, searched = book.preview.get("met", 0), book.preview.get("tried", 0)
+        found = f"Lines that match: {met}, in the ends of the logs of {searched} failures."
+        return preview_table(found, ("job", "rule", "failure", "line"), rows)

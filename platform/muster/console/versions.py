@@ -14,43 +14,30 @@ from django.utils.safestring import SafeString
 
 from muster.common.errors import Conflict, Invalid
 from muster.console.base import ModelAdmin, OperatorsMixin, actor
-from muster.failures.versions import V, text_in_force
+from muster.failures.models import V
+from muster.failures.selectors import text_in_force
+from muster.failures.services import checked, draft, put_into_force
 
 
 class VersionForm(forms.ModelForm):  # type: ignore[type-arg]
     """The form of a new version; only valid rules are stored."""
 
-    def require_valid(self, text: str) -> None:
-        """Validate the text of the rules.
-
-        Raises:
-            Invalid: the text is not a set of valid rules.
-        """
-        raise NotImplementedError
-
     def clean_text(self) -> str:
         """Return the text; an error names the rule that is invalid."""
         text: str = self.cleaned_data["text"]
         try:
-            self.require_valid(text)
+            checked(self._meta.model, text)
         except Invalid as error:
             raise forms.ValidationError(error.errors[0].message) from error
         return text
 
 
 class VersionsAdmin(OperatorsMixin, ModelAdmin[V], Generic[V]):
-    """Versions of one kind of rules; subclasses draft them, and show the `previewed` field."""
+    """Versions of one kind of rules; subclasses show the `previewed` field."""
 
+    form = VersionForm
     ordering = ["-pk"]
     actions = ["put_in_force"]
-
-    def draft(self, *, text: str, note: str, actor: str) -> V:
-        """Store a new version with a preview on recent failures."""
-        raise NotImplementedError
-
-    def enforce(self, version: V, *, actor: str) -> None:
-        """Put the version into force."""
-        raise NotImplementedError
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """A stored version never changes."""
@@ -70,7 +57,7 @@ class VersionsAdmin(OperatorsMixin, ModelAdmin[V], Generic[V]):
 
     def save_model(self, request: HttpRequest, obj: V, form: Any, change: bool) -> None:
         """Store a new version with a preview on recent failures."""
-        version = self.draft(text=obj.text, note=obj.note, actor=actor(request))
+        version = draft(self.model, text=obj.text, note=obj.note, actor=actor(request))
         obj.pk, obj.preview = version.pk, version.preview
 
     @admin.action(description="Put into force")
@@ -80,7 +67,7 @@ class VersionsAdmin(OperatorsMixin, ModelAdmin[V], Generic[V]):
             messages.error(request, "Choose one version: it replaces the rules that are in force.")
             return
         try:
-            self.enforce(versions[0], actor=actor(request))
+            put_into_force(versions[0], actor=actor(request))
             messages.success(request, f"{versions[0]} is in force now.")
         except Conflict as error:
             messages.warning(request, str(error))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from muster.failures.log_watch import look_at, look_at_the_end
 from muster.jobs.attempt.attempts import End, end_allocation, lose_allocations
 from muster.jobs.attempt.attempts import claim_allocation as claim
 from muster.jobs.attempt.attempts import note_progress as progress
@@ -12,9 +13,8 @@ from muster.jobs.attempt.attempts import report_running as running
 from muster.jobs.attempt.claimants import Claimant
 from muster.jobs.attempt.gangs import Rank
 from muster.jobs.models import Allocation
-from muster.logrules.watch import look_at, look_at_the_end
 from muster.logs.store import Chunk, LogEnd, append, finds_room, finish
-from muster.training.store import Point, keep_points
+from muster.monitoring.store import Point, keep_points
 from scheduler.model.lifecycle import Reason
 
 __all__ = ["claim", "end", "end_log", "kept", "log", "look_at_closed", "lose", "progress", "running"]

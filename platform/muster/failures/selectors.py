@@ -1,8 +1,9 @@
-"""The rules in force, recent failures, and failures that no rule knows."""
+"""The rules in force, the jobs that log rules matched, recent failures, and failures that no rule knows."""
 
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -10,16 +11,19 @@ from functools import lru_cache
 from typing import Any
 
 from muster.common.clock import database_now
-from muster.failures.models import RuleBook
-from muster.failures.versions import in_force
-from muster.jobs.models import Allocation, Attempt
+from muster.failures.models import LogMatch, LogRuleBook, RuleBook, RuleVersion
+from muster.jobs.models import Allocation, Attempt, Job
 from muster.logs.store import read
 from nodeagent.protocol.messages import MAX_TAIL_BYTES
 from scheduler.diagnosis.failures import RuleError, RuleSet, builtin, read_rules
 from scheduler.diagnosis.failures.log_excerpt import Cluster, clusters
 from scheduler.diagnosis.failures.rules import NO_SIGNATURE
+from scheduler.diagnosis.logrules import LogRules, read_log_rules
 
 log = logging.getLogger(__name__)
+
+LOG_RULES_KEPT_S = 5.0
+"""For so long a process uses the log rules that it has read: a chunk of a log must not cost a query for them."""
 
 # Unknown failures are read this far back, the newest ones up to this number.
 _UNKNOWN_PERIOD = timedelta(days=30)
@@ -38,10 +42,50 @@ class PastFailure:
     tail: bytes
 
 
+def in_force(kind: type[RuleVersion]) -> tuple[int, str] | None:
+    """The id and the text of the version in force; None if no version was ever put into force."""
+    put = kind._default_manager.filter(in_force_at__isnull=False).order_by("-in_force_at")
+    return put.values_list("pk", "text").first()
+
+
+def text_in_force(kind: type[RuleVersion]) -> str:
+    """The text of the rules in force; empty if there are none."""
+    found = in_force(kind)
+    return found[1] if found else ""
+
+
 def rules_in_force() -> RuleSet:
     """The built-in rules, preceded by the operators' rules in force."""
     found = in_force(RuleBook)
     return builtin() if found is None else _compiled(*found)
+
+
+class _LogRules:
+    """The log rules in force as this process has read them, and until when it uses them."""
+
+    until = 0.0
+    rules = LogRules(())
+
+
+def log_rules_in_force() -> LogRules:
+    """The log rules that are in force, or were a few seconds ago."""
+    now = time.monotonic()
+    if now >= _LogRules.until:
+        found = in_force(LogRuleBook)
+        _LogRules.rules = LogRules(()) if found is None else _compiled_log_rules(*found)
+        _LogRules.until = now + LOG_RULES_KEPT_S
+    return _LogRules.rules
+
+
+def forget_log_rules() -> None:
+    """Read anew which log rules are in force; the other processes do within seconds."""
+    _LogRules.until = 0.0
+
+
+def log_matches_of(job: Job) -> list[LogMatch]:
+    """The lines of the job that log rules matched, in their order."""
+    found = LogMatch.objects.filter(job=job).select_related("allocation__attempt", "allocation__node")
+    return list(found.order_by("pk"))
 
 
 def past_failures(limit: int) -> Iterator[PastFailure]:
@@ -78,3 +122,13 @@ def _compiled(pk: int, text: str) -> RuleSet:
         # must not wait until an operator has corrected the rules.
         log.exception("rules_refused version=%s", pk)
         return builtin()
+
+
+@lru_cache(maxsize=4)
+def _compiled_log_rules(pk: int, text: str) -> LogRules:
+    try:
+        return read_log_rules(text)
+    except RuleError:
+        # As above. Logs are still stored.
+        log.exception("log_rules_refused version=%s", pk)
+        return LogRules(())

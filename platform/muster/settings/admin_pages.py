@@ -140,7 +140,7 @@ UNFOLD: dict[str, Any] = {
                         "icon": "question_mark",
                         "link": reverse_lazy("admin:failures_unknown"),
                     },
-                    _item("Rules for logs", "receipt_long", "logrules_logrulebook"),
+                    _item("Rules for logs", "receipt_long", "failures_logrulebook"),
                     _item("Shells", "terminal", "shells_shell"),
                     _item("Scheduling cycles", "cycle", "dispatch_cycle"),
                     _item("Planners", "call_split", "dispatch_planner"),

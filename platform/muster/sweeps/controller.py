@@ -25,12 +25,12 @@ from muster.jobs.groups.ends import stop_group
 from muster.jobs.groups.progress import held_gpu_s
 from muster.jobs.groups.services import waits_for_turn
 from muster.jobs.models import Job, JobGroup
+from muster.monitoring.models import Series
+from muster.monitoring.store import curve_of
 from muster.sweeps.ends import end_sweep_if_over, reason_to_stop
 from muster.sweeps.models import Progress, Trial
 from muster.sweeps.selectors import search_member
 from muster.sweeps.spec import SweepSpec, sweep_of
-from muster.training.models import Series
-from muster.training.store import curve_of
 from scheduler.model.lifecycle import JOB_TERMINAL, Desired, GroupKind, GroupState, HoldReason, JobState, Reason
 from scheduler.search.history import saved_gpu_s
 from scheduler.search.outlook import gpu_s_per_step, steps_left

@@ -8,9 +8,9 @@ from datetime import timedelta
 from muster.common.clock import utc_now
 from muster.jobs.groups.ends import Outcome, end_if_over, outcome_of
 from muster.jobs.models import Job, JobGroup
+from muster.monitoring.models import Series
 from muster.sweeps.models import Trial
 from muster.sweeps.spec import SweepSpec, sweep_of
-from muster.training.models import Series
 from scheduler.model.lifecycle import Desired, GroupState, JobState
 
 FIRST_TO_END = 3

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 from concurrent.futures import ThreadPoolExecutor
-from importlib import import_module
 
 import pytest
-from django.apps import apps
 from django.core.management import call_command
 from django.db import IntegrityError, connection, transaction
 from pytest_django import Settings
@@ -17,7 +15,6 @@ from muster.accounts.models import User
 from muster.accounts.services import create_user
 from muster.accounts.uids import free_uid
 from muster.common.errors import Invalid
-from muster.events.models import AuditEntry, Event, Outbox
 from tests.factories import make_user
 
 pytestmark = pytest.mark.django_db
@@ -118,52 +115,3 @@ def test_a_check_explains_a_range_that_cannot_be_used(uids: range, problem: str,
     assert check_uid_range() == []
     settings.UID_RANGE = uids
     assert problem in "".join(error.msg for error in check_uid_range())
-
-
-class TestMigration:
-    """Users from the time when a uid was optional and need not be unique."""
-
-    @pytest.fixture(autouse=True)
-    def without_constraints(self) -> None:
-        with connection.cursor() as cursor:
-            cursor.execute(
-                "SELECT conname FROM pg_constraint"
-                " WHERE conrelid = 'accounts_user'::regclass AND contype = 'u' AND conname LIKE '%uid%'"
-            )
-            ((unique,),) = cursor.fetchall()
-            cursor.execute(f"ALTER TABLE accounts_user DROP CONSTRAINT {unique}, ALTER uid DROP NOT NULL")
-
-    @staticmethod
-    def migrate() -> dict[str, int]:
-        import_module("muster.accounts.migrations.0004_uid_of_every_user").give_uids(apps, None)
-        return dict(User.objects.values_list("username", "uid"))
-
-    def test_each_user_without_a_uid_gets_one(self, settings: Settings) -> None:
-        settings.UID_RANGE = range(7000, 7100)
-        for name, uid in (("ada", None), ("bob", 4321), ("eve", None), ("fay", 4321)):
-            make_user(name, uid=uid)
-        assert self.migrate() == {"ada": 7000, "bob": 4321, "eve": 7001, "fay": 7002}
-        found = (
-            AuditEntry.objects.filter(action="assign_uid").order_by("pk").values_list("object_id", "before", "after")
-        )
-        assert list(found) == [
-            ("ada", {"uid": None}, {"uid": 7000}),
-            ("eve", {"uid": None}, {"uid": 7001}),
-            ("fay", {"uid": 4321}, {"uid": 7002}),
-        ]
-
-    def test_operators_are_told_whose_jobs_may_have_run_as_root(self, settings: Settings) -> None:
-        settings.OPERATORS_MAIL = ["ops@example.org"]
-        make_user("ada", uid=None)
-        make_user("bob")
-        self.migrate()
-        assert Event.objects.get(kind="users.had_no_uid").data["users"] == ["ada"]
-        mail = Outbox.objects.get(topic="mail").payload
-        assert mail["to"] == ["ops@example.org"]
-        assert "These users had no uid: ada." in mail["body"]
-
-    def test_nobody_is_told_anything_if_all_had_one(self, settings: Settings) -> None:
-        settings.OPERATORS_MAIL = ["ops@example.org"]
-        make_user("bob")
-        self.migrate()
-        assert (Event.objects.count(), Outbox.objects.count()) == (0, 0)

@@ -17,7 +17,7 @@ from muster.jobs.attempt.claimants import Claimant
 from muster.jobs.attempt.gangs import Rank
 from muster.jobs.models import Allocation
 from muster.logs.store import Chunk, LogEnd
-from muster.training.store import Point
+from muster.monitoring.store import Point
 from nodeagent.protocol.messages import (
     AllocationReport,
     BatchItem,

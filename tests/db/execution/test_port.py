@@ -16,7 +16,7 @@ from muster.jobs.models import Allocation, Attempt, GpuClaim
 from muster.jobs.services import cancel_job
 from muster.logs.models import LogFile
 from muster.logs.store import Chunk, LogEnd
-from muster.training.models import Series
+from muster.monitoring.models import Series
 from scheduler.model.lifecycle import Reason
 from tests.db.execution.executors import EXECUTORS
 from tests.db.stories import BOOT, World, kinds, make_world, now_of, place, rank_of, ranks, states

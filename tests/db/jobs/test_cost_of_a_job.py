@@ -19,8 +19,8 @@ from django.db.backends.postgresql.base import DatabaseWrapper
 from django.db.backends.utils import CursorWrapper
 
 from muster import asgi
+from muster.failures import selectors as failures
 from muster.jobs.models import Allocation, Job
-from muster.logrules import selectors as logrules
 from nodeagent.protocol.messages import AllocationReport, Observed
 from scheduler.model.lifecycle import JobState
 from tests.db.agent_calls import Agent
@@ -100,9 +100,9 @@ def counts(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counts]:
     # The web process says every few seconds that it answers, whatever it is asked.
     monkeypatch.setattr(asgi, "tick", lambda name: name)
     # And it looks every few seconds which log rules are in force.
-    monkeypatch.setattr(logrules, "LOOK_EVERY_S", 3600.0)
+    monkeypatch.setattr(failures, "LOG_RULES_KEPT_S", 3600.0)
     yield counts
-    logrules.forget_rules()
+    failures.forget_log_rules()
 
 
 def live(world: World, http: httpx.Client, agent: Agent, counts: Counts, *, told_of_start: bool) -> None:

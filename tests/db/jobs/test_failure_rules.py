@@ -12,7 +12,7 @@ from muster.common.errors import Conflict, Invalid
 from muster.events.models import AuditEntry
 from muster.failures.models import RuleBook
 from muster.failures.selectors import unknown_failures
-from muster.failures.services import draft_rules, put_into_force, with_rule
+from muster.failures.services import draft, put_into_force, with_rule
 from muster.jobs.models import Job
 from muster.logs.store import Chunk, append
 from scheduler.model.lifecycle import Reason
@@ -50,19 +50,19 @@ def fail(world: World, words: str) -> Job:
 
 
 def test_a_rule_counts_once_it_is_in_force(world: World) -> None:
-    book = draft_rules(text=SMOKE, note="smoke", actor="olga")
+    book = draft(RuleBook, text=SMOKE, note="smoke", actor="olga")
     assert fail(world, "rack 12 smokes\n").failure["class"] == "no_signature"
-    put_into_force(book=book, actor="olga")
+    put_into_force(book, actor="olga")
     assert fail(world, "rack 12 smokes\n").failure["class"] == "storage_io_error"
-    none = draft_rules(text="", note="", actor="olga")
-    put_into_force(book=none, actor="olga")
+    none = draft(RuleBook, text="", note="", actor="olga")
+    put_into_force(none, actor="olga")
     assert fail(world, "rack 12 smokes\n").failure["class"] == "no_signature"
 
 
 def test_a_draft_says_what_it_changes_for_past_failures(world: World) -> None:
     job = fail(world, "rack 12 smokes\n")
     fail(world, "ModuleNotFoundError: No module named 'nowhere'\n")
-    book = draft_rules(text=SMOKE, note="", actor="olga")
+    book = draft(RuleBook, text=SMOKE, note="", actor="olga")
     assert (book.preview["tried"], book.preview["changed"]) == (2, 1)
     assert book.preview["changes"] == [
         {"job": job.pk, "before": "no_signature (maybe)", "after": "storage_io_error (yes)", "line": "rack 12 smokes"}
@@ -81,22 +81,22 @@ def test_a_draft_says_what_it_changes_for_past_failures(world: World) -> None:
 )
 def test_rules_that_cannot_be_used_are_refused_by_name(text: str, complaint: str) -> None:
     with pytest.raises(Invalid, match=complaint.replace("(", r"\(")):
-        draft_rules(text=text, note="", actor="olga")
+        draft(RuleBook, text=text, note="", actor="olga")
     assert not RuleBook.objects.exists()
 
 
 def test_who_put_what_into_force_is_on_record() -> None:
-    book = draft_rules(text=SMOKE, note="", actor="olga")
-    put_into_force(book=book, actor="otto")
+    book = draft(RuleBook, text=SMOKE, note="", actor="olga")
+    put_into_force(book, actor="otto")
     entry = AuditEntry.objects.get(action="put_into_force")
     assert (entry.actor, entry.before, entry.after) == ("otto", {"version": None}, {"version": book.pk})
     with pytest.raises(Conflict):
-        put_into_force(book=book, actor="otto")
+        put_into_force(book, actor="otto")
 
 
 def test_rules_that_a_newer_platform_refuses_hold_up_no_jobs_end(world: World) -> None:
-    book = draft_rules(text=SMOKE, note="", actor="olga")
-    put_into_force(book=book, actor="olga")
+    book = draft(RuleBook, text=SMOKE, note="", actor="olga")
+    put_into_force(book, actor="olga")
     RuleBook.objects.filter(pk=book.pk).update(text="gone: [{name: a, match: b, line: b}]")
     RuleBook.objects.filter(pk=book.pk).update(id=book.pk + 1000)  # another version, as far as anybody remembers
     assert fail(world, "rack 12 smokes\n").failure["class"] == "no_signature"
@@ -165,5 +165,5 @@ def test_a_rule_is_added_beside_those_that_are_there() -> None:
     fire, lamp = ({"name": name, "match": name, "line": name, "hint": ""} for name in ("fire", "lamp"))
     text = with_rule(SMOKE, failure="storage_io_error", rule=fire)
     text = with_rule(text, failure="gpu_lost", rule=lamp | {"hint": "Look."})
-    book = draft_rules(text=text, note="", actor="olga")
+    book = draft(RuleBook, text=text, note="", actor="olga")
     assert all(word in book.text for word in ("smoke", "fire", "lamp", "Look."))

@@ -15,10 +15,10 @@ from muster.agents.services import brings_news, take_news
 from muster.common.clock import utc_now
 from muster.common.errors import Invalid
 from muster.events.models import Event
-from muster.idle.watch import look
 from muster.jobs.attempt.attempts import stop_attempt
 from muster.jobs.models import Allocation, Attempt
 from muster.jobs.services import cancel_job, requeue_job
+from muster.monitoring.idle import look
 from muster.shells.services import Wanted, request_shell
 from nodeagent.protocol.messages import AllocationReport, EndReason, KeptReport, Observed, SyncRequest
 from scheduler.model.lifecycle import AllocationState, AttemptState, Reason, Stage

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any
 
 import pytest
-from django.apps import apps
 
 from muster.dispatch.explain.forecast import dry_run
 from muster.fleet.models import Node, Pool
@@ -15,7 +13,7 @@ from muster.jobs.services import clone_job
 from muster.jobs.spec.shares import UNKNOWN, WITHOUT_GPUS
 from scheduler.model.lifecycle import NodeAdmin
 from tests.db.stories import World, cycle, make_world, now_of, submit
-from tests.factories import make_node, make_pool
+from tests.factories import make_node
 
 pytestmark = pytest.mark.django_db
 
@@ -109,9 +107,3 @@ def test_a_dry_run_says_where_the_figures_come_from(world: World) -> None:
     assert told() == [("default without GPUs",) * 2]
     Pool.objects.filter(pk=world.pool.pk).update(cpus_per_gpu=2)
     assert told(gpus=2)[0][0] == f"default of pool {world.pool.name} for 2 GPUs"
-
-
-def test_the_old_defaults_of_pools_become_unset_and_other_values_stay() -> None:
-    pools = [make_pool(cpus_per_gpu=1, memory_mib_per_gpu=1024), make_pool(cpus_per_gpu=2, memory_mib_per_gpu=2048)]
-    import_module("muster.fleet.migrations.0029_defaults_by_share").unset_old_defaults(apps, None)
-    assert [(pool.cpus_per_gpu, pool.memory_mib_per_gpu) for pool in map(now_of, pools)] == [(None, None), (2, 2048)]

@@ -9,12 +9,12 @@ import pytest
 
 from muster.common.errors import Conflict, Invalid
 from muster.events.models import AuditEntry, Event, Outbox
-from muster.failures.versions import text_in_force
+from muster.failures import log_watch, selectors
+from muster.failures.models import LogMatch, LogRuleBook
+from muster.failures.selectors import text_in_force
+from muster.failures.services import draft, put_into_force
 from muster.fleet.models import Strike
 from muster.jobs.models import Allocation, Attempt, ExcludedNode, Job
-from muster.logrules import selectors, watch
-from muster.logrules.models import LogMatch, LogRuleBook
-from muster.logrules.services import draft_log_rules, put_log_rules_into_force
 from muster.logs.store import Chunk, append
 from scheduler.model.lifecycle import Reason
 from tests.db.agent_calls import Agent
@@ -35,9 +35,9 @@ def rule(*actions: str, match: str = "NCCL WARN .*timeout", **more: str) -> str:
 
 
 def in_force(text: str) -> LogRuleBook:
-    book = draft_log_rules(text=text, note="", actor="olga")
-    put_log_rules_into_force(book=book, actor="olga")
-    selectors.forget_rules()
+    book = draft(LogRuleBook, text=text, note="", actor="olga")
+    put_into_force(book, actor="olga")
+    selectors.forget_log_rules()
     return book
 
 
@@ -46,7 +46,7 @@ def prints(allocation: Allocation, *chunks: bytes) -> None:
     offset = 0
     for chunk in chunks:
         append(allocation, Chunk(offset, chunk, crc32(chunk)))
-        watch.look_at(allocation, start=offset, body=chunk)
+        log_watch.look_at(allocation, start=offset, body=chunk)
         offset += len(chunk)
 
 
@@ -57,14 +57,14 @@ def rank_of(attempt: Attempt) -> Allocation:
 
 class TestFound:
     def test_without_rules_nothing_is_read(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(watch, "read", None)
+        monkeypatch.setattr(log_watch, "read", None)
         prints(rank_of(start(world)), b"NCCL WARN a timeout\n")
         assert not LogMatch.objects.exists()
 
     def test_after_whole_lines_nothing_is_read_back(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
         in_force(rule("notify_owner"))
         allocation = rank_of(start(world))
-        monkeypatch.setattr(watch, "read", None)
+        monkeypatch.setattr(log_watch, "read", None)
         prints(allocation, b"step 1\n", b"step 2\n" * 9000, b"bar 1 %\r", b"NCCL WARN a timeout\n")
         assert LogMatch.objects.get().line == "NCCL WARN a timeout"
 
@@ -74,13 +74,13 @@ class TestFound:
         in_force(rule("notify_owner"))
         allocation = rank_of(start(world))
         asked: list[tuple[int, int]] = []
-        read = watch.read
+        read = log_watch.read
 
         def noted(allocation: Allocation, *, start: int, end: int) -> bytes:
             asked.append((start, end))
             return read(allocation, start=start, end=end)
 
-        monkeypatch.setattr(watch, "read", noted)
+        monkeypatch.setattr(log_watch, "read", noted)
         prints(allocation, b"step 1\n" * 10_000 + b"NCCL WARN a tim", b"eout\n")
         assert asked == [(70_015 - 4096, 70_015)]
         assert LogMatch.objects.get().line == "NCCL WARN a timeout"
@@ -97,9 +97,9 @@ class TestFound:
             "n1: NCCL WARN a timeout",
             True,
         )
-        watch.forget_meetings()
+        log_watch.forget_meetings()
         prints(rank_of(attempt), b"step 1\n")
-        watch.look_at(rank_of_stored(attempt), start=7, body=b"n1: NCCL WARN a timeout\n")
+        log_watch.look_at(rank_of_stored(attempt), start=7, body=b"n1: NCCL WARN a timeout\n")
         assert Event.objects.filter(kind="job.log_rule").count() == 1, "another process finds it in the database"
 
     @pytest.mark.parametrize("cut", range(1, 20))
@@ -128,7 +128,7 @@ class TestFound:
         prints(allocation, many)
         append(allocation, Chunk(len(many), many, crc32(many)))
         with django_assert_num_queries(0):
-            watch.look_at(allocation, start=len(many), body=many)
+            log_watch.look_at(allocation, start=len(many), body=many)
         assert LogMatch.objects.count() == 1
 
     @pytest.mark.parametrize(("scope", "found"), [("own", 1), ("other", 0)])
@@ -197,11 +197,11 @@ class TestBook:
     def test_versions_are_audited_and_the_last_one_put_into_force_counts(self, world: World) -> None:
         first, second = in_force(rule("cancel")), in_force("")
         assert text_in_force(LogRuleBook) == ""
-        put_log_rules_into_force(book=first, actor="olga")
-        selectors.forget_rules()
-        assert [one.name for one in selectors.rules_in_force().rules] == ["hang"]
+        put_into_force(first, actor="olga")
+        selectors.forget_log_rules()
+        assert [one.name for one in selectors.log_rules_in_force().rules] == ["hang"]
         with pytest.raises(Conflict, match="in force already"):
-            put_log_rules_into_force(book=first, actor="olga")
+            put_into_force(first, actor="olga")
         acts = AuditEntry.objects.filter(object_type="log_rules").order_by("pk")
         assert [(one.action, one.object_id) for one in acts] == [
             ("create", str(first.pk)),
@@ -221,7 +221,7 @@ class TestBook:
     )
     def test_what_is_wrong_is_refused_and_nothing_is_stored(self, world: World, text: str, said: str) -> None:
         with pytest.raises(Invalid) as error:
-            draft_log_rules(text=text, note="", actor="olga")
+            draft(LogRuleBook, text=text, note="", actor="olga")
         assert said in error.value.errors[0].message
         assert not LogRuleBook.objects.exists()
 
@@ -230,7 +230,7 @@ class TestBook:
         allocation = rank_of(attempt)
         prints(allocation, b"NCCL WARN a timeout\n")
         end(allocation, reason=Reason.EXIT_NONZERO, tail="NCCL WARN a timeout\n")
-        book = draft_log_rules(text=rule("cancel"), note="", actor="olga")
+        book = draft(LogRuleBook, text=rule("cancel"), note="", actor="olga")
         assert (book.preview["tried"], book.preview["met"]) == (1, 1)
         assert book.preview["matches"][0]["line"] == "NCCL WARN a timeout"
         assert Job.objects.get(pk=attempt.job_id).reason == "exit_nonzero", "trying does nothing"

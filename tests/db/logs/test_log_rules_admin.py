@@ -10,9 +10,9 @@ from django.test import Client, TestCase
 from django.urls import reverse
 
 from muster.events.models import AuditEntry
+from muster.failures import log_watch
+from muster.failures.models import LogMatch, LogRuleBook
 from muster.jobs.models import Attempt
-from muster.logrules import watch
-from muster.logrules.models import LogMatch, LogRuleBook
 from muster.logs.store import Chunk, append
 from scheduler.model.lifecycle import Reason
 from tests.db.stories import World, end, make_world, ranks, start
@@ -20,7 +20,7 @@ from tests.factories import make_user
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("no_rule_is_remembered")]
 
-ADD, LIST = "admin:logrules_logrulebook_add", "admin:logrules_logrulebook_changelist"
+ADD, LIST = "admin:failures_logrulebook_add", "admin:failures_logrulebook_changelist"
 LINE = b"NCCL WARN a timeout\n"
 
 
@@ -57,7 +57,7 @@ def prints(world: World, **spec: object) -> Attempt:
     attempt = start(world, **spec)
     (allocation,) = ranks(attempt)
     append(allocation, Chunk(0, LINE, crc32(LINE)))
-    watch.look_at(allocation, start=0, body=LINE)
+    log_watch.look_at(allocation, start=0, body=LINE)
     return Attempt.objects.get(pk=attempt.pk)
 
 
@@ -84,7 +84,7 @@ def test_a_version_says_which_past_failures_it_would_have_met(olga: Client, worl
     (allocation,) = ranks(attempt)
     end(allocation, Reason.EXIT_NONZERO, tail=LINE.decode())
     book = write(olga, hang())
-    page = unescape(olga.get(reverse("admin:logrules_logrulebook_change", args=[book.pk])).content.decode())
+    page = unescape(olga.get(reverse("admin:failures_logrulebook_change", args=[book.pk])).content.decode())
     assert "Lines that match: 1, in the ends of the logs of 1 failures." in page
     assert f"<td>{attempt.job_id}</td><td>hang</td>" in page
     assert "1 in 1" in olga.get(reverse(LIST)).content.decode()
@@ -133,7 +133,7 @@ def test_one_version_is_put_into_force_at_a_time_and_once(olga: Client) -> None:
 
 def test_a_stored_version_can_neither_be_changed_nor_removed(olga: Client) -> None:
     book = write(olga, hang())
-    change, delete = (reverse(f"admin:logrules_logrulebook_{what}", args=[book.pk]) for what in ("change", "delete"))
+    change, delete = (reverse(f"admin:failures_logrulebook_{what}", args=[book.pk]) for what in ("change", "delete"))
     assert olga.post(change, {"note": "other", "text": ""}).status_code == 403
     assert olga.post(delete, {"post": "yes"}).status_code == 403
     assert LogRuleBook.objects.get().text.strip() == hang().strip()
@@ -143,7 +143,7 @@ def test_nobody_else_enters(client: Client, olga: Client) -> None:
     book = write(olga, hang())
     rita = Client()
     rita.force_login(make_user("rita"))
-    pages = [reverse(ADD), reverse(LIST), reverse("admin:logrules_logrulebook_change", args=[book.pk])]
+    pages = [reverse(ADD), reverse(LIST), reverse("admin:failures_logrulebook_change", args=[book.pk])]
     assert {rita.get(page).status_code for page in pages} <= {302, 403}
     rita.post(reverse(LIST), {"action": "put_in_force", "_selected_action": [book.pk]})
     assert LogRuleBook.objects.get().in_force_at is None

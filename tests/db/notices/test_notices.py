@@ -20,6 +20,8 @@ from muster.events.services import record
 from muster.jobs.attempt.ending import cancel_for, pause_job
 from muster.jobs.models import Attempt, Job
 from muster.jobs.services import cancel_job
+from muster.monitoring.services import look_at_losses
+from muster.monitoring.store import keep_points
 from muster.notices import digest, mails
 from muster.notices.mails import forget_told, gather
 from muster.notices.models import Notice, Preferences, Reader
@@ -31,8 +33,6 @@ from muster.notices.webhooks import add_webhook
 from muster.notices.wording import Story
 from muster.screening.models import PoolScreening
 from muster.sweeps.services import submit_sweep
-from muster.training.services import look_at_losses
-from muster.training.store import keep_points
 from scheduler.model.lifecycle import AttemptState, JobState, Reason
 from tests.db.receivers import Hook, MailServer, hook_server, mail_server
 from tests.db.stories import (

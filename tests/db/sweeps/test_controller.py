@@ -13,10 +13,10 @@ from django.utils import timezone
 from muster.events.models import Event
 from muster.jobs.models import Attempt, JobGroup
 from muster.jobs.services import cancel_job
+from muster.monitoring.store import keep_points
 from muster.sweeps import controller, ends
 from muster.sweeps.models import Progress, Trial
 from muster.sweeps.selectors import members_of, standings
-from muster.training.store import keep_points
 from scheduler.model.lifecycle import AttemptState, Desired, GroupState, HoldReason, JobState, Reason
 from scheduler.predict.estimate import Source
 from tests.db.stories import World, claim, cycle, end, live_attempt, make_world, ranks, run

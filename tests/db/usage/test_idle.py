@@ -11,9 +11,9 @@ from django.db import IntegrityError, transaction
 
 from muster.common.errors import Invalid
 from muster.events.models import Event
-from muster.idle.models import IdleWatch
-from muster.idle.watch import MAX_LOOK_BACK, look
 from muster.jobs.models import Attempt, GpuClaim
+from muster.monitoring.idle import MAX_LOOK_BACK, look
+from muster.monitoring.models import IdleWatch
 from muster.samples.levels import roll_up
 from muster.samples.models import GpuTenSeconds
 from muster.tenants.models import Tenant

@@ -15,10 +15,10 @@ from muster.events.models import Event
 from muster.jobs.attempt.ending import end_for_good
 from muster.jobs.models import Attempt, Job
 from muster.logs.store import Chunk, append
-from muster.training import loglines, services
-from muster.training.models import FailureRate, JobAdvice, LogPlace, Series
-from muster.training.selectors import checkpoint_advice, losses_of
-from muster.training.store import curve_of, keep_points, told_points
+from muster.monitoring import loglines, services
+from muster.monitoring.models import FailureRate, JobAdvice, LogPlace, Series
+from muster.monitoring.selectors import checkpoint_advice, losses_of
+from muster.monitoring.store import curve_of, keep_points, told_points
 from nodeagent.protocol.messages import MAX_REPORTED_NAMES, EndReason, MetricPoint, ReportedMetrics
 from scheduler.diagnosis.training.curve import MAX_POINTS
 from scheduler.model.lifecycle import Reason

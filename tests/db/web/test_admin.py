@@ -18,11 +18,10 @@ from muster.accounts.services import user_of_token
 from muster.common.secrets import digest
 from muster.dispatch.models import Cycle, Lane, Planner, Target
 from muster.events.models import AuditEntry, Event, Outbox, Restore
-from muster.failures.models import RuleBook
+from muster.failures.models import LogRuleBook, RuleBook
 from muster.fleet.models import Gpu, HealthReport, Maintenance, Node, Strike
 from muster.jobs.models import Job, JobGroup
 from muster.links.models import Server
-from muster.logrules.models import LogRuleBook
 from muster.notices.models import Webhook
 from muster.offers.models import Framework, Offer
 from muster.offers.models import Role as OfferRole

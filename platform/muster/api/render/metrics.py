@@ -8,11 +8,11 @@ from muster.api.render.jobs import Json
 from muster.api.render.moments import moment
 from muster.fleet.models import Gpu, Node
 from muster.jobs.models import Allocation, Attempt, GpuClaim
+from muster.monitoring.models import Series
+from muster.monitoring.selectors import series_of
+from muster.monitoring.store import curve_of
 from muster.samples.families import GPU, HOST, RANK, Family
 from muster.samples.selectors import Lines, Window, read
-from muster.training.models import Series
-from muster.training.selectors import series_of
-from muster.training.store import curve_of
 
 _NOTHING = Lines()
 

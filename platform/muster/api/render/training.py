@@ -5,9 +5,9 @@ from __future__ import annotations
 from muster.api.render.jobs import Json
 from muster.api.render.metrics import finite
 from muster.api.render.moments import moment
+from muster.failures.selectors import log_matches_of
 from muster.jobs.models import Job
-from muster.logrules.selectors import matches_of
-from muster.training.selectors import CheckpointAdvice, advice_of, checkpoint_advice, newest_of
+from muster.monitoring.selectors import CheckpointAdvice, advice_of, checkpoint_advice, newest_of
 
 
 def job_training(job: Job) -> Json:
@@ -39,7 +39,7 @@ def job_training(job: Job) -> Json:
                 "node": one.allocation.node.name,
                 "at": moment(one.at),
             }
-            for one in matches_of(job)
+            for one in log_matches_of(job)
         ],
     }
 

@@ -20,6 +20,7 @@ from psycopg2 import sql
 from muster.accounts.models import User
 from muster.events.models import Restore
 from muster.events.rights import as_owner
+from muster.events.upgrade import TooOld, is_before_release
 from muster.fleet.models import Pool
 from muster.jobs.models import Job
 from muster.local.backups import postgres_tools
@@ -76,12 +77,16 @@ def restore_backup(source: Path, *, home: Path, replace: bool, nodes_known: bool
 
 
 def _require_known(manifest: Manifest) -> None:
-    known = {f"{app}.{name}" for app, name in MigrationLoader(connection).disk_migrations}
-    for migration in MigrationLoader(connection).disk_migrations.values():
-        known |= {f"{app}.{name}" for app, name in migration.replaces}
-    unknown = sorted(set(manifest.migrations) - known)
+    applied = [(app, name) for app, _, name in (one.partition(".") for one in manifest.migrations)]
+    try:
+        if is_before_release(applied):
+            return
+    except TooOld as error:
+        raise BackupError(f"the backup was {error}") from error
+    unknown = sorted(set(applied) - MigrationLoader(connection).disk_migrations.keys())
     if unknown:
-        raise BackupError(f"the backup is of a newer version of Muster, with {unknown[0]}: install that version first")
+        newer = ".".join(unknown[0])
+        raise BackupError(f"the backup is of a newer version of Muster, with {newer}: install that version first")
 
 
 def _is_empty() -> bool:

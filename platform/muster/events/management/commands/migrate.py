@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.core.management import CommandError
 from django.core.management.commands import migrate
 from django.db import connection
 
 from muster.events.rights import as_owner, grant_rows
+from muster.events.upgrade import TooOld, upgrade_to_first_release
 
 
 class Command(migrate.Command):
@@ -24,3 +26,12 @@ class Command(migrate.Command):
             if connection.settings_dict["USER"] != app["USER"]:
                 grant_rows(role=app["USER"], password=app["PASSWORD"])
         return output
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Upgrade a database from before 0.1.0 first, unless the command only looks."""
+        if not (options["plan"] or options["check_unapplied"]):
+            try:
+                upgrade_to_first_release()
+            except TooOld as error:
+                raise CommandError(f"The database was {error}.") from error
+        super().handle(*args, **options)
