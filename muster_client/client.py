@@ -6,14 +6,14 @@ import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, cast
 from urllib.parse import quote
 
 import httpx
 
 from muster_client.answers.batch import BatchAnswer
 from muster_client.answers.machines import Gpu, Node
-from muster_client.answers.offers import Framework, Launch, Offer
+from muster_client.answers.offers import Framework, Offer
 from muster_client.answers.shapes import (
     FINISHED,
     Attempt,
@@ -68,6 +68,13 @@ class SignIn:
 
     me: Me
     token: Token
+
+
+class Launch(TypedDict):
+    """A job to launch on an offer, on the GPUs with these UUIDs, or on the first that fit."""
+
+    spec: JobSpec
+    gpus: NotRequired[list[str]]
 
 
 class Client(SweepCalls, QueueCalls):

@@ -1,52 +1,69 @@
-"""The JSON objects of GPUs that the platform offers to schedulers of one's own, as typed dictionaries."""
+"""Frameworks and what they are offered."""
 
 from __future__ import annotations
 
-from typing import NotRequired, TypedDict
+from typing import Annotated, TypedDict
 
-from muster_client.answers.shapes import JobSpec
+from muster_client.answers.enums import JobForm
+from muster_client.answers.jobs import JobInList
+from muster_client.answers.terms import Moment
 
 
 class Framework(TypedDict):
-    """A scheduler of the user's in a role."""
+    """The caller's scheduler in a role."""
 
-    id: int
-    role: str
-    vc: str
-    pool: str
-    revocable: bool
-    needs: str
-    registered_at: str
+    id: Annotated[int, "The id of the framework."]
+    role: Annotated[str, "The name of the role."]
+    vc: Annotated[str, "The virtual cluster of the role."]
+    pool: Annotated[str, "The pool of the virtual cluster."]
+    revocable: Annotated[bool, "What it launches is opportunistic and may be preempted."]
+    needs: Annotated[JobForm, "In what form its jobs start."]
+    registered_at: Annotated[Moment, "When the framework registered."]
+
+
+class FrameworkList(TypedDict):
+    """The caller's frameworks."""
+
+    results: Annotated[list[Framework], "The frameworks."]
+    next: Annotated[str | None, "Always null: the list comes whole."]
 
 
 class OfferedGpu(TypedDict):
     """A GPU of an offer."""
 
-    uuid: str
-    index: int
-    type: str
-    memory_mib: int
+    uuid: Annotated[str, "The UUID that the driver gives the GPU."]
+    index: Annotated[int, "The number of the GPU on its node, from 0."]
+    type: Annotated[str, "The GPU type."]
+    memory_mib: Annotated[int, "The memory of the GPU in MiB."]
 
 
 class Offer(TypedDict):
-    """Free GPUs of a node, kept for the framework until `expires_at`."""
+    """What is free on a node, kept for the framework until `expires_at`."""
 
-    id: int
-    framework: int
-    role: str
-    node: str
-    runtimes: list[str]
-    starts: list[str]
-    gpus: list[OfferedGpu]
-    cpus: int
-    memory_mib: int
-    revocable: bool
-    made_at: str
-    expires_at: str
+    id: Annotated[int, "The id of the offer."]
+    framework: Annotated[int, "The id of the framework that gets the offer."]
+    role: Annotated[str, "The name of the framework's role."]
+    node: Annotated[str, "The name of the node."]
+    runtimes: Annotated[
+        list[str], "What the node runs jobs in, process, docker or podman; empty: its agent has not said."
+    ]
+    starts: Annotated[list[JobForm], "The forms of the jobs that the node starts; empty: its agent has not said."]
+    gpus: Annotated[list[OfferedGpu], "The offered GPUs."]
+    cpus: Annotated[int, "The number of offered CPU cores."]
+    memory_mib: Annotated[int, "The offered memory in MiB."]
+    revocable: Annotated[bool, "Whether jobs launched on the offer are opportunistic and may be preempted."]
+    made_at: Annotated[Moment, "When the offer was made."]
+    expires_at: Annotated[Moment, "When the offer ends unless it is accepted."]
 
 
-class Launch(TypedDict):
-    """A job to launch on an offer, on the GPUs with these UUIDs, or on the first that fit."""
+class OfferList(TypedDict):
+    """The standing offers of the caller's frameworks, oldest first."""
 
-    spec: JobSpec
-    gpus: NotRequired[list[str]]
+    results: Annotated[list[Offer], "The offers."]
+    next: Annotated[str | None, "Always null: the list comes whole."]
+
+
+class Accepted(TypedDict):
+    """The jobs, which have their GPUs."""
+
+    jobs: Annotated[list[JobInList], "The launched jobs."]

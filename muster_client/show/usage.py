@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.console import RenderableType
 from rich.text import Text
 
-from muster_client.answers.usage import Amount, Usage, Waste
+from muster_client.answers.usage import Usage, UsageTotal, Waste
 from muster_client.local.terminal import clean
 from muster_client.show.tables import make_table
 from muster_client.show.times import moment_text
@@ -91,7 +91,7 @@ def hours(value: float) -> str:
     return f"{value:,.2f}" if value < 100 else f"{value:,.0f}"
 
 
-def _amounts(row: Amount, total: float) -> Sequence[str]:
+def _amounts(row: UsageTotal, total: float) -> Sequence[str]:
     return hours(row["gpu_hours"]), _share(row["gpu_hours"], total), str(row["jobs"])
 
 

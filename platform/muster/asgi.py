@@ -27,14 +27,14 @@ from muster.accounts.scopes import Scope  # noqa: E402
 from muster.agents.endpoint import ROUTES as AGENT_ROUTES  # noqa: E402
 from muster.agents.shells import SHELL_ROUTES  # noqa: E402
 from muster.api.checks import check_public_url, check_trusted_proxies  # noqa: E402
+from muster.api.events.stream import feed, stream  # noqa: E402
 from muster.api.headers import SecurityHeaders  # noqa: E402
-from muster.api.streams.access import Authorised, access_watch  # noqa: E402
-from muster.api.streams.events import feed, stream  # noqa: E402
-from muster.api.streams.logs import logs  # noqa: E402
-from muster.api.streams.offers import offers  # noqa: E402
-from muster.api.streams.outputs import output_file  # noqa: E402
-from muster.api.streams.shells import close_shell, shell_input, shell_output  # noqa: E402
-from muster.api.streams.uploads import known, upload  # noqa: E402
+from muster.api.logs.stream import logs  # noqa: E402
+from muster.api.offers.stream import offers  # noqa: E402
+from muster.api.outputs.stream import output_file  # noqa: E402
+from muster.api.shells.stream import close_shell, shell_input, shell_output  # noqa: E402
+from muster.api.streaming.access import Authorised, access_watch  # noqa: E402
+from muster.api.uploads.stream import known, upload  # noqa: E402
 from muster.common.asgi import EXCEPTION_HANDLERS, in_thread  # noqa: E402
 from muster.common.crowds import allow_open_files, spared_collector  # noqa: E402
 from muster.common.errors import MusterError  # noqa: E402

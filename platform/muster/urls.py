@@ -10,11 +10,11 @@ from django.views.decorators.csrf import csrf_exempt
 from django.views.generic import RedirectView
 
 from muster.api import site
-from muster.api.document import schema
 from muster.api.downloads import download
+from muster.api.openapi.document import schema
 from muster.api.problems import not_found
+from muster.api.service import views as service
 from muster.api.urls import documentation, v1
-from muster.api.views import service
 from muster.console.login import login_page
 from muster.help import views as help_views
 

@@ -17,7 +17,7 @@ import pytest
 from django.test import Client
 
 from muster.accounts.models import User
-from muster.api.examples import RECORDED, recorded
+from muster.api.openapi.examples import RECORDED, recorded
 from tests.api.asking import openapi, require_described, send
 from tests.api.conftest import World
 

@@ -9,7 +9,7 @@ import pytest
 from django.test import Client
 
 from muster.accounts.models import User
-from muster.api.metrics import exposition
+from muster.api.service.metrics import exposition
 from muster.dispatch.cycles import run_cycle
 from muster.fleet.models import Gpu
 from muster.fleet.services import cordon_node

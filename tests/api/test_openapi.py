@@ -24,7 +24,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from muster.accounts.models import User
-from muster.api.openapi import GROUPS
+from muster.api.openapi.schema import GROUPS
 from muster.api.urls import v1
 from muster.jobs.spec.spec import json_schema
 from muster.wsgi import application

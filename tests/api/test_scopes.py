@@ -17,7 +17,7 @@ from starlette.routing import Route
 from muster.accounts.models import ApiToken, User
 from muster.accounts.scopes import Scope
 from muster.api.scopes import HasScope, scope_of
-from muster.api.streams.access import Authorised
+from muster.api.streaming.access import Authorised
 from muster.api.urls import v1
 from muster.asgi import _site as site
 from tests.api.asking import openapi, problem_of, require_described, send, submit

@@ -8,7 +8,7 @@ import pytest
 from django.test import Client
 
 from muster.accounts.models import User
-from muster.api.render.jobs import job_document, job_list
+from muster.api.jobs.render import job_document, job_list
 from muster.dispatch.explain.forecast import dry_run
 from muster.dispatch.explain.selectors import why
 from muster.events.models import Event

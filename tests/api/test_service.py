@@ -18,8 +18,8 @@ from pytest_django import Settings
 
 from muster.accounts.models import User
 from muster.api import limits
-from muster.api.render import fleet as render
-from muster.api.views import service
+from muster.api.fleet import render
+from muster.api.service import views as service
 from muster.dispatch.models import Cycle
 from tests.api.asking import problem_of, require_described, send, submit
 from tests.api.conftest import World

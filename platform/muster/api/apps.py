@@ -10,4 +10,5 @@ class ApiConfig(AppConfig):
 
     def ready(self) -> None:
         """Register the system checks, and how answers come into the OpenAPI document."""
-        from muster.api import answers, checks  # noqa: F401, PLC0415  (Django's settings are ready only now)
+        from muster.api import checks  # noqa: F401, PLC0415  (Django's settings are ready only now)
+        from muster.api.openapi import answers  # noqa: F401, PLC0415  (Django's settings are ready only now)

@@ -8,29 +8,27 @@ from django.urls import URLPattern, path, register_converter
 from drf_spectacular.views import SpectacularSwaggerSplitView
 
 from muster.accounts.scopes import Scope
+from muster.api.accounts import views as accounts
+from muster.api.base import ApiView
+from muster.api.cells import views as cells
+from muster.api.delays import views as delays
+from muster.api.fairness import views as fairness
+from muster.api.fleet import views as fleet
+from muster.api.forecast import views as forecast
+from muster.api.jobs import parts as job_parts
+from muster.api.jobs import views as jobs
+from muster.api.metrics import views as metrics
+from muster.api.notices import views as notices
+from muster.api.offers import views as offers
+from muster.api.policies import views as policies
+from muster.api.queue import views as queue
+from muster.api.registries import views as registries
+from muster.api.service import views as service
+from muster.api.shells import views as shells
 from muster.api.sweeps import views as sweeps
-from muster.api.views import (
-    accounts,
-    cells,
-    delays,
-    fairness,
-    fleet,
-    forecast,
-    job_parts,
-    jobs,
-    metrics,
-    notices,
-    offers,
-    policies,
-    queue,
-    registries,
-    service,
-    shells,
-    tree,
-    usage,
-    volumes,
-)
-from muster.api.views.base import ApiView
+from muster.api.tree import views as tree
+from muster.api.usage import views as usage
+from muster.api.volumes import views as volumes
 
 
 class Id:

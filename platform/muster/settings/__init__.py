@@ -191,7 +191,7 @@ REST_FRAMEWORK = {
     "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated", "muster.api.scopes.HasScope"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
-    "DEFAULT_SCHEMA_CLASS": "muster.api.openapi.ScopedSchema",
+    "DEFAULT_SCHEMA_CLASS": "muster.api.openapi.schema.ScopedSchema",
     "EXCEPTION_HANDLER": "muster.api.problems.exception_handler",
     "UNAUTHENTICATED_USER": "django.contrib.auth.models.AnonymousUser",
 }
@@ -207,7 +207,7 @@ SPECTACULAR_SETTINGS = {
     "OAS_VERSION": "3.1.0",
     "POSTPROCESSING_HOOKS": [
         "drf_spectacular.hooks.postprocess_schema_enums",
-        "muster.api.openapi.complete",
+        "muster.api.openapi.schema.complete",
     ],
     "ENUM_GENERATE_CHOICE_DESCRIPTION": False,
     "ENUM_NAME_OVERRIDES": {
@@ -238,7 +238,7 @@ SPECTACULAR_SETTINGS = {
         "UsageBy": "muster.usage.dimensions.By",
         "JobClass": "scheduler.model.lifecycle.JobClass",
         "JobForm": "scheduler.model.lifecycle.RuntimeNeed",
-        "FailureCategory": "muster.api.shapes.usage.CATEGORIES",
+        "FailureCategory": "scheduler.diagnosis.failures.evidence.Category",
         "NoticeKind": "muster.jobs.spec.notify.Kind",
         "WebhookState": ("working", "failing", "disabled"),
         "UpOrDown": ("up", "down"),

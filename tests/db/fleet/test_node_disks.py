@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from muster.api.render.fleet import node_document
+from muster.api.fleet.render import node_document
 from muster.events.models import Event, Outbox
 from muster.fleet.models import HealthReport, Node, NodeDisk, NodeLease
 from nodeagent.protocol.messages import EndReason, HealthEvent, HostSample

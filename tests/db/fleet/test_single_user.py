@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from muster.api.render.fleet import node_document
+from muster.api.fleet.render import node_document
 from muster.dispatch.snapshot.snapshot import planner_snapshot
 from muster.fleet.models import Node
 from scheduler.model import Snapshot

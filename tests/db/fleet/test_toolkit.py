@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from muster.api.render.fleet import node_document, pool_list
+from muster.api.fleet.render import node_document, pool_list
 from muster.fleet.models import Node, Pool
 from nodeagent.protocol.messages import RegisterRequest
 from scheduler.model.lifecycle import HoldReason, JobState

@@ -18,7 +18,7 @@ from django.conf import settings
 from django.test import Client
 
 from muster.api import limits
-from muster.api.streams import uploads as upload_stream
+from muster.api.uploads import stream as upload_stream
 from muster.common.errors import Invalid, MusterError, TooLarge
 from muster.jobs.models import CodeArchive
 from muster.jobs.submit import uploads

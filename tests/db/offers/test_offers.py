@@ -8,7 +8,7 @@ import pytest
 from django.db import IntegrityError, transaction
 
 from muster.accounts.models import User
-from muster.api.render.offers import offer_list
+from muster.api.offers.render import offer_list
 from muster.common.errors import Conflict, Invalid, NotFound
 from muster.dispatch.snapshot.snapshot import pool_snapshot
 from muster.events.models import AuditEntry, Event

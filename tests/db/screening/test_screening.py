@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from muster.api.render.tree import virtual_cluster_list
+from muster.api.tree.render import virtual_cluster_list
 from muster.common.errors import Invalid
 from muster.dispatch.cycles import run_cycle
 from muster.dispatch.reaper import reap

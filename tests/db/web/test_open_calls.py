@@ -21,8 +21,8 @@ from muster.accounts.models import ApiToken, Session, User
 from muster.accounts.services import revoke_token, token_of_secret
 from muster.api.access import Access, access_of, accesses_of
 from muster.api.authentication import Caller
-from muster.api.streams import access as open_calls
-from muster.api.streams.access import AccessEnded, AccessWatch
+from muster.api.streaming import access as open_calls
+from muster.api.streaming.access import AccessEnded, AccessWatch
 from muster.offers.models import Role as OfferRole
 from muster.offers.services import register_framework
 from muster.tenants.models import Membership

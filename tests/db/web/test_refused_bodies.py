@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from muster.api.streams import uploads as upload_stream
+from muster.api.uploads import stream as upload_stream
 from muster.common import lingering
 from tests.db.agent_calls import Agent
 from tests.db.stories import World

@@ -12,7 +12,7 @@ from urllib.parse import urljoin
 import httpx
 import pytest
 
-from muster.api.openapi import GROUPS
+from muster.api.openapi.schema import GROUPS
 from muster.jobs.models import Job
 from tests.db.stories import World
 from tests.factories import make_token

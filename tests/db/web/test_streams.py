@@ -13,7 +13,7 @@ import httpx
 import pytest
 from django.db import transaction
 
-from muster.api.streams import logs as log_stream
+from muster.api.logs import stream as log_stream
 from muster.events.services import record
 from muster.fleet.services import cordon_node
 from muster.jobs.attempt.attempts import lose_allocations

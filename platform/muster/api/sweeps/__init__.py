@@ -1,1 +1,1 @@
-"""Sweeps."""
+"""Sweeps and their members."""

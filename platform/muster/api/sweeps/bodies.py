@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from muster.api.shapes.common import Choice, Flag, Integer, Shape, Text, values
+from muster.api.fields import Choice, Flag, Integer, Shape, Text, values
 from scheduler.model.lifecycle import GroupState
 
 

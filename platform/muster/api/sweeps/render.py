@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 
-from muster.api.render.fairness import sweep_rho
-from muster.api.render.moments import moment
+from muster.api.fairness.render import sweep_rho
+from muster.api.moments import moment
 from muster.jobs.models import JobGroup
 from muster.jobs.spec.spec_order import in_order
 from muster.sweeps.models import Progress, Trial

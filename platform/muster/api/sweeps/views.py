@@ -8,14 +8,14 @@ from rest_framework.response import Response
 
 from muster.accounts.scopes import Scope
 from muster.api import limits
+from muster.api.base import ApiView, body_of, caller, describe, query_of
 from muster.api.bodies import JsonParser, TextYamlParser, YamlParser
+from muster.api.jobs.bodies import ANY_VALUES, CloneChanges
+from muster.api.jobs.views import BODY_PROBLEMS, KEY, idempotency_key
 from muster.api.pages import decode_cursor, encode_cursor
 from muster.api.scopes import require_scope, token_of
-from muster.api.shapes.jobs import ANY_VALUES, CloneChanges
 from muster.api.sweeps.bodies import SweepFilter
 from muster.api.sweeps.render import member, sweep_document, sweep_list
-from muster.api.views.base import ApiView, body_of, caller, describe, query_of
-from muster.api.views.jobs import BODY_PROBLEMS, KEY, idempotency_key
 from muster.jobs.groups.progress import first_member, get_group, visible_groups
 from muster.jobs.groups.services import cancel_group
 from muster.jobs.models import JobGroup

@@ -1,0 +1,83 @@
+"""What would become of a job, and why it waits."""
+
+from __future__ import annotations
+
+from typing import Annotated, TypedDict
+
+from muster_client.answers.enums import JobRuntime, JobState
+from muster_client.answers.jobs import DryRunSize, Failure, GpuChoice, Hold, RunTimeEstimate
+from muster_client.answers.terms import JobSpec, Moment, Values
+
+
+class Outlook(TypedDict):
+    """Whether a job would first be screened on a few GPUs."""
+
+    tried: Annotated[bool, "Whether the job would be screened."]
+    why: Annotated[str, "Where, on how many GPUs and for how long, or why not."]
+    starts_now: Annotated[bool | None, "Whether the screening run would start now; null if the job is not screened."]
+    hold: Annotated[Hold | None, "Why the screening run would wait."]
+
+
+class RuntimeOutlook(TypedDict):
+    """In what the job would run."""
+
+    runtime: Annotated[JobRuntime, "`either`: as its node says, for a job that names no image."]
+    why: Annotated[str, "The reason, as the end of a sentence."]
+    nodes: Annotated[int, "Nodes of the pool that offer that, of those whose agents have said what they offer."]
+    of: Annotated[int, "Nodes of the pool whose agents have said what they offer."]
+
+
+class DryRun(TypedDict):
+    """What would become of a job if it was submitted now."""
+
+    valid: Annotated[bool, "True: the spec is valid (an invalid spec is answered with a problem)."]
+    spec: Annotated[JobSpec, "The spec with every default written out."]
+    gpu_choices: Annotated[
+        list[GpuChoice], "The GPU types that the job accepts, each with a size, in order of preference."
+    ]
+    notes: Annotated[
+        list[str], "What to know of it before it runs, as sentences: that it asks for no GPU, or names no outputs."
+    ]
+    sizes: Annotated[list[DryRunSize], "What it would get on each node, in order of preference."]
+    gpus_total: Annotated[int, "GPUs on all nodes together, by the first choice."]
+    feasible: Annotated[bool, "The pool could run it if it was empty."]
+    fits_quota: Annotated[bool, "Whether the job fits the quota of its virtual cluster."]
+    starts_now: Annotated[bool, "Whether the next scheduling cycle would place it."]
+    hold: Annotated[Hold | None, "Why it would wait; null if it would start."]
+    position: Annotated[int | None, "Its place in the virtual cluster's queue, from 1; null if it would start."]
+    screening: Annotated[Outlook, "Whether it would first be screened on a screening pool."]
+    runtime: Annotated[RuntimeOutlook, "Whether it would run in a container or as a process."]
+
+
+class HeldJob(TypedDict):
+    """A running job and its GPUs."""
+
+    id: Annotated[int, "The job's number."]
+    name: Annotated[str, "The job's name."]
+    gpus: Annotated[int, "GPUs that it holds of the type that the waiting job needs."]
+
+
+class QuotaHolder(TypedDict):
+    """A user who has GPUs of a quota."""
+
+    owner: Annotated[str, "The user's name."]
+    gpus: Annotated[int, "Of the type that the job waits for."]
+    jobs_total: Annotated[int, "How many jobs have these GPUs."]
+    jobs: Annotated[list[HeldJob], "The largest of these jobs."]
+
+
+class Why(TypedDict):
+    """Why a job is in the state it is in."""
+
+    state: Annotated[JobState, "The state that is explained."]
+    reason: Annotated[str | None, "The reason by its short name; null if there is none."]
+    detail: Annotated[str, "The reason as a sentence, with the number of jobs ahead in the queue."]
+    evidence: Annotated[Values, "The figures behind the reason; the keys depend on it."]
+    helps: Annotated[list[str], "Changes that would help, as sentences."]
+    failure: Annotated[Failure | None, "Of a job that has failed."]
+    position: Annotated[int | None, "Its place in the virtual cluster's queue, from 1; null if it is not queued."]
+    ahead: Annotated[int | None, "Jobs before it in the queue of its virtual cluster."]
+    holders: Annotated[list[QuotaHolder], "The users with most GPUs of the quota that the job waits for."]
+    estimate: Annotated[RunTimeEstimate | None, "How long it is expected to run; null: nothing is known."]
+    cycle: Annotated[int | None, "The number of the pool's latest scheduling cycle; null before the first one."]
+    at: Annotated[Moment | None, "When that cycle began; null before the first one."]

@@ -1,0 +1,1 @@
+"""Sessions, tokens and the caller."""

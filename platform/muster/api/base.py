@@ -1,0 +1,137 @@
+"""What all views of the API share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any, cast
+
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
+from rest_framework.request import Request
+from rest_framework.views import APIView
+
+from muster.accounts.models import User
+from muster.accounts.scopes import Scope
+from muster.api.bodies import AlwaysJson, JsonParser, require_length
+from muster.api.fields import Shape
+from muster.api.problems import CONTENT_TYPE
+from muster.api.scopes import require_scope, token_of
+from muster.common.errors import FieldError, Invalid, unknown_parameter
+from muster.jobs.models import Job
+from muster.jobs.selectors import get_job
+from muster_client.answers.service import Problem
+
+JSON = "application/json"
+CSV = "text/csv"
+
+
+class ApiView(APIView):
+    """A view that reads JSON, answers JSON, and fails with problem documents."""
+
+    parser_classes = [JsonParser]
+    content_negotiation_class = AlwaysJson
+    # No answer to OPTIONS: it would describe the views in a format of DRF's own, and the OpenAPI document does it.
+    metadata_class = None
+    write_scope: Scope | None = None
+    """The scope that a token needs for methods that change something; None closes them to tokens."""
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        """Checks what every request must fulfil before its method is called."""
+        super().initial(request, *args, **kwargs)
+        require_length(request)
+        known = getattr(getattr(self, str(request.method).lower(), None), "query_parameters", None)
+        if known is not None:
+            require_known_parameters(request, known)
+
+
+def caller(request: Request) -> User:
+    """The user who sends the request; permissions have made sure that there is one."""
+    return cast(User, request.user)
+
+
+def job_to_change(request: Request, job_id: int) -> Job:
+    """A job that the caller may see; a token needs the scope `manage` to change another member's."""
+    user = caller(request)
+    job = get_job(user, job_id)
+    if job.owner_id != user.pk:
+        require_scope(token_of(request), Scope.MANAGE)
+    return job
+
+
+def body_of(request: Request, shape: type[Shape]) -> dict[str, Any]:
+    """The request's body, checked field by field."""
+    if not isinstance(request.data, Mapping):
+        raise Invalid("the body must be an object")
+    return checked(shape, dict(request.data))
+
+
+def query_of(request: Request, shape: type[Shape]) -> dict[str, Any]:
+    """The query's parameters, checked field by field."""
+    return checked(shape, request.query_params.dict())
+
+
+def require_known_parameters(request: Request, known: Collection[str]) -> None:
+    """Return if the query has only parameters that the operation describes.
+
+    Raises:
+        Invalid: names each other parameter, and the nearest known one.
+    """
+    unknown = [name for name in request.query_params if name not in known]
+    if unknown:
+        errors = tuple(FieldError(name[:100], unknown_parameter(name, known)) for name in unknown)
+        raise Invalid("; ".join(f"{error.field}: {error.message}" for error in errors), errors=errors)
+
+
+def checked(shape: type[Shape], data: Mapping[str, Any]) -> dict[str, Any]:
+    """The data as the shape reads it; raises DRF's validation error, which names each wrong field."""
+    reader = shape(data=data)
+    reader.is_valid(raise_exception=True)
+    return cast("dict[str, Any]", reader.validated_data)
+
+
+def describe(
+    operation: str,
+    *,
+    tag: str,
+    answers: Mapping[int, Any],
+    problems: tuple[int, ...] = (),
+    anonymous: bool = False,
+    tables: tuple[int, ...] = (),
+    **options: Any,
+) -> Callable[[Any], Any]:
+    """The OpenAPI description of an operation: its answers, which of them may be CSV too, and its problems."""
+    responses: dict[Any, Any] = {}
+    for status, shape in answers.items():
+        if shape is None:
+            responses[status] = OpenApiResponse(description="No content.")
+        else:
+            responses[status, JSON] = shape
+    for status in tables:
+        responses[status, CSV] = OpenApiTypes.STR
+    # These can come from anywhere: a broken request, a token without the scope, an unknown query parameter, and a
+    # database that is away.
+    always: tuple[int, ...] = (400, 503) if anonymous else (400, 401, 403, 422, 503)
+    with_body: tuple[int, ...] = (411,) if 413 in problems else ()
+    for status in sorted({*problems, *always, *with_body} - set(answers)):
+        responses[status, CONTENT_TYPE] = Problem
+    if anonymous:
+        options["auth"] = []
+    document = extend_schema(operation_id=operation, tags=[tag], responses=responses, **options)
+
+    def describe_handler(handler: Any) -> Any:
+        # Probes of load balancers may add parameters of their own to the health endpoints.
+        if not anonymous:
+            handler.query_parameters = _query_parameters(options.get("parameters", ()))
+        return document(handler)
+
+    return describe_handler
+
+
+def _query_parameters(parameters: Iterable[type[Shape] | OpenApiParameter]) -> frozenset[str]:
+    names: set[str] = set()
+    for parameter in parameters:
+        if not isinstance(parameter, OpenApiParameter):
+            names |= set(parameter().fields)
+        elif parameter.location == OpenApiParameter.QUERY:
+            names.add(parameter.name)
+    return frozenset(names)

@@ -1,0 +1,1 @@
+"""Cells of pools and virtual clusters."""

@@ -1,0 +1,92 @@
+"""Cells: what a pool has, what its virtual clusters have of it, and changing that."""
+
+from __future__ import annotations
+
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from muster.api.base import ApiView, body_of, caller, describe
+from muster.api.cells import bodies
+from muster.api.cells.render import cells_preview, pool_cells, vc_cells
+from muster.api.policies.views import pool_named
+from muster.common.errors import Forbidden, NotFound
+from muster.dispatch.explain.cells import cells_now, preview, set_cells
+from muster.tenants.models import VirtualCluster
+from muster.tenants.selectors import virtual_clusters_of
+from muster_client.answers import cells as answers
+
+
+class CellsOfPool(ApiView):
+    """The cells of one pool."""
+
+    @describe("get_pool_cells", tag="cluster", answers={200: answers.PoolCells}, problems=(404, 409))
+    def get(self, request: Request, name: str) -> Response:
+        """The physical cells and what is in them, for operators and for members with a virtual cluster in the pool."""
+        user = caller(request)
+        pool = pool_named(name)
+        visible = virtual_clusters_of(user).filter(pool=pool)
+        if not user.is_operator and not visible.exists():
+            raise NotFound(f"there is no pool {name}")
+        names = set(visible.values_list("name", flat=True))
+        return Response(pool_cells(cells_now(pool), measured=not pool.admission_params.get("cluster"), visible=names))
+
+
+class CellsOfVirtualCluster(ApiView):
+    """The cells of one virtual cluster."""
+
+    @describe("get_vc_cells", tag="cluster", answers={200: answers.VcCells}, problems=(404, 409))
+    def get(self, request: Request, vc_id: int) -> Response:
+        """Its virtual cells, what they are bound to, and which jobs hold them."""
+        vc = _visible(request, vc_id)
+        return Response(vc_cells(vc, cells_now(vc.pool)))
+
+    @describe(
+        "set_vc_cells",
+        tag="cluster",
+        answers={200: answers.VcCells},
+        problems=(403, 404, 409, 413, 415, 422),
+        request=bodies.CellsChange,
+    )
+    def put(self, request: Request, vc_id: int) -> Response:
+        """Give it these cells instead; what runs goes on, and what has no cell any more as an opportunistic job."""
+        vc = _changeable(request, vc_id)
+        body = body_of(request, bodies.CellsChange)
+        vc = set_cells(
+            vc=vc,
+            version=body["version"],
+            cells=body.get("cells", {}),
+            pinned=body.get("pinned", ()),
+            actor=caller(request).username,
+        )
+        return Response(vc_cells(vc, cells_now(vc.pool)))
+
+
+class PreviewOfCells(ApiView):
+    """What a change of cells would do."""
+
+    @describe(
+        "preview_vc_cells",
+        tag="cluster",
+        answers={200: answers.CellsPreview},
+        problems=(403, 404, 409, 413, 415, 422),
+        request=bodies.CellsWanted,
+    )
+    def post(self, request: Request, vc_id: int) -> Response:
+        """Whether these cells fit beside those of the other virtual clusters, and which jobs would lose theirs."""
+        vc = _changeable(request, vc_id)
+        body = body_of(request, bodies.CellsWanted)
+        return Response(cells_preview(preview(vc=vc, cells=body.get("cells", {}), pinned=body.get("pinned", ()))))
+
+
+def _visible(request: Request, vc_id: int) -> VirtualCluster:
+    vc = virtual_clusters_of(caller(request)).select_related("pool").filter(pk=vc_id).first()
+    if vc is None:
+        raise NotFound(f"there is no virtual cluster {vc_id}")
+    return vc
+
+
+def _changeable(request: Request, vc_id: int) -> VirtualCluster:
+    vc = _visible(request, vc_id)
+    if not caller(request).is_operator:
+        raise Forbidden("only operators may change cells")
+    return vc

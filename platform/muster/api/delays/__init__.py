@@ -1,0 +1,1 @@
+"""How long jobs waited, and for what."""

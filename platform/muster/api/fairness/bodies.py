@@ -1,0 +1,26 @@
+"""Which fairness is asked for."""
+
+from __future__ import annotations
+
+from muster.api.fields import Choice, Shape, Text, values
+from muster.api.usage.bodies import UsageFilter
+from scheduler.sim.judge import Parties
+
+
+class FairnessFilter(UsageFilter):
+    """By what finish times are told apart, and as what."""
+
+    by = Text(
+        required=False,
+        default="week,tenant",
+        max_length=100,
+        allow_blank=True,
+        help_text="Separated by commas: week, tenant, vc, user.",
+    )
+
+
+class PoolFairnessFilter(Shape):
+    """Which other policy to judge, and between whom."""
+
+    policy = Text(required=False, max_length=40, help_text="Judge this policy, too, with its defaults.")
+    by = Choice(choices=values(Parties), required=False, default="tenant", help_text="Between whom to judge.")

@@ -1,0 +1,98 @@
+"""Finish-time fairness and verdicts: what sharing a pool cost whom, and whether its policy is fair."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from datetime import timedelta
+from typing import Any
+
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from muster.api.base import ApiView, caller, describe, query_of
+from muster.api.fairness.bodies import FairnessFilter, PoolFairnessFilter
+from muster.api.fairness.render import Json, fairness_csv, fairness_row, job_fairness
+from muster.api.policies.views import pool_named, require_operator
+from muster.api.usage.render import period_document
+from muster.api.usage.views import accepted, asked, table
+from muster.common.clock import utc_now
+from muster.dispatch.explain.fairness import pool_verdicts
+from muster.jobs.selectors import get_job
+from muster.usage.dimensions import By
+from muster.usage.fairness import fairness_by, fairness_now, parse_fairness_by
+from muster.usage.finish_times import fairness_of
+from muster.usage.periods import Period
+from muster.usage.scope import Scope
+from muster_client.answers.fairness import FairnessOfPeriod, JobFairness, PoolFairness
+from scheduler.sim.judge import Parties
+
+DAYS = 28  # of the weeks of a pool
+
+
+class FairnessOfJob(ApiView):
+    """How much longer a job takes than alone."""
+
+    @describe("get_job_fairness", tag="jobs", answers={200: JobFairness}, problems=(404,))
+    def get(self, request: Request, job_id: int) -> Response:
+        """The final figures of a job that has ended; of another one as it stands now, if its run time is expected."""
+        return Response(job_fairness(fairness_of(get_job(caller(request), job_id))))
+
+
+class FairnessOfUsage(ApiView):
+    """Finish-time fairness of a period."""
+
+    @describe(
+        "get_usage_fairness",
+        tag="usage",
+        answers={200: FairnessOfPeriod},
+        problems=(422,),
+        parameters=[FairnessFilter],
+        tables=(200,),
+    )
+    def get(self, request: Request) -> Any:
+        """Median, mean and maximum of the jobs and sweeps that ended: the caller's own, the whole tenant's for its
+        managers, all for operators."""
+        query = query_of(request, FairnessFilter)
+        period, scope = asked(request, query)
+        by = parse_fairness_by(query["by"])
+        rows = fairness_by(period, scope, by)
+        if query.get("format", accepted(request)) == "csv":
+            return table("fairness.csv", fairness_csv(by, rows))
+        results = [fairness_row(row) for row in rows]
+        return Response({**period_document(period), "by": [one.value for one in by], "results": results})
+
+
+class FairnessOfPool(ApiView):
+    """Whether a pool is fair."""
+
+    @describe(
+        "get_pool_fairness",
+        tag="cluster",
+        answers={200: PoolFairness},
+        problems=(403, 404, 422),
+        parameters=[PoolFairnessFilter],
+    )
+    def get(self, request: Request, name: str) -> Response:
+        """Verdicts on stored snapshots under the pool's policy and under the named one, and what sharing cost its
+        tenants in the last weeks. For operators."""
+        require_operator(caller(request))
+        pool = pool_named(name)
+        query = query_of(request, PoolFairnessFilter)
+        verdicts = pool_verdicts(pool, policy=query.get("policy"), by=Parties(query["by"]))
+        now = utc_now()
+        period = Period(now - timedelta(days=DAYS), now)
+        tenants, weeks = (fairness_by(period, Scope(), [by], pool_id=pool.pk) for by in (By.TENANT, By.WEEK))
+        return Response(
+            {
+                "pool": pool.name,
+                "days": DAYS,
+                "verdicts": [asdict(one) for one in verdicts],
+                "tenants": [_without(fairness_row(row), "vc", "user", "week") for row in tenants],
+                "weeks": [_without(fairness_row(row), "vc", "user", "tenant") for row in weeks],
+                "now": [_without(fairness_row(row), "vc", "user", "week") for row in fairness_now(pool.pk)],
+            }
+        )
+
+
+def _without(row: Json, *names: str) -> Json:
+    return {name: value for name, value in row.items() if name not in names}

@@ -1,0 +1,1 @@
+"""Pools, nodes, GPUs and maintenance."""

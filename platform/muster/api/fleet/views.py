@@ -1,0 +1,210 @@
+"""Pools, nodes, GPUs and virtual clusters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from rest_framework import status
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from muster.accounts.models import User
+from muster.api.base import ApiView, body_of, caller, describe, query_of
+from muster.api.fleet import bodies, render
+from muster.api.jobs.render import Json
+from muster.common.errors import Forbidden, NotFound
+from muster.fleet.checks import ask_for_checks
+from muster.fleet.gone import declare_gone
+from muster.fleet.maintenance import call_off, plan_maintenance, planned
+from muster.fleet.models import Gpu, Node, Pool, RunningJobs
+from muster.fleet.selectors import with_worst_gpu
+from muster.fleet.services import cordon_node, drain_node, move_jobs_off, resume_node
+from muster_client.answers import fleet as answers
+from scheduler.diagnosis.health import HealthLevel
+from scheduler.model.lifecycle import NodeAdmin
+
+_ACTIONS: dict[str, Callable[..., None]] = {
+    "cordon": cordon_node,
+    "drain": drain_node,
+    "move-off": move_jobs_off,
+    "resume": resume_node,
+}
+
+
+class Pools(ApiView):
+    """The pools."""
+
+    @describe("list_pools", tag="cluster", answers={200: answers.PoolList})
+    def get(self, request: Request) -> Response:
+        """Each pool with how it decides and what it has."""
+        return _whole(render.pool_list(Pool.objects.all()))
+
+
+class Nodes(ApiView):
+    """The nodes that are not retired."""
+
+    @describe(
+        "list_nodes",
+        tag="cluster",
+        answers={200: answers.NodeList},
+        problems=(422,),
+        parameters=[bodies.NodeFilter],
+    )
+    def get(self, request: Request) -> Response:
+        """Each node with its GPUs."""
+        health = query_of(request, bodies.NodeFilter).get("health")
+        nodes = Node.objects.exclude(admin=NodeAdmin.RETIRED)
+        if health in set(HealthLevel):
+            nodes = with_worst_gpu(nodes, HealthLevel(health))
+        elif health is not None:
+            nodes = nodes.filter(health=health)
+        return _whole(render.node_list(caller(request), nodes))
+
+
+class OneNode(ApiView):
+    """One node."""
+
+    @describe("get_node", tag="cluster", answers={200: answers.NodeDetail}, problems=(404,))
+    def get(self, request: Request, name: str) -> Response:
+        """The node with its GPUs, how they are linked, and what it was last blamed for."""
+        return self._answer(request, name)
+
+    @describe(
+        "change_node",
+        tag="cluster",
+        answers={200: answers.NodeDetail},
+        problems=(403, 404, 409, 413, 415, 422),
+        request=bodies.NodeAction,
+    )
+    def patch(self, request: Request, name: str) -> Response:
+        """Cordon, drain or resume the node, or drain it and move its preemptible jobs off. For operators.
+
+        `running_jobs` of the node lists the jobs that `move-off` would stop and queue again. `resume` needs no reason.
+        """
+        user = caller(request)
+        node = _node(name)
+        if not user.is_operator:
+            raise Forbidden("only operators may change nodes")
+        body = body_of(request, bodies.NodeAction)
+        _ACTIONS[body["action"]](node=node, reason=body.get("reason", ""), actor=user.username)
+        return self._answer(request, name)
+
+    def _answer(self, request: Request, name: str) -> Response:
+        return Response(render.node_document(caller(request), _node(name)))
+
+
+class NodeCheck(ApiView):
+    """Checks of a node's GPUs."""
+
+    @describe("check_node", tag="cluster", answers={202: answers.NodeDetail}, problems=(403, 404, 409), request=None)
+    def post(self, request: Request, name: str) -> Response:
+        """Have the GPUs checked that no job has. What comes of it is in `gpu_checks` of the node. For operators."""
+        user = caller(request)
+        node = _node(name)
+        if not user.is_operator:
+            raise Forbidden("only operators may have nodes checked")
+        ask_for_checks(node=node, actor=user.username)
+        return Response(render.node_document(user, _node(name)), status=status.HTTP_202_ACCEPTED)
+
+
+class NodeGone(ApiView):
+    """The word that a node is gone."""
+
+    @describe(
+        "declare_node_gone",
+        tag="cluster",
+        answers={202: answers.NodeDetail},
+        problems=(403, 404, 409, 413, 415, 422),
+        request=bodies.NodeGone,
+    )
+    def post(self, request: Request, name: str) -> Response:
+        """Take a silent node for gone: it is cordoned, and what it has is lost within seconds. For operators.
+
+        Be sure that the machine runs nothing any more: its jobs may start elsewhere at once. 409 if it is heard.
+        """
+        user = caller(request)
+        node = _node(name)
+        if not user.is_operator:
+            raise Forbidden("only operators may declare nodes gone")
+        declare_gone(node=node, reason=body_of(request, bodies.NodeGone)["reason"], actor=user.username)
+        return Response(render.node_document(user, _node(name)), status=status.HTTP_202_ACCEPTED)
+
+
+class MaintenanceTimes(ApiView):
+    """When nodes are to be free of jobs."""
+
+    @describe("list_maintenance", tag="cluster", answers={200: answers.MaintenanceList})
+    def get(self, request: Request) -> Response:
+        """What is planned or under way, of every pool."""
+        return _whole([render.maintenance(row) for row in planned()])
+
+    @describe(
+        "plan_maintenance",
+        tag="cluster",
+        answers={201: answers.Maintenance},
+        problems=(403, 404, 409, 413, 415, 422),
+        request=bodies.NewMaintenance,
+    )
+    def post(self, request: Request) -> Response:
+        """Have a node, or every node of a pool, free of jobs for some time. For operators."""
+        user = _operator(request)
+        body = body_of(request, bodies.NewMaintenance)
+        row = plan_maintenance(
+            pool=body.get("pool"),
+            node=body.get("node"),
+            begins_at=body.get("begins_at"),
+            ends_at=body["ends_at"],
+            running_jobs=RunningJobs(body["running_jobs"]),
+            reason=body["reason"],
+            actor=user.username,
+        )
+        return Response(render.maintenance(row), status=status.HTTP_201_CREATED)
+
+
+class OneMaintenance(ApiView):
+    """One time in which nodes are to be free of jobs."""
+
+    @describe(
+        "call_off_maintenance",
+        tag="cluster",
+        answers={204: None},
+        problems=(403, 404, 409, 422),
+        parameters=[bodies.CallOff],
+    )
+    def delete(self, request: Request, maintenance_id: int) -> Response:
+        """End it now, or call it off before it begins; its nodes take jobs again. For operators."""
+        user = _operator(request)
+        row = planned().filter(pk=maintenance_id).first()
+        if row is None:
+            raise NotFound(f"no maintenance {maintenance_id} is planned or under way")
+        reason = query_of(request, bodies.CallOff).get("reason", "")
+        call_off(maintenance=row, actor=user.username, reason=reason)
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
+
+class Gpus(ApiView):
+    """The GPUs of all nodes."""
+
+    @describe("list_gpus", tag="cluster", answers={200: answers.GpuList})
+    def get(self, request: Request) -> Response:
+        """Each GPU with its newest reading and, where the caller may see it, the job that holds it."""
+        return _whole(render.gpu_list(caller(request), Gpu.objects.exclude(node__admin=NodeAdmin.RETIRED)))
+
+
+def _operator(request: Request) -> User:
+    user = caller(request)
+    if not user.is_operator:
+        raise Forbidden("only operators may plan maintenance")
+    return user
+
+
+def _node(name: str) -> Node:
+    node = Node.objects.filter(name=name).first()
+    if node is None:
+        raise NotFound(f"there is no node {name}")
+    return node
+
+
+def _whole(results: list[Json]) -> Response:
+    """A list that comes in one piece."""
+    return Response({"results": results, "next": None})

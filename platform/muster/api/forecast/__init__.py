@@ -1,0 +1,1 @@
+"""What would happen to a job, and why it stands where it does."""

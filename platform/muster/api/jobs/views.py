@@ -1,0 +1,272 @@
+"""Jobs: the list, submitting, and what is done with one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db.models import Q, QuerySet
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter
+from rest_framework import status
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from muster.accounts.scopes import Scope
+from muster.api import limits
+from muster.api.base import ApiView, body_of, caller, checked, describe, job_to_change
+from muster.api.bodies import BatchParser, JsonParser, TextYamlParser, YamlParser
+from muster.api.jobs.bodies import SPEC, Batch, CloneChanges, JobEdit
+from muster.api.jobs.render import finish, for_list, job_document, job_list, submitted_document, submitted_list
+from muster.api.jobs.selection import CancelSelector, JobFilter, JobSelector
+from muster.api.pages import decode_cursor, encode_cursor
+from muster.api.problems import problem_of
+from muster.api.scopes import token_of
+from muster.common.errors import Invalid, unknown_key
+from muster.dispatch.explain.finish import finish_by_type
+from muster.jobs import services
+from muster.jobs.models import Job as JobRow
+from muster.jobs.selectors import cancellable_jobs, count_jobs, get_job, matching_jobs, search_rank
+from muster.jobs.submit.notes import notes_of
+from muster.sweeps.retry import retry_member
+from muster_client.answers.jobs import BatchAnswer, CancelAnswer, Job, JobCount, JobPage, SubmittedJob
+from scheduler.model.lifecycle import JOB_TERMINAL
+
+SPEC_BODY = {
+    "application/json": SPEC,
+    "application/yaml": {"type": "string", "description": "The same spec as YAML."},
+    "text/yaml": {"type": "string", "description": "The same spec as YAML."},
+}
+KEY = OpenApiParameter(
+    "Idempotency-Key",
+    OpenApiTypes.STR,
+    OpenApiParameter.HEADER,
+    description="Sending the same body with the same key again answers the same and stores nothing. Kept for 7 days.",
+)
+# A job that was submitted before is answered as it is now, but for what the first answer left out.
+_AS_SUBMITTED = {"position": None}
+BODY_PROBLEMS = (404, 409, 413, 415, 422, 429)
+
+
+class Jobs(ApiView):
+    """The jobs of the caller's tenants."""
+
+    parser_classes = [JsonParser, YamlParser, TextYamlParser]
+
+    @describe("list_jobs", tag="jobs", answers={200: JobPage}, problems=(422,), parameters=[JobFilter])
+    def get(self, request: Request) -> Response:
+        """A page of jobs, newest first; with `group` its members in the order of their numbers.
+
+        With `members=false` one row stands for each group, such as a sweep.
+        """
+        query = _selection_of(request, JobFilter)
+        page = {name: query.pop(name) for name in ("limit", "cursor") if name in query}
+        rows, following = _page_of(matching_jobs(caller(request), **query), query | page)
+        return Response({"results": job_list(rows, collapsed=not query["members"]), "next": following})
+
+    @describe(
+        "submit_job",
+        tag="jobs",
+        answers={200: SubmittedJob, 201: SubmittedJob},
+        problems=BODY_PROBLEMS,
+        request=SPEC_BODY,
+        parameters=[KEY],
+    )
+    def post(self, request: Request) -> Response:
+        """Submit a job: 201, or 200 if the key shows that it was submitted before."""
+        user = caller(request)
+        limits.take(limits.SUBMIT, user.pk)
+        job, created = services.submit_job(user=user, data=request.data, idempotency_key=idempotency_key(request))
+        if not created:
+            return Response(_with_warnings(job, job_document(job) | _AS_SUBMITTED))
+        return Response(_with_warnings(job, submitted_document(job)), status=status.HTTP_201_CREATED)
+
+
+class JobCounts(ApiView):
+    """How many of the jobs of the caller's tenants match."""
+
+    @describe("count_jobs", tag="jobs", answers={200: JobCount}, parameters=[JobSelector])
+    def get(self, request: Request) -> Response:
+        """The number of jobs that match, by state, with the GPUs that they ask for."""
+        user = caller(request)
+        return Response(
+            count_jobs(user, matching_jobs(user, **_selection_of(request, JobSelector)), others=_may_manage(request))
+        )
+
+
+class CancelJobs(ApiView):
+    """Cancelling many jobs."""
+
+    @describe("cancel_jobs", tag="jobs", answers={202: CancelAnswer}, problems=(413, 415, 422), request=CancelSelector)
+    def post(self, request: Request) -> Response:
+        """Cancel the jobs that match and that the caller may cancel, up to 1,000 in a request.
+
+        Each job is cancelled in a transaction of its own, queued jobs first, so that none of them starts on the GPUs of
+        the others. A job that cannot be cancelled stops no other. Sending the request again is harmless.
+        """
+        user, selection = caller(request), body_of(request, CancelSelector)
+        if not selection:
+            raise Invalid("name which jobs: send at least one of " + ", ".join(CancelSelector().fields))
+        result = services.cancel_jobs(
+            user=user, jobs=cancellable_jobs(user, matching_jobs(user, **selection), others=_may_manage(request))
+        )
+        refused = [{"id": job_id, "problem": problem_of(error)} for job_id, error in result.refused]
+        answer = {"cancelled": result.cancelled, "refused": refused, "remaining": result.remaining}
+        return Response(answer, status=status.HTTP_202_ACCEPTED)
+
+
+class JobBatch(ApiView):
+    """Many jobs in one request."""
+
+    parser_classes = [BatchParser]
+
+    @describe(
+        "submit_batch",
+        tag="jobs",
+        answers={201: BatchAnswer},
+        problems=BODY_PROBLEMS,
+        request=Batch,
+        parameters=[KEY],
+    )
+    def post(self, request: Request) -> Response:
+        """Submit up to 1,000 jobs: the valid ones are stored together, the others are answered with their problems."""
+        user = caller(request)
+        body = request.data
+        items = body.get("jobs") if isinstance(body, dict) else None
+        if not isinstance(items, list):
+            raise Invalid.field("jobs", "send a list of specs")
+        for key in sorted(set(body) - {"jobs"}):
+            raise Invalid.field(key[:100], unknown_key(key, ["jobs"]))
+        limits.take(limits.SUBMIT, user.pk, cost=max(1, min(len(items), services.MAX_JOBS_PER_BATCH)))
+        result = services.submit_batch(user=user, items=items, idempotency_key=idempotency_key(request))
+        errors = [{"index": index, "problem": problem_of(error)} for index, error in result.errors]
+        jobs = submitted_list(result.jobs)
+        if not result.created:
+            jobs = [known | _AS_SUBMITTED for known in job_list(result.jobs)]
+        return Response({"jobs": jobs, "errors": errors}, status=status.HTTP_201_CREATED)
+
+
+class OneJob(ApiView):
+    """One job."""
+
+    @describe("get_job", tag="jobs", answers={200: Job}, problems=(404,))
+    def get(self, request: Request, job_id: int) -> Response:
+        """The job with its spec, and, while it waits, with its finish on each GPU type that it accepts."""
+        job = get_job(caller(request), job_id)
+        return Response({**job_document(job), "finish": finish(finish_by_type(job))})
+
+    @describe(
+        "edit_job",
+        tag="jobs",
+        answers={200: Job},
+        problems=(403, 404, 409, 413, 415, 422),
+        request=JobEdit,
+    )
+    def patch(self, request: Request, job_id: int) -> Response:
+        """Change the name, priority, time or tags."""
+        user = caller(request)
+        job = job_to_change(request, job_id)
+        if not isinstance(request.data, dict):
+            raise Invalid("the body must be an object")
+        return Response(job_document(services.edit_job(user=user, job=job, changes=request.data)))
+
+
+class _JobAct(ApiView):
+    """Something done with one job, without a body."""
+
+    parser_classes = []
+
+
+class CancelJob(_JobAct):
+    """Stopping a job for good."""
+
+    @describe("cancel_job", tag="jobs", answers={202: Job}, problems=(403, 404, 409), request=None)
+    def post(self, request: Request, job_id: int) -> Response:
+        """Cancel the job; its processes get their grace, so it may take a while to end."""
+        user = caller(request)
+        job = services.cancel_job(user=user, job=job_to_change(request, job_id))
+        return Response(job_document(job), status=status.HTTP_202_ACCEPTED)
+
+
+class RequeueJob(_JobAct):
+    """Stopping a job's attempt and queueing it again."""
+
+    @describe("requeue_job", tag="jobs", answers={202: Job}, problems=(403, 404, 409), request=None)
+    def post(self, request: Request, job_id: int) -> Response:
+        """Put the job back into the queue.
+
+        One that has ended is a conflict, but for a member of a group that has failed or was cancelled: it runs again
+        inside its group.
+        """
+        user = caller(request)
+        job = job_to_change(request, job_id)
+        again = job.group_id is not None and job.state in JOB_TERMINAL
+        job = (retry_member if again else services.requeue_job)(user=user, job=job)
+        return Response(job_document(job), status=status.HTTP_202_ACCEPTED)
+
+
+class CloneJob(ApiView):
+    """Running a job's spec once more."""
+
+    @describe(
+        "clone_job", tag="jobs", answers={201: SubmittedJob}, problems=(403, *BODY_PROBLEMS), request=CloneChanges
+    )
+    def post(self, request: Request, job_id: int) -> Response:
+        """Submit a new job of the caller's with the same spec, but for the keys that the body changes."""
+        user = caller(request)
+        source, body = get_job(user, job_id), body_of(request, CloneChanges)
+        limits.take(limits.SUBMIT, user.pk)
+        job = services.clone_job(user=user, job=source, changes=body["spec"])
+        return Response(_with_warnings(job, submitted_document(job)), status=status.HTTP_201_CREATED)
+
+
+def _with_warnings(job: JobRow, document: dict[str, Any]) -> dict[str, Any]:
+    return {**document, "warnings": services.warnings_of(job), "notes": notes_of(job)}
+
+
+def idempotency_key(request: Request) -> str | None:
+    """The key of a submission, if there is one."""
+    return request.headers.get("Idempotency-Key")
+
+
+def _may_manage(request: Request) -> bool:
+    """Whether the caller's token, if there is one, may act on other members' jobs."""
+    token = token_of(request)
+    return token is None or Scope.MANAGE in token.scopes
+
+
+def _selection_of(request: Request, shape: type[JobSelector]) -> dict[str, Any]:
+    """The query's parameters, in which `state` and `tag` may be repeated."""
+    params = request.query_params
+    data: dict[str, Any] = params.dict()
+    if "state" in params:
+        data["state"] = [word for part in params.getlist("state") for word in part.split(",") if word]
+    if "tag" in params:
+        data["tag"] = params.getlist("tag")
+    return checked(shape, data)
+
+
+def _page_of(jobs: QuerySet[JobRow], query: dict[str, Any]) -> tuple[list[JobRow], str | None]:
+    """A page of the jobs, and the next cursor.
+
+    The newest come first, but exact matches of a search before the others, and of a group its first members.
+    """
+    limit, cursor = query["limit"], query.get("cursor")
+    if "search" in query:
+        jobs = jobs.annotate(rank=search_rank(query["search"])).order_by("-rank", "-pk")
+        if cursor is not None:
+            rank, pk = decode_cursor(cursor, parts=2)
+            jobs = jobs.filter(Q(rank__lt=rank) | Q(rank=rank, pk__lt=pk))
+    elif "group" in query:
+        jobs = jobs.order_by("pk")
+        if cursor is not None:
+            jobs = jobs.filter(pk__gt=decode_cursor(cursor)[0])
+    else:
+        jobs = jobs.order_by("-pk")
+        if cursor is not None:
+            jobs = jobs.filter(pk__lt=decode_cursor(cursor)[0])
+    # One row more than asked for tells whether there is a next page.
+    rows = list(for_list(jobs)[: limit + 1])
+    if len(rows) <= limit:
+        return rows, None
+    last = rows[limit - 1]
+    return rows[:limit], encode_cursor(*([last.rank] if "search" in query else []), last.pk)

@@ -1,0 +1,1 @@
+"""What GPUs, jobs and nodes used over time."""

@@ -1,0 +1,45 @@
+"""Which metrics are asked for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rest_framework import serializers
+
+from muster.api.fields import Integer, Moment, Shape
+from muster.common.errors import Invalid
+
+MAX_STEP_S = 86_400
+
+
+class MetricsFilter(Shape):
+    """Which time, and how finely. The answer has 500 steps at most, and no finer ones than are still kept."""
+
+    to = Moment(required=False, help_text="Now by default.")
+    step = Integer(required=False, default=0, min_value=0, max_value=MAX_STEP_S, help_text="Seconds, at least.")
+
+    def get_fields(self) -> dict[str, serializers.Field]:  # type: ignore[type-arg]
+        """The fields above, and `from`."""
+        return {"from": Moment(required=False, help_text="An hour before `to` by default."), **super().get_fields()}
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        """The times in order."""
+        if "from" in attrs and "to" in attrs and attrs["from"] >= attrs["to"]:
+            raise Invalid.field("from", "it must be before `to`")
+        return attrs
+
+
+class JobMetricsFilter(MetricsFilter):
+    """Which attempt and time; by default the latest attempt from its start to its end."""
+
+    attempt = Integer(
+        required=False, min_value=1, max_value=1 << 31, help_text="The attempt's number; the latest by default."
+    )
+
+    def get_fields(self) -> dict[str, serializers.Field]:  # type: ignore[type-arg]
+        """The fields above, with what is the default here."""
+        return {
+            **super().get_fields(),
+            "from": Moment(required=False, help_text="When the attempt was placed by default."),
+            "to": Moment(required=False, help_text="When the attempt ended, or now, by default."),
+        }

@@ -1,0 +1,115 @@
+"""What the caller is told of their jobs, and the webhooks it is posted to."""
+
+from __future__ import annotations
+
+from rest_framework import status
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from muster.accounts.models import User
+from muster.api.base import ApiView, body_of, caller, describe
+from muster.api.jobs.render import Json
+from muster.api.moments import moment
+from muster.api.notices import bodies
+from muster.notices.mails import why_no_mail
+from muster.notices.models import Webhook
+from muster.notices.preferences import Choice, choice_of, choose, ordered
+from muster.notices.webhooks import add_webhook, get_webhook, ping_webhook, remove_webhook, webhooks_of
+from muster_client.answers import notices as answers
+
+
+class MyNotifications(ApiView):
+    """The caller's choice."""
+
+    @describe("get_notifications", tag="account", answers={200: answers.Notifications})
+    def get(self, request: Request) -> Response:
+        """What you are told of, by mail and by your webhooks."""
+        user = caller(request)
+        return Response(_chosen(user, choice_of(user)))
+
+    @describe(
+        "change_notifications",
+        tag="account",
+        answers={200: answers.Notifications},
+        problems=(403, 413, 415, 422),
+        request=bodies.NotificationChanges,
+    )
+    def patch(self, request: Request) -> Response:
+        """Choose what you are told of. A job's own `notify` setting overrides these."""
+        user = caller(request)
+        return Response(_chosen(user, choose(user=user, changes=body_of(request, bodies.NotificationChanges))))
+
+
+class Webhooks(ApiView):
+    """The caller's webhooks."""
+
+    @describe("list_webhooks", tag="account", answers={200: answers.WebhookList})
+    def get(self, request: Request) -> Response:
+        """Your webhooks, and how it stands with them, oldest first."""
+        return Response({"results": [_shown(row) for row in webhooks_of(caller(request))], "next": None})
+
+    @describe(
+        "create_webhook",
+        tag="account",
+        answers={201: answers.WebhookWithSecret},
+        problems=(403, 409, 413, 415, 422),
+        request=bodies.NewWebhook,
+    )
+    def post(self, request: Request) -> Response:
+        """Make a webhook. The secret that its calls are signed with is in this answer and never shown again."""
+        row, secret = add_webhook(user=caller(request), url=body_of(request, bodies.NewWebhook)["url"])
+        return Response(_shown(row) | {"secret": secret}, status=status.HTTP_201_CREATED)
+
+
+class OneWebhook(ApiView):
+    """One webhook of the caller's."""
+
+    @describe("get_webhook", tag="account", answers={200: answers.Webhook}, problems=(404,))
+    def get(self, request: Request, webhook_id: int) -> Response:
+        """The webhook, and how it stands with it."""
+        return Response(_shown(get_webhook(caller(request), webhook_id)))
+
+    @describe("delete_webhook", tag="account", answers={204: None}, problems=(403, 404))
+    def delete(self, request: Request, webhook_id: int) -> Response:
+        """Remove the webhook. What waits for it is not sent."""
+        user = caller(request)
+        remove_webhook(webhook=get_webhook(user, webhook_id), actor=user.username)
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
+
+class TestWebhook(ApiView):
+    """A ping."""
+
+    __test__ = False
+
+    @describe("test_webhook", tag="account", answers={202: answers.Webhook}, problems=(403, 404, 409), request=None)
+    def post(self, request: Request, webhook_id: int) -> Response:
+        """Have a ping sent. Its result is the webhook's `last_result` once `last_try_at` has changed."""
+        webhook = get_webhook(caller(request), webhook_id)
+        ping_webhook(webhook=webhook)
+        return Response(_shown(webhook), status=status.HTTP_202_ACCEPTED)
+
+
+def _chosen(user: User, choice: Choice) -> Json:
+    return {
+        "mail": ordered(choice.mail),
+        "webhook": ordered(choice.webhook),
+        "weekly_digest": choice.weekly_digest,
+        "address": user.email,
+        "no_mail_because": why_no_mail(user) or None,
+    }
+
+
+def _shown(row: Webhook) -> Json:
+    failing = "failing" if row.failing_since else "working"
+    return {
+        "id": row.pk,
+        "url": row.url,
+        "state": "disabled" if row.disabled_at else failing,
+        "reason": row.reason or None,
+        "last_result": row.last_result or None,
+        "last_try_at": moment(row.last_try_at),
+        "last_success_at": moment(row.last_success_at),
+        "failing_since": moment(row.failing_since),
+        "created_at": moment(row.created_at),
+    }

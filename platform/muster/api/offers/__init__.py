@@ -1,0 +1,1 @@
+"""GPUs offered to schedulers of others."""

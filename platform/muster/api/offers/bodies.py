@@ -1,0 +1,62 @@
+"""What requests of frameworks say."""
+
+from __future__ import annotations
+
+from rest_framework import serializers
+
+from muster.api.fields import Choice, Integer, Shape, Text, values
+from muster.api.jobs.bodies import SpecField
+from scheduler.model.lifecycle import RuntimeNeed
+
+MAX_WAIT_S = 30
+
+
+class NewFramework(Shape):
+    """The role to register in, and in what form its jobs start: no other nodes are offered."""
+
+    role = Text(max_length=63, help_text="The name of the role, which must be in a tenant of yours.")
+    needs = Choice(
+        choices=values(RuntimeNeed),
+        default=RuntimeNeed.ANY.value,
+        help_text=("The form in which the framework's jobs start; only nodes that can start it are offered."),
+    )
+
+
+class OfferQuery(Shape):
+    """How long to wait, and for what."""
+
+    wait = Integer(default=MAX_WAIT_S, min_value=0, max_value=MAX_WAIT_S, help_text="Seconds to wait for an offer.")
+    after = Integer(default=0, min_value=0, max_value=2**62, help_text="Wait for an offer with a larger id than this.")
+
+
+class Launched(Shape):
+    """A job to launch, and the UUIDs of the GPUs that it gets; without, the first that fit."""
+
+    spec = SpecField(help_text="The spec of the job.")
+    gpus = serializers.ListField(
+        child=Text(max_length=80),
+        required=False,
+        max_length=1024,
+        help_text="The UUIDs of the offered GPUs that the job gets; by default the first that fit.",
+    )
+
+
+class Accept(Shape):
+    """What to launch on an offer; `filter` is for how long to hear nothing of the node if anything is left of it."""
+
+    jobs = Launched(many=True, help_text="The jobs to launch on the offer.")
+    filter = Text(
+        default="5s",
+        max_length=20,
+        help_text="How long not to offer what is left of the node, such as 30s or 10m; at most 24h.",
+    )
+
+
+class Decline(Shape):
+    """For how long to hear nothing of the node."""
+
+    filter = Text(
+        default="5s",
+        max_length=20,
+        help_text=("How long not to offer the node to the framework again, such as 30s or 10m; at most 24h."),
+    )

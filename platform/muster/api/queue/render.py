@@ -1,0 +1,69 @@
+"""The queue of a virtual cluster as JSON."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from muster.accounts.models import User
+from muster.api.jobs.render import Json, for_list, job_list
+from muster.api.moments import moment
+from muster.api.pages import encode_cursor
+from muster.common.clock import database_now
+from muster.dispatch.config.planners import name_of, planner_of
+from muster.jobs.models import Job, QueueOrder
+from muster.jobs.queue import orders_of
+from muster.tenants.models import VirtualCluster
+from muster.tenants.selectors import is_manager
+from scheduler.model.lifecycle import JobState
+
+
+def queue_document(user: User, vc: VirtualCluster, *, mine: bool, limit: int, first: int) -> Json:
+    """A page of the queue from index `first` on."""
+    order = [*orders_of([vc.pk]).get(vc.pk, ())]
+    held = Job.objects.filter(vc=vc, state=JobState.QUEUED, held=True).order_by("submitted_at", "pk")
+    held_ids = list(held.values_list("pk", flat=True))
+    listed = [*order, *held_ids]
+    if mine:
+        own = set(Job.objects.filter(vc=vc, state=JobState.QUEUED, owner=user).values_list("pk", flat=True))
+        listed = [job_id for job_id in listed if job_id in own]
+    ids = listed[first : first + limit]
+    planner = planner_of(vc.pool_id, vc.pk)
+    stored = QueueOrder.objects.filter(vc=vc).values_list("at", flat=True).first()
+    manages = is_manager(user, vc.tenant_id)
+    return {
+        "vc": vc.name,
+        "pool": vc.pool.name,
+        "policy": (planner or vc.pool).policy,
+        "planner": name_of(planner),
+        "ordered_at": moment(stored),
+        "waiting": len(order),
+        "held": len(held_ids),
+        "manages": manages,
+        "results": _entries(user, ids, manages=manages),
+        "next": encode_cursor(first + limit) if first + limit < len(listed) else None,
+    }
+
+
+def _entries(user: User, ids: list[int], *, manages: bool) -> list[Json]:
+    rows = for_list(Job.objects.filter(pk__in=ids, state=JobState.QUEUED)).in_bulk()
+    jobs, now = [rows[job_id] for job_id in ids if job_id in rows], database_now()
+    return [
+        document | _waiting(job, now) | {"movable": (manages or job.owner_id == user.pk) and _has_own_place(job)}
+        for job, document in zip(jobs, job_list(jobs), strict=True)
+    ]
+
+
+def _has_own_place(job: Job) -> bool:
+    return not job.held and not job.bumped
+
+
+def _waiting(job: Job, now: datetime) -> dict[str, Any]:
+    evidence = (job.hold or {}).get("evidence", {})
+    since = max(job.submitted_at, job.requeued_at or job.submitted_at)
+    return {
+        "class": job.klass,
+        "evidence": evidence,
+        "waited_s": round(max(0.0, (now - since).total_seconds()), 1),
+        "starts_at": evidence.get("starts_by"),
+    }

@@ -1,0 +1,144 @@
+"""The queue of a virtual cluster: seeing it, and what is done with the jobs in it."""
+
+from __future__ import annotations
+
+from rest_framework import status
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from muster.accounts.models import User
+from muster.accounts.scopes import Scope
+from muster.api.base import ApiView, body_of, caller, describe, job_to_change, query_of
+from muster.api.jobs.render import job_document
+from muster.api.pages import decode_cursor
+from muster.api.queue.bodies import QueueFilter, QueueOrdering
+from muster.api.queue.render import queue_document
+from muster.api.scopes import require_scope, token_of
+from muster.common.errors import NotFound
+from muster.common.rows import first_of
+from muster.jobs import queue
+from muster.jobs.groups.progress import get_group
+from muster.jobs.groups.services import hold_group, release_group
+from muster.jobs.models import Job as JobRow
+from muster.jobs.models import JobGroup
+from muster.tenants.models import VirtualCluster
+from muster.tenants.selectors import virtual_clusters_of
+from muster_client.answers.jobs import Job
+from muster_client.answers.queue import HeldMembers, Queue
+from scheduler.model.lifecycle import GroupKind
+
+
+class QueueOfCluster(ApiView):
+    """What waits in a virtual cluster."""
+
+    @describe("get_queue", tag="queue", answers={200: Queue}, problems=(404, 422), parameters=[QueueFilter])
+    def get(self, request: Request, vc_id: int) -> Response:
+        """The waiting jobs of a virtual cluster in the order of its policy, with their places and reasons."""
+        query = query_of(request, QueueFilter)
+        first = decode_cursor(query["cursor"])[0] if "cursor" in query else 0
+        user = caller(request)
+        return Response(
+            queue_document(user, _cluster(user, vc_id), mine=query["mine"], limit=query["limit"], first=first)
+        )
+
+
+class ReorderQueue(ApiView):
+    """Putting waiting jobs of one owner in order."""
+
+    @describe(
+        "reorder_queue",
+        tag="queue",
+        answers={204: None},
+        problems=(403, 404, 409, 413, 415, 422),
+        request=QueueOrdering,
+    )
+    def post(self, request: Request, vc_id: int) -> Response:
+        """Let jobs of one owner share out the places that they hold, in the order of the body.
+
+        No other owner's job moves. If one of the jobs has started meanwhile, nothing changes (409).
+        """
+        user = caller(request)
+        vc, ids = _cluster(user, vc_id), body_of(request, QueueOrdering)["jobs"]
+        if JobRow.objects.filter(pk__in=ids, vc=vc).exclude(owner=user).exists():
+            require_scope(token_of(request), Scope.MANAGE)
+        queue.reorder_jobs(user=user, vc=vc, job_ids=ids)
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
+
+class _JobAct(ApiView):
+    """Something done with one waiting job, without a body."""
+
+    parser_classes = []
+
+
+class HoldJob(_JobAct):
+    """Holding a waiting job back."""
+
+    @describe("hold_job", tag="queue", answers={200: Job}, problems=(403, 404, 409), request=None)
+    def post(self, request: Request, job_id: int) -> Response:
+        """Hold the waiting job back until it is released; it keeps its time of submission."""
+        return Response(job_document(queue.hold_job(user=caller(request), job=job_to_change(request, job_id))))
+
+
+class ReleaseJob(_JobAct):
+    """Releasing a held job."""
+
+    @describe("release_job", tag="queue", answers={200: Job}, problems=(403, 404, 409), request=None)
+    def post(self, request: Request, job_id: int) -> Response:
+        """Let the held job wait for its turn again."""
+        return Response(job_document(queue.release_job(user=caller(request), job=job_to_change(request, job_id))))
+
+
+class BumpJob(_JobAct):
+    """Putting a job at the top of its virtual cluster."""
+
+    @describe("bump_job", tag="queue", answers={200: Job}, problems=(403, 404, 409), request=None)
+    def post(self, request: Request, job_id: int) -> Response:
+        """Put the waiting job before all others of its virtual cluster. For managers.
+
+        It passes no job of another virtual cluster.
+        """
+        return Response(job_document(queue.bump_job(user=caller(request), job=job_to_change(request, job_id))))
+
+
+class UnbumpJob(_JobAct):
+    """Taking a bump back."""
+
+    @describe("unbump_job", tag="queue", answers={200: Job}, problems=(403, 404, 409), request=None)
+    def post(self, request: Request, job_id: int) -> Response:
+        """Give the job the place back that it has without the bump. For managers."""
+        return Response(job_document(queue.unbump_job(user=caller(request), job=job_to_change(request, job_id))))
+
+
+class HoldSweep(_JobAct):
+    """Holding the waiting members of a sweep back."""
+
+    @describe("hold_sweep", tag="queue", answers={200: HeldMembers}, problems=(403, 404), request=None)
+    def post(self, request: Request, sweep_id: int) -> Response:
+        """Hold the waiting members back until they are released; members that run go on."""
+        user = caller(request)
+        return Response({"members": hold_group(user=user, group=_sweep_to_change(request, user, sweep_id))})
+
+
+class ReleaseSweep(_JobAct):
+    """Releasing the held members of a sweep."""
+
+    @describe("release_sweep", tag="queue", answers={200: HeldMembers}, problems=(403, 404), request=None)
+    def post(self, request: Request, sweep_id: int) -> Response:
+        """Let the held members wait for their turns again."""
+        user = caller(request)
+        return Response({"members": release_group(user=user, group=_sweep_to_change(request, user, sweep_id))})
+
+
+def _cluster(user: User, vc_id: int) -> VirtualCluster:
+    vc = first_of(virtual_clusters_of(user).select_related("pool").filter(pk=vc_id))
+    if vc is None:
+        raise NotFound(f"there is no virtual cluster {vc_id}")
+    return vc
+
+
+def _sweep_to_change(request: Request, user: User, sweep_id: int) -> JobGroup:
+    group = get_group(user, GroupKind.SWEEP, sweep_id)
+    if group.owner_id != user.pk:
+        require_scope(token_of(request), Scope.MANAGE)
+    return group

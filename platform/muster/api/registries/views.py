@@ -1,0 +1,71 @@
+"""What tenants sign in with at registries of images. For managers; a password is in no answer."""
+
+from __future__ import annotations
+
+from rest_framework import status
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from muster.api.base import ApiView, body_of, caller, describe
+from muster.api.jobs.render import Json
+from muster.api.moments import moment
+from muster.api.registries import bodies
+from muster.common.errors import NotFound
+from muster.tenants.models import RegistryCredentials
+from muster.tenants.registries import registries_managed_by, remove_registry, store_registry, tenant_managed_by
+from muster_client.answers import tree as answers
+
+
+class Registries(ApiView):
+    """The credentials of the tenants that the caller manages."""
+
+    @describe("list_registries", tag="account", answers={200: answers.RegistryList})
+    def get(self, request: Request) -> Response:
+        """Which registries the tenants that you manage have credentials for, by tenant and registry."""
+        return Response({"results": [_shown(row) for row in registries_managed_by(caller(request))], "next": None})
+
+    @describe(
+        "store_registry",
+        tag="account",
+        answers={200: answers.Registry},
+        problems=(403, 404, 413, 415, 422),
+        request=bodies.NewRegistry,
+    )
+    def post(self, request: Request) -> Response:
+        """Store what the tenant's jobs sign in with at a registry, in the place of what it had there. For managers."""
+        user = caller(request)
+        body = body_of(request, bodies.NewRegistry)
+        tenant = tenant_managed_by(user, body.get("tenant"))
+        row = store_registry(
+            tenant=tenant,
+            registry=body["registry"],
+            username=body["username"],
+            password=body["password"],
+            actor=user.username,
+        )
+        return Response(_shown(row))
+
+
+class OneRegistry(ApiView):
+    """A tenant's credentials for one registry."""
+
+    @describe("remove_registry", tag="account", answers={204: None}, problems=(403, 404))
+    def delete(self, request: Request, registry_id: int) -> Response:
+        """Forget the credentials. What runs goes on. For managers."""
+        user = caller(request)
+        row = registries_managed_by(user).filter(pk=registry_id).first()
+        if row is None:
+            raise NotFound(f"there are no credentials {registry_id} of a tenant that you manage")
+        remove_registry(credentials=row, actor=user.username)
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
+
+def _shown(row: RegistryCredentials) -> Json:
+    return {
+        "id": row.pk,
+        "tenant": row.tenant.name,
+        "registry": row.registry_id,
+        "username": row.username,
+        "changed_at": moment(row.changed_at),
+        "changed_by": row.changed_by,
+    }

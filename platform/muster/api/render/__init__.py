@@ -1,1 +1,0 @@
-"""Rows as the API's JSON. Plain functions: a serializer's machinery costs more than the query for a long list."""

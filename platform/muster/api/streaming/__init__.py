@@ -1,0 +1,1 @@
+"""What all paths that stream or wait share."""

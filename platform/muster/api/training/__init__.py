@@ -1,0 +1,1 @@
+"""How the training of a job goes."""

@@ -1,0 +1,1 @@
+"""Organisations, tenants and virtual clusters."""

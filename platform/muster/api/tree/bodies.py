@@ -1,0 +1,139 @@
+"""What requests about the tree of tenants say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rest_framework import serializers
+
+from muster.api.fields import Choice, Flag, Integer, Number, Shape, Text, values
+from muster.tenants.roles import Role
+
+MAX_GPUS = 2**31 - 1
+_MAY = [("operate", "operate"), ("manage", "manage"), ("read", "read")]
+_PROMISED = "The number of GPUs that it is promised."
+_BORROWING = "How many GPUs more it may borrow; null: no limit."
+_LENDING = "How many of its GPUs others may borrow; null: all."
+_SHARES = "Its shares among its siblings."
+
+
+class Change(Shape):
+    """How a change is made."""
+
+    dry_run = Flag(
+        required=False,
+        default=False,
+        help_text="Whether only to check the change: the answer is the same, and nothing is stored.",
+    )
+
+
+class Closing(Shape):
+    """How a virtual cluster is deleted."""
+
+    merge_into = Text(
+        required=False,
+        max_length=63,
+        help_text="The virtual cluster of the same tenant and pool that gets the waiting jobs.",
+    )
+
+
+class NewLimits(Shape):
+    """Limits to be set of one GPU type; what is left out stays."""
+
+    gpu_type = Text(max_length=63, help_text="The GPU type.")
+    gpus = Integer(required=False, max_value=MAX_GPUS, help_text=_PROMISED)
+    borrowing_limit = Integer(required=False, allow_null=True, max_value=MAX_GPUS, help_text=_BORROWING)
+    lending_limit = Integer(required=False, allow_null=True, max_value=MAX_GPUS, help_text=_LENDING)
+
+
+class NewCommonLimits(NewLimits):
+    """Limits to be set of one GPU type in one pool; what is left out stays."""
+
+    pool = Text(max_length=63, help_text="The name of the pool.")
+
+
+class NewPart(Shape):
+    """What all new parts of the tree have."""
+
+    name = Text(max_length=63, help_text="The name.")
+    weight = Number(required=False, default=1.0, help_text=_SHARES)
+
+
+class PartChanges(Shape):
+    """What can be changed of all parts of the tree."""
+
+    version = Integer(help_text="The version that is changed.")
+    weight = Number(required=False, help_text=_SHARES)
+
+
+class GroupChanges(PartChanges):
+    """What can be changed of organisations and tenants."""
+
+    quotas = NewCommonLimits(many=True, required=False, help_text="The limits to set; others stay as they are.")
+
+
+class NewVirtualCluster(NewPart):
+    """A virtual cluster to be made."""
+
+    tenant = Text(max_length=63, help_text="The name of the tenant.")
+    pool = Text(max_length=63, help_text="The name of the pool.")
+    quotas = NewLimits(many=True, required=False, help_text="The quotas, by GPU type.")
+
+
+class Move(Shape):
+    """Quota that goes to another virtual cluster of the same tenant and pool."""
+
+    to = Text(max_length=63, help_text="The name of the other virtual cluster.")
+    gpu_type = Text(max_length=63, help_text="The GPU type.")
+    gpus = Integer(min_value=1, max_value=MAX_GPUS, help_text="The number of GPUs.")
+
+
+class VirtualClusterChanges(PartChanges):
+    """What is changed of a virtual cluster. Managers may set the weight, move quota and lower limits."""
+
+    quotas = NewLimits(many=True, required=False, help_text="The limits to set; other GPU types stay as they are.")
+    move = Move(required=False, help_text="Quota to move to another virtual cluster.")
+
+
+def _cap(field: type[serializers.Field], text: str, **options: Any) -> Any:  # type: ignore[type-arg]
+    return field(allow_null=True, help_text=f"{text}; null: it says nothing.", **options)
+
+
+_UNSET: dict[str, Any] = {"required": False, "default": None}
+
+
+class NewCap(Shape):
+    """A cap to be set; it needs `user`, `role` or neither."""
+
+    user = Text(allow_null=True, help_text="The name of the user; null: no single user.", **_UNSET)
+    role = Choice(choices=values(Role), allow_null=True, help_text="Null, as `user`: each member.", **_UNSET)
+    gpus = _cap(Integer, "GPUs at once", max_value=MAX_GPUS, **_UNSET)
+    jobs = _cap(Integer, "Jobs at once", max_value=MAX_GPUS, **_UNSET)
+    gpu_hours_month = _cap(Number, "GPU-hours a calendar month (UTC)", **_UNSET)
+    time_s = _cap(Number, "The longest `time` of a job, s", **_UNSET)
+    job_gpus = _cap(Integer, "GPUs of one job", max_value=MAX_GPUS, **_UNSET)
+
+
+class NewTenant(NewPart):
+    """A tenant to be made."""
+
+    organisation = Text(required=False, default=None, allow_null=True, max_length=63, help_text="Its organisation.")
+
+
+class TenantChanges(GroupChanges):
+    """What is changed of a tenant. Managers may set caps, and may not raise a limit on themselves."""
+
+    organisation = Text(required=False, allow_null=True, max_length=63, help_text="Its organisation; null: none.")
+    caps = NewCap(many=True, required=False, help_text="The caps that replace all present ones.")
+
+
+class NewOrganisation(NewPart):
+    """An organisation to be made."""
+
+    parent = Text(required=False, default=None, allow_null=True, max_length=63, help_text="What it is below.")  # type: ignore[assignment]
+
+
+class OrganisationChanges(GroupChanges):
+    """What is changed of an organisation."""
+
+    parent = Text(required=False, allow_null=True, max_length=63, help_text="What it is below; null: nothing.")  # type: ignore[assignment]

@@ -1,0 +1,240 @@
+"""The tree of tenants: organisations, tenants with their caps, virtual clusters with quotas and loans."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, cast
+
+from django.db import transaction
+from django.db.models import QuerySet
+from rest_framework import status
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from muster.accounts.models import User
+from muster.api.base import ApiView, body_of, caller, describe, query_of
+from muster.api.fields import Shape
+from muster.api.tree import bodies, render
+from muster.clusters.closing import close_virtual_cluster
+from muster.common.errors import Forbidden, NotFound
+from muster.tenants import edits
+from muster.tenants.models import TreeNode
+from muster.tenants.selectors import is_manager, organisations_of, tenants_of, virtual_clusters_of
+from muster_client.answers import tree as answers
+
+_WRITES = (404, 409, 413, 415, 422)
+_Handler = Callable[..., Response]
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind of node: which of them a user may see, their documents, and what makes and changes one.
+
+    `manager_of` gives the id of the tenant whose managers may change a node; without it only operators may.
+    """
+
+    name: str
+    rows: Callable[[User], QuerySet[Any]]
+    listed: Callable[[User, QuerySet[Any]], list[dict[str, Any]]]
+    document: Callable[[User, Any], dict[str, Any]]
+    create: Callable[..., TreeNode]
+    edit: Callable[..., TreeNode]
+    list_answer: type[Any]
+    answer: type[Any]
+    new_shape: type[Shape]
+    changes_shape: type[Shape]
+    manager_of: Callable[[Any], int] | None = None
+
+    @property
+    def key(self) -> str:
+        """How the ids of its operations name it."""
+        return self.name.replace(" ", "_")
+
+    def one(self, user: User, path: dict[str, int]) -> Any:
+        """The node of a path that the user may see."""
+        (pk,) = path.values()
+        row = self.rows(user).filter(pk=pk).first()
+        if row is None:
+            raise NotFound(f"there is no {self.name} {pk} that you may see")
+        return row
+
+
+def _lists(kind: Kind, description: str) -> _Handler:
+    @describe(f"list_{kind.key}s", tag="cluster", answers={200: kind.list_answer}, description=description)
+    def get(view: ApiView, request: Request) -> Response:
+        user = caller(request)
+        return Response({"results": kind.listed(user, kind.rows(user)), "next": None})
+
+    return cast(_Handler, get)
+
+
+def _creates(kind: Kind, description: str) -> _Handler:
+    @describe(
+        f"create_{kind.key}",
+        tag="cluster",
+        answers={201: kind.answer},
+        problems=_WRITES,
+        request=kind.new_shape,
+        description=description,
+    )
+    def post(view: ApiView, request: Request) -> Response:
+        user, body = _operator(request), body_of(request, kind.new_shape)
+        with transaction.atomic():
+            row = kind.create(user=user, **body)
+        return Response(kind.document(user, row), status=status.HTTP_201_CREATED)
+
+    return cast(_Handler, post)
+
+
+def _gets(kind: Kind, description: str) -> _Handler:
+    @describe(f"get_{kind.key}", tag="cluster", answers={200: kind.answer}, problems=(404,), description=description)
+    def get(view: ApiView, request: Request, **path: int) -> Response:
+        user = caller(request)
+        return Response(kind.document(user, kind.one(user, path)))
+
+    return cast(_Handler, get)
+
+
+def _changes(kind: Kind, description: str) -> _Handler:
+    @describe(
+        f"change_{kind.key}",
+        tag="cluster",
+        answers={200: kind.answer},
+        problems=_WRITES,
+        request=kind.changes_shape,
+        parameters=[bodies.Change],
+        description=description,
+    )
+    def patch(view: ApiView, request: Request, **path: int) -> Response:
+        user = caller(request) if kind.manager_of else _operator(request)
+        row = kind.one(user, path)
+        if kind.manager_of and not is_manager(user, kind.manager_of(row)):
+            raise Forbidden("only managers of the tenant and operators may change this")
+        dry_run, body = query_of(request, bodies.Change)["dry_run"], body_of(request, kind.changes_shape)
+        with transaction.atomic():
+            row = kind.edit(user=user, node=row, version=body.pop("version"), changes=body)
+            document = kind.document(user, row)
+            if dry_run:
+                transaction.set_rollback(True)
+        return Response(document)
+
+    return cast(_Handler, patch)
+
+
+def _operator(request: Request) -> User:
+    user = caller(request)
+    if not user.is_operator:
+        raise Forbidden("only operators may do this")
+    return user
+
+
+VIRTUAL_CLUSTER = Kind(
+    name="virtual cluster",
+    rows=virtual_clusters_of,
+    listed=render.virtual_cluster_list,
+    document=render.virtual_cluster,
+    create=edits.create_cluster,
+    edit=edits.edit_virtual_cluster,
+    list_answer=answers.VirtualClusterList,
+    answer=answers.VirtualClusterDetail,
+    new_shape=bodies.NewVirtualCluster,
+    changes_shape=bodies.VirtualClusterChanges,
+    manager_of=lambda row: row.tenant_id,
+)
+TENANT = Kind(
+    name="tenant",
+    rows=tenants_of,
+    listed=render.tenant_list,
+    document=render.tenant,
+    create=edits.create_tenant_below,
+    edit=edits.edit_tenant,
+    list_answer=answers.TenantList,
+    answer=answers.Tenant,
+    new_shape=bodies.NewTenant,
+    changes_shape=bodies.TenantChanges,
+    manager_of=lambda row: row.pk,
+)
+ORGANISATION = Kind(
+    name="organisation",
+    rows=organisations_of,
+    listed=render.organisation_list,
+    document=render.organisation,
+    create=edits.create_organisation,
+    edit=edits.edit_group,
+    list_answer=answers.OrganisationList,
+    answer=answers.Organisation,
+    new_shape=bodies.NewOrganisation,
+    changes_shape=bodies.OrganisationChanges,
+)
+
+
+class VirtualClusters(ApiView):
+    """The virtual clusters of the caller's tenants."""
+
+    get = _lists(VIRTUAL_CLUSTER, "Each virtual cluster with what it may hold, holds, and waits for.")
+    post = _creates(VIRTUAL_CLUSTER, "Make a virtual cluster with its quotas. For operators.")
+
+
+class OneVirtualCluster(ApiView):
+    """One virtual cluster."""
+
+    get = _gets(VIRTUAL_CLUSTER, "The virtual cluster with its limits, and who lends to whom.")
+    patch = _changes(
+        VIRTUAL_CLUSTER,
+        "Change weight and limits. Managers may set the weight, move quota within their tenant, and lower limits.",
+    )
+
+    @describe(
+        "delete_virtual_cluster",
+        tag="cluster",
+        answers={204: None},
+        problems=(404, 409, 422),
+        parameters=[bodies.Closing],
+    )
+    def delete(self, request: Request, **path: int) -> Response:
+        """Delete a virtual cluster without running jobs; its waiting jobs may move to another one. For operators."""
+        user = _operator(request)
+        row = VIRTUAL_CLUSTER.one(user, path)
+        close_virtual_cluster(user=user, vc=row, merge_into=query_of(request, bodies.Closing).get("merge_into"))
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
+
+class Tenants(ApiView):
+    """The caller's tenants."""
+
+    get = _lists(TENANT, "Each tenant with its virtual clusters, members and caps.")
+    post = _creates(TENANT, "Make a tenant without members. For operators.")
+
+
+class OneTenant(ApiView):
+    """One tenant."""
+
+    get = _gets(TENANT, "The tenant with its virtual clusters, members and caps.")
+    patch = _changes(
+        TENANT,
+        "Change organisation, weight, quotas and caps. Managers may set caps, and raise no limit on themselves.",
+    )
+
+
+class Organisations(ApiView):
+    """The organisations above the caller's tenants."""
+
+    get = _lists(ORGANISATION, "Each organisation with what is below it.")
+    post = _creates(ORGANISATION, "Make an organisation. For operators.")
+
+
+class OneOrganisation(ApiView):
+    """One organisation."""
+
+    get = _gets(ORGANISATION, "The organisation with what is below it.")
+    patch = _changes(ORGANISATION, "Change what it is below, its weight and quotas. For operators.")
+
+    @describe("delete_organisation", tag="cluster", answers={204: None}, problems=(404, 409))
+    def delete(self, request: Request, **path: int) -> Response:
+        """Delete an organisation with nothing below it. For operators."""
+        user = _operator(request)
+        row = ORGANISATION.one(user, path)
+        with transaction.atomic():
+            edits.delete_organisation(user=user, organisation=row)
+        return Response(status=status.HTTP_204_NO_CONTENT)

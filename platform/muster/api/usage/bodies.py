@@ -1,0 +1,48 @@
+"""Which usage is asked for."""
+
+from __future__ import annotations
+
+from rest_framework import serializers
+
+from muster.api.fields import Choice, Integer, Moment, Shape, Text
+from muster.usage.dimensions import By
+
+FORMATS = [("json", "json"), ("csv", "csv")]
+_BY = "Separated by commas: " + ", ".join(one.value for one in By) + "."
+
+
+class WithFrom(Shape):
+    """Has a field `from`, which Python cannot spell as an attribute."""
+
+    def get_fields(self) -> dict[str, serializers.Field]:  # type: ignore[type-arg]
+        """The fields of the shape, `from` before them."""
+        return {"from": self._begin(), **super().get_fields()}
+
+    def _begin(self) -> serializers.Field:  # type: ignore[type-arg]
+        return Moment(help_text="The beginning of the period.")
+
+
+class PeriodFilter(WithFrom):
+    """Whose GPU-hours over which time; names narrow what the caller may see."""
+
+    to = Moment(required=False, help_text="Now by default.")
+    since = Text(required=False, max_length=40, help_text="Instead of `from`: a duration before `to`, such as 7d.")
+    tenant = Text(required=False, max_length=63, help_text="Only this tenant.")
+    vc = Text(required=False, max_length=63, help_text="Only this virtual cluster.")
+    user = Text(required=False, max_length=150, help_text="Only the user with this name.")
+
+    def _begin(self) -> serializers.Field:  # type: ignore[type-arg]
+        return Moment(required=False, help_text="Seven days before `to` by default, and 400 at most.")
+
+
+class UsageFilter(PeriodFilter):
+    """By what GPU-hours are told apart, and as what."""
+
+    by = Text(required=False, default="vc", max_length=100, allow_blank=True, help_text=_BY)
+    format = Choice(choices=FORMATS, required=False, help_text="Or by the header Accept.")
+
+
+class LeastEfficientFilter(PeriodFilter):
+    """Of whom, when, and how many."""
+
+    limit = Integer(required=False, default=10, min_value=1, max_value=100, help_text="Number of runs to list.")

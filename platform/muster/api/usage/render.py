@@ -1,0 +1,135 @@
+"""GPU-hours as JSON and as CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any
+
+from muster.api.moments import moment
+from muster.screening.selectors import ScreeningTotals
+from muster.usage.dimensions import By
+from muster.usage.efficiency import Graded
+from muster.usage.models import Efficiency
+from muster.usage.periods import Period
+from muster.usage.selectors import Row
+from muster.usage.waste import Waste
+
+Json = dict[str, Any]
+
+# A spreadsheet takes a cell that begins so for a formula, and runs it.
+_FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n")
+
+
+def usage_document(period: Period, by: Sequence[By], total: Row, rows: Iterable[Row]) -> Json:
+    """The sum and the rows, each with all that can be told apart."""
+    return {
+        **period_document(period),
+        "by": [one.value for one in by],
+        "total": _amounts(total),
+        "results": [{**_NOTHING, **_values(row), **_amounts(row)} for row in rows],
+    }
+
+
+def usage_csv(by: Sequence[By], rows: Iterable[Row]) -> str:
+    """A table with a column for each thing asked for."""
+    names = [one.value for one in by]
+    figures = ("gpu_hours", "jobs", "attempts")
+    told = ({**_values(row), **_amounts(row), "gpu_hours": f"{row.gpu_hours:.6f}"} for row in rows)
+    return csv_table([*names, *figures], told)
+
+
+def csv_table(names: Sequence[str], rows: Iterable[Json]) -> str:
+    """A table with a column for each name; what a spreadsheet would run is written as text."""
+    out = io.StringIO()
+    writer = csv.writer(out)
+    writer.writerow(names)
+    writer.writerows([_cell(row[name]) for name in names] for row in rows)
+    return out.getvalue()
+
+
+def waste_document(period: Period, found: Waste) -> Json:
+    """What GPU-hours were for."""
+    return {
+        **period_document(period),
+        "total": _amounts(found.total),
+        "wasted_gpu_hours": _hours(found.wasted_gpu_hours),
+        "outcomes": [{**_values(row), **_amounts(row)} for row in found.outcomes],
+        "states": [{**_values(row), **_amounts(row)} for row in found.states],
+        "failures": [{**_values(row), **_amounts(row)} for row in found.failures],
+        "retries": {
+            "gpu_hours": _hours(found.retries.gpu_hours),
+            "attempts": found.retries.attempts,
+            "succeeded_gpu_hours": _hours(found.retries.succeeded_gpu_hours),
+            "wasted_gpu_hours": _hours(found.retries.wasted_gpu_hours),
+        },
+        "screening": None if found.screening is None else _screening(found.screening),
+    }
+
+
+def least_efficient_document(period: Period, total: Graded, rows: Iterable[Efficiency]) -> Json:
+    """The runs that left the most GPU time idle."""
+    return {
+        **period_document(period),
+        "total": {
+            "jobs": total.jobs,
+            "gpu_hours": _hours(total.gpu_hours),
+            "idle_gpu_hours": _hours(total.idle_gpu_hours),
+            "utilization": None if total.utilization is None else round(total.utilization, 2),
+        },
+        "results": [
+            {
+                "job": row.job_id,
+                "name": row.job.name,
+                "owner": row.job.owner.username,
+                "vc": row.job.vc.name,
+                "ended_at": moment(row.ended_at),
+                "grade": row.grade,
+                "utilization": round(row.utilization or 0.0, 2),
+                "idle_gpus": row.idle_gpus,
+                "gpu_hours": _hours(row.gpu_s / 3600),
+                "idle_gpu_hours": _hours(row.idle_gpu_s / 3600),
+                "advice": row.advice,
+            }
+            for row in rows
+        ],
+    }
+
+
+def _screening(found: ScreeningTotals) -> Json:
+    counts = ("tried", "passed", "failed", "inconclusive", "interrupted", "untried", "trusted")
+    return {
+        **{name: getattr(found, name) for name in counts},
+        "spent_gpu_hours": _hours(found.spent_gpu_s / 3600),
+        "saved_gpu_hours": _hours(found.saved_gpu_s / 3600),
+    }
+
+
+_NOTHING: Json = dict.fromkeys(one.value for one in By)
+
+
+def period_document(period: Period) -> Json:
+    """The two ends of a period."""
+    return {"from": moment(period.start), "to": moment(period.end)}
+
+
+def _amounts(row: Row) -> Json:
+    return {"gpu_hours": _hours(row.gpu_hours), "jobs": row.jobs, "attempts": row.attempts}
+
+
+def _hours(value: float) -> float:
+    return round(value, 6)
+
+
+def _values(row: Row) -> Json:
+    return {
+        one.value: value.date().isoformat() if isinstance(value, datetime) else value
+        for one, value in row.values.items()
+    }
+
+
+def _cell(value: object) -> str:
+    text = "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+    return f"'{text}" if text.startswith(_FORMULAS) else text

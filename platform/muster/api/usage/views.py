@@ -1,0 +1,83 @@
+"""GPU-hours: by whom, on what, for what, and what of them was wasted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import HttpResponse
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from muster.api.base import CSV, ApiView, caller, describe, query_of
+from muster.api.usage import render
+from muster.api.usage.bodies import LeastEfficientFilter, PeriodFilter, UsageFilter
+from muster.common.clock import utc_now
+from muster.usage.efficiency import graded, least_efficient
+from muster.usage.periods import Period, period_of
+from muster.usage.scope import Asked, Scope, scope_of
+from muster.usage.selectors import parse_by, usage
+from muster.usage.waste import waste
+from muster_client.answers.usage import LeastEfficientList, Usage, Waste
+
+
+class UsageOfGpus(ApiView):
+    """GPU-hours of a period."""
+
+    @describe("get_usage", tag="usage", answers={200: Usage}, problems=(422,), parameters=[UsageFilter], tables=(200,))
+    def get(self, request: Request) -> Any:
+        """By what is asked for: the caller's own, the whole tenant's for its managers, all for operators."""
+        query = query_of(request, UsageFilter)
+        period, scope = asked(request, query)
+        by = parse_by(query["by"])
+        total, rows = usage(period, scope, by)
+        if query.get("format", accepted(request)) == "csv":
+            return table("usage.csv", render.usage_csv(by, rows))
+        return Response(render.usage_document(period, by, total, rows))
+
+
+class WasteOfGpus(ApiView):
+    """What the GPU-hours of a period were for."""
+
+    @describe("get_waste", tag="usage", answers={200: Waste}, problems=(422,), parameters=[PeriodFilter])
+    def get(self, request: Request) -> Response:
+        """By what became of attempts and jobs, by classes of failure, and what retries took."""
+        period, scope = asked(request, query_of(request, PeriodFilter))
+        return Response(render.waste_document(period, waste(period, scope)))
+
+
+class LeastEfficientJobs(ApiView):
+    """The runs that left the most GPU time idle."""
+
+    @describe(
+        "list_least_efficient",
+        tag="usage",
+        answers={200: LeastEfficientList},
+        problems=(422,),
+        parameters=[LeastEfficientFilter],
+    )
+    def get(self, request: Request) -> Response:
+        """Runs that ended in the period, by what their GPUs could have done more."""
+        query = query_of(request, LeastEfficientFilter)
+        period, scope = asked(request, query)
+        rows = least_efficient(period, scope, most=query["limit"])
+        return Response(render.least_efficient_document(period, graded(period, scope), rows))
+
+
+def asked(request: Request, query: dict[str, Any]) -> tuple[Period, Scope]:
+    """The period that is asked for, and what the caller may see of whom they ask for."""
+    period = period_of(start=query.get("from"), end=query.get("to"), since=query.get("since"), now=utc_now())
+    narrowed = Asked(tenant=query.get("tenant", ""), vc=query.get("vc", ""), user=query.get("user", ""))
+    return period, scope_of(caller(request), narrowed)
+
+
+def table(name: str, text: str) -> HttpResponse:
+    """A CSV file."""
+    answer = HttpResponse(text, content_type=f"{CSV}; charset=utf-8")
+    answer["Content-Disposition"] = f'attachment; filename="{name}"'
+    return answer
+
+
+def accepted(request: Request) -> str:
+    """What the header Accept asks for: CSV if it names that and no JSON."""
+    accepted = request.headers.get("Accept", "")
+    return "csv" if CSV in accepted and "application/json" not in accepted else "json"

@@ -1,1 +1,0 @@
-"""The views: each parses, calls one service or selector, and renders."""

@@ -1,0 +1,1 @@
+"""Volumes that jobs may mount."""
