@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx
 
-from muster_client.calls.sse import SseEvent, SseParser
 from muster_client.calls.transport import GATEWAY_STATUSES, Transport
 from muster_client.errors import ApiError, MusterError, UnreachableError
+
+if TYPE_CHECKING:
+    from httpx_sse import ServerSentEvent
 
 # Between two connections that brought nothing; the server ends idle ones from time to time.
 MAX_IDLE_FAILURES = 5
@@ -87,23 +89,22 @@ def follow(
     3. When the stream breaks before its `end`, wait and begin again at 1, and give up after too many tries in a row
        that did not even open it.
     """
+    from muster_client.calls.sse import events  # noqa: PLC0415 - few commands read streams
+
     last_id, failures, idle = after, 0, 0
     while True:
-        parser = SseParser()
-        parser.last_id = last_id
         headers = {"Last-Event-ID": last_id} if last_id else {}
         try:
             with transport.stream(path, params=params, headers=headers) as response:
                 failures = 0
-                for chunk in response.iter_bytes():
-                    for raw in parser.feed(chunk):
-                        event = _read(raw)
-                        if event is None:
-                            continue
-                        idle, last_id = 0, raw.id
-                        yield event
-                        if isinstance(event, LogEnd):
-                            return
+                for raw in events(response):
+                    event = _read(raw)
+                    if event is None:
+                        continue
+                    idle, last_id = 0, raw.id or last_id
+                    yield event
+                    if isinstance(event, LogEnd):
+                        return
         except httpx.TransportError as error:
             failures = _count(failures, transport, error)
         except ApiError as error:
@@ -153,7 +154,7 @@ def _count(failures: int, transport: Transport, error: Exception) -> int:
     return failures + 1
 
 
-def _read(raw: SseEvent) -> LogEvent | None:
+def _read(raw: ServerSentEvent) -> LogEvent | None:
     """Return the typed event; None for a kind that a newer server may send."""
     if raw.event not in {"log", "state", "end"}:
         return None

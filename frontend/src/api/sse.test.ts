@@ -1,36 +1,8 @@
+import { ReadableStream } from "node:stream/web";
+
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 
-import { backOffMs, EventStream, SseParser } from "./sse";
-
-const STREAM =
-  'id: 1:5\nevent: log\ndata: {"text":"a"}\n\n: still here\n\nid: 1:9\ndata: two\ndata: lines\n\n';
-const EVENTS = [
-  { id: "1:5", event: "log", data: '{"text":"a"}' },
-  { id: "1:9", event: "message", data: "two\nlines" },
-];
-
-test("it reads events however their bytes are cut", () => {
-  for (let cut = 0; cut <= STREAM.length; cut += 1) {
-    const parser = new SseParser();
-    expect([...parser.feed(STREAM.slice(0, cut)), ...parser.feed(STREAM.slice(cut))]).toEqual(EVENTS);
-  }
-});
-
-test("it takes every kind of line end", () => {
-  for (const end of ["\r\n", "\r"]) {
-    expect(new SseParser().feed(`${STREAM.replaceAll("\n", end)}\n`)).toEqual(EVENTS);
-  }
-});
-
-test("it keeps an unfinished event back", () => {
-  expect(new SseParser().feed("data: half\n")).toEqual([]);
-});
-
-test("it remembers the pause that the server asks for", () => {
-  const parser = new SseParser();
-  parser.feed("retry: 2500\n\n");
-  expect(parser.retryMs).toBe(2500);
-});
+import { backOffMs, EventStream } from "./sse";
 
 test("the back-off grows, is spread, and has an upper end", () => {
   expect(backOffMs(0, () => 1)).toBe(500);
@@ -67,6 +39,35 @@ test("it goes on after the last event it saw when the line breaks", async () => 
   expect(seen).toEqual(["a", "b"]);
   expect(breaks).toHaveBeenCalled();
   expect(fetched.mock.calls[1]?.[1]?.headers).toMatchObject({ "Last-Event-ID": "1:5" });
+});
+
+test("it reads events whose bytes are cut anywhere", async () => {
+  const bytes = new TextEncoder().encode(
+    'id: 1:5\r\nevent: log\r\ndata: {"text":"Zürich"}\r\n\r\n: still here\r\n\r\n',
+  );
+  const body = new ReadableStream<Uint8Array>({
+    start: (controller) => bytes.forEach((_, at) => controller.enqueue(bytes.subarray(at, at + 1))),
+  });
+  vi.stubGlobal("fetch", vi.fn<typeof fetch>().mockResolvedValue(new Response(body as unknown as BodyInit)));
+  const seen = vi.fn();
+  const stream = new EventStream("/s", { onEvent: seen });
+  await vi.advanceTimersByTimeAsync(0);
+  stream.close();
+  expect(seen).toHaveBeenCalledExactlyOnceWith({ id: "1:5", event: "log", data: '{"text":"Zürich"}' });
+});
+
+test("it pauses for as long as the server asks for", async () => {
+  const fetched = vi
+    .fn<typeof fetch>()
+    .mockResolvedValueOnce(answer("retry: 2500\n\n"))
+    .mockReturnValue(new Promise(() => undefined));
+  vi.stubGlobal("fetch", fetched);
+  const stream = new EventStream("/s", { onEvent: () => undefined });
+  await vi.advanceTimersByTimeAsync(2_499);
+  expect(fetched).toHaveBeenCalledTimes(1);
+  await vi.advanceTimersByTimeAsync(1);
+  expect(fetched).toHaveBeenCalledTimes(2);
+  stream.close();
 });
 
 test("it comes back when the server is away for a while", async () => {

@@ -1,57 +1,5 @@
 /** Server-sent events over fetch: unlike EventSource it can start at an event id and tells status codes apart. */
-
-export interface SseEvent {
-  id: string | null;
-  event: string;
-  data: string;
-}
-
-/** Turns the bytes of an event stream, cut anywhere, into events. */
-export class SseParser {
-  #rest = "";
-  #id: string | null = null;
-  #event = "";
-  #data: string[] = [];
-  /** The pause before a reconnect that the server asked for last. */
-  retryMs: number | null = null;
-
-  feed(chunk: string): SseEvent[] {
-    const events: SseEvent[] = [];
-    const text = this.#rest + chunk;
-    // A CR at the very end may be half of a CRLF: wait for the next chunk.
-    const complete = text.endsWith("\r") ? text.slice(0, -1) : text;
-    const held = text.slice(complete.length);
-    const lines = complete.split(/\r\n|\r|\n/);
-    this.#rest = (lines.pop() ?? "") + held;
-    for (const line of lines) {
-      const event = this.#line(line);
-      if (event !== null) events.push(event);
-    }
-    return events;
-  }
-
-  #line(line: string): SseEvent | null {
-    if (line === "") {
-      if (this.#data.length === 0) {
-        this.#event = "";
-        return null;
-      }
-      const event = { id: this.#id, event: this.#event || "message", data: this.#data.join("\n") };
-      this.#event = "";
-      this.#data = [];
-      return event;
-    }
-    if (line.startsWith(":")) return null;
-    const colon = line.indexOf(":");
-    const field = colon < 0 ? line : line.slice(0, colon);
-    const value = colon < 0 ? "" : line.slice(colon + 1).replace(/^ /, "");
-    if (field === "data") this.#data.push(value);
-    else if (field === "event") this.#event = value;
-    else if (field === "id") this.#id = value;
-    else if (field === "retry" && /^\d+$/.test(value)) this.retryMs = Number(value);
-    return null;
-  }
-}
+import { createParser, type EventSourceMessage } from "eventsource-parser";
 
 /** How long to wait before the next try: doubles from half a second to 15 s, spread so that tabs do not march in step. */
 export function backOffMs(failures: number, random: () => number = Math.random): number {
@@ -61,7 +9,7 @@ export function backOffMs(failures: number, random: () => number = Math.random):
 
 export interface StreamHandlers {
   onOpen?: () => void;
-  onEvent: (event: SseEvent) => void;
+  onEvent: (event: EventSourceMessage) => void;
   /** The connection broke and will be tried again. */
   onBreak?: () => void;
   /** The server refused for good: 4xx other than 408 and 429. */
@@ -129,20 +77,24 @@ export class EventStream {
   async #read(body: ReadableStream<Uint8Array>, abort: AbortController): Promise<number | null> {
     const reader = body.getReader();
     const decoder = new TextDecoder();
-    const parser = new SseParser();
+    let retryMs: number | null = null;
+    const parser = createParser({
+      onEvent: (event) => {
+        if (this.#isClosed()) return;
+        this.#failures = 0;
+        this.#lastId = event.id ?? this.#lastId;
+        this.#handlers.onEvent(event);
+      },
+      onRetry: (ms) => (retryMs = ms),
+    });
     let watchdog = 0;
     try {
       for (;;) {
         window.clearTimeout(watchdog);
         watchdog = window.setTimeout(() => abort.abort(), SILENCE_MS);
         const { done, value } = await reader.read();
-        if (done || this.#isClosed()) return parser.retryMs;
-        for (const event of parser.feed(decoder.decode(value, { stream: true }))) {
-          this.#failures = 0;
-          if (event.id !== null) this.#lastId = event.id;
-          this.#handlers.onEvent(event);
-          if (this.#isClosed()) return null;
-        }
+        if (done || this.#isClosed()) return retryMs;
+        parser.feed(decoder.decode(value, { stream: true }));
       }
     } finally {
       window.clearTimeout(watchdog);

@@ -102,7 +102,7 @@ import sys
 from muster_client.main import app
 for words in (["ls"], ["why", "7"], ["cancel", "--tag", "a=b"]):
     app(["--url", "http://127.0.0.1:1", *words], standalone_mode=False)
-print(*sorted({"pydantic", "pathspec", "yaml"} & set(sys.modules)))
+print(*sorted({"httpx_sse", "pathspec", "pydantic", "yaml"} & set(sys.modules)))
 """
     environment = {**os.environ, "MUSTER_CONFIG": "/nonexistent"}
     environment.pop("MUSTER_TOKEN", None)

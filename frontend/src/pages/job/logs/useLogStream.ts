@@ -1,8 +1,9 @@
+import type { EventSourceMessage } from "eventsource-parser";
 import { useEffect, useMemo, useRef, useSyncExternalStore } from "react";
 
 import { logUrl } from "../../../api/client";
 import { Observable, useObservable } from "../../../api/connectivity";
-import { EventStream, type SseEvent } from "../../../api/sse";
+import { EventStream } from "../../../api/sse";
 import { LogBuffer } from "./buffer";
 
 /** Of a log larger than this, only the end is read at first. */
@@ -16,13 +17,13 @@ export interface LogEnd {
   exitCode: number | null;
 }
 
-function chunkFrom(event: SseEvent): { rank: number; text: string } | null {
+function chunkFrom(event: EventSourceMessage): { rank: number; text: string } | null {
   const body = JSON.parse(event.data) as { rank?: unknown; text?: unknown };
   if (typeof body.text !== "string") return null;
   return { rank: typeof body.rank === "number" ? body.rank : 0, text: body.text };
 }
 
-function endFrom(event: SseEvent): LogEnd {
+function endFrom(event: EventSourceMessage): LogEnd {
   const body = JSON.parse(event.data) as { state?: unknown; exit_code?: unknown };
   return {
     state: typeof body.state === "string" ? body.state : "",
@@ -68,7 +69,7 @@ class LogReading {
     this.#stream?.close();
   };
 
-  #take(event: SseEvent): void {
+  #take(event: EventSourceMessage): void {
     if (event.event === "log") {
       const chunk = chunkFrom(event);
       if (chunk !== null) this.buffer.append(chunk.rank, chunk.text);
