@@ -177,9 +177,7 @@ class Loop:
             if held.stage in _OBSERVED
         )
         self._bounded = tuple(
-            held.id
-            for held in self._held.values()
-            if held.stage is Stage.RUNNING and held.id in self._specs and self._specs[held.id].bounds_disk
+            held.id for held in self._held.values() if held.stage is Stage.RUNNING and held.id in self._specs
         )
 
     def _job_of(self, allocation_id: int) -> Optional[int]:
@@ -346,7 +344,7 @@ class Loop:
 
     def _exceeded(self, message: DiskExceeded) -> None:
         held, spec = self._held.get(message.id), self._specs.get(message.id)
-        if held is None or held.stage is not Stage.RUNNING or spec is None or not spec.bounds_disk:
+        if held is None or held.stage is not Stage.RUNNING or spec is None:
             return
         grace_s = spec.grace_s if message.max_grace_s is None else min(spec.grace_s, message.max_grace_s)
         order = core.StopOrder(spec.stop_signal, grace_s)

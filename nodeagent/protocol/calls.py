@@ -13,10 +13,7 @@ REGISTER_PATH = PREFIX + "/register"
 BEAT_PATH = PREFIX + "/beat"
 SYNC_PATH = PREFIX + "/sync"
 BATCH_PATH = PREFIX + "/batch"
-CLAIM_PATH = PREFIX + "/allocations/{id}/claim"
-END_PATH = PREFIX + "/allocations/{id}/end"
 LOG_PATH = PREFIX + "/allocations/{id}/log"
-LOG_FINISH_PATH = PREFIX + "/allocations/{id}/log:finish"
 OUTPUTS_PATH = PREFIX + "/allocations/{id}/outputs"
 OUTPUT_PATH = PREFIX + "/allocations/{id}/outputs/{file}"
 OUTPUTS_FINISH_PATH = PREFIX + "/allocations/{id}/outputs:finish"
@@ -36,24 +33,9 @@ CODE_TYPE = "application/gzip"
 PROBLEM_TYPE = "application/problem+json"
 
 
-def claim_path(allocation_id: int) -> str:
-    """The path of an allocation's claim."""
-    return CLAIM_PATH.format(id=allocation_id)
-
-
-def end_path(allocation_id: int) -> str:
-    """The path of an allocation's end."""
-    return END_PATH.format(id=allocation_id)
-
-
 def log_path(allocation_id: int) -> str:
     """The path of an allocation's log."""
     return LOG_PATH.format(id=allocation_id)
-
-
-def log_finish_path(allocation_id: int) -> str:
-    """The path that closes an allocation's log."""
-    return LOG_FINISH_PATH.format(id=allocation_id)
 
 
 def shell_path(allocation_id: int, shell_id: int, act: str) -> str:

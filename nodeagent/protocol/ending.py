@@ -23,6 +23,7 @@ class EndRequest(Message):
 
     fence: int
     boot_id: str = field(metadata=text(MAX_ID_CHARACTERS))
+    state_id: str = field(metadata=text(MAX_ID_CHARACTERS))
     reason: EndReason
     exit_code: Optional[int] = None
     signal: Optional[int] = None
@@ -34,7 +35,6 @@ class EndRequest(Message):
     seq: int = 0
     tail: str = ""
     points: Tuple[MetricPoint, ...] = ()
-    state_id: str = field(default="", metadata=text(MAX_ID_CHARACTERS))
 
 
 @dataclass(frozen=True)

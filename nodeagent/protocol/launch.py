@@ -17,7 +17,7 @@ class ClaimRequest(Message):
     fence: int
     boot_id: str = field(metadata=text(MAX_ID_CHARACTERS))
     epoch: int
-    state_id: str = field(default="", metadata=text(MAX_ID_CHARACTERS))
+    state_id: str = field(metadata=text(MAX_ID_CHARACTERS))
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,6 @@ class LaunchSpec(Message):
     the pool allows. The node may allow less. With `check_gpus` the agent looks at the GPUs before it starts anything
     there, and ends with `gpu_check_failed` where one is not fit. `keep_failed_s` above 0: when the command fails, what
     it ran in stays for that time, with its files, its GPUs and its limits, so that the user can inspect it by a shell.
-    With `bounds_disk` a job that takes too much of the node's disk is stopped, and ends with `disk_exceeded`.
     """
 
     allocation_id: int
@@ -94,5 +93,4 @@ class LaunchSpec(Message):
     mounts: Tuple[VolumeMount, ...] = ()
     mount_roots: Tuple[str, ...] = ()
     keep_failed_s: float = 0.0
-    bounds_disk: bool = False
     pool: str = ""

@@ -13,7 +13,9 @@ What the wire format leaves open is settled here:
 - A registration is two calls. The answer to `hello` has a nonce that is good for one registration of the node, and
   voids those that were given out before; a registration with any other is answered 412, and who sent it begins anew.
   So what registers was alive after everything that had registered before it, and nothing that comes late can be taken
-  for newer than it is. A platform that answers 404 to `hello` takes registrations without a nonce, as does this one.
+  for newer than it is.
+- A registration names the agent's protocol. A platform that serves another one answers 409 before it reads on, and its
+  sentence names both.
 - 428 as the answer to a beat or a sync means that the platform was restored from a backup: the agent starts anew, so
   that it finds all that it has started, and registers. Its first sync then names every allocation that it has, and the
   platform gives the node nothing before. What the agent does not name there has ended.
@@ -38,14 +40,12 @@ What the wire format leaves open is settled here:
   an intent is on disk before anything starts, so no record means that nothing did.
 - `state_id` names the agent's state folder, in the registration, in each claim and in each end. What was claimed out of
   one folder is neither given to an agent with another nor ended by it, and not desired of it: that one has no record of
-  what may still run. It counts as on a node that was cut off when the other agent registered, until its fence. An agent
-  that sends no `state_id` is told apart by its boot only.
-- 404 or 409 as the answer to an `end` or a `log:finish` means that the platform no longer cares: the agent lets go. An
+  what may still run. It counts as on a node that was cut off when the other agent registered, until its fence.
+- 404 or 409 as the answer to an `end` or a `finish` means that the platform no longer cares: the agent lets go. An
   `end` that is refused otherwise, such as by 400 or 422, is sent again without `tail`, `points` and `detail`.
-- A batch carries claims, ends and ends of logs; each item is answered as its own call is, and fails alone. A batch that
-  is sent a second time changes nothing. Since version 2 an agent claims and ends by batches only; the single calls stay
-  for agents of version 1.
-- The `rest` of a `log:finish` is appended before the log is closed. If it begins behind what the platform has, 416 and
+- A batch carries claims, ends and ends of logs (`finish`); each item is answered as a call of its own would be, and
+  fails alone. A batch that is sent a second time changes nothing.
+- The `rest` of a `finish` is appended before the log is closed. If it begins behind what the platform has, 416 and
   the size answer it, and the log stays open.
 - The `tail` of an `end` is the newest part of what the rank wrote, as text without NULs: the platform says at once why
   the job failed, and does not wait for a log that is still on its way. It is empty for a rank that succeeded.

@@ -39,11 +39,11 @@ class HelloResponse(Message):
 
 @dataclass(frozen=True)
 class RegisterRequest(Message):
-    """An agent begins to speak for its node. `nonce` is that of the hello before it; empty if it said none.
+    """An agent begins to speak for its node. `nonce` is that of the hello before it.
 
     The header carries the join token until a registration has succeeded and the credential from then on.
     `credential` is made by the agent and kept on its disk, so a lost answer is retried with the same pair. `state_id`
-    names the folder in which it remembers what it has started; empty from an agent of before.
+    names the folder in which it remembers what it has started.
     """
 
     protocol: int
@@ -51,8 +51,8 @@ class RegisterRequest(Message):
     agent_version: str = field(metadata=text(100))
     credential: str = field(metadata=text(MAX_ID_CHARACTERS))
     inventory: Inventory
-    nonce: str = field(default="", metadata=text(MAX_ID_CHARACTERS))
-    state_id: str = field(default="", metadata=text(MAX_ID_CHARACTERS))
+    nonce: str = field(metadata=text(MAX_ID_CHARACTERS))
+    state_id: str = field(metadata=text(MAX_ID_CHARACTERS))
 
 
 @dataclass(frozen=True)

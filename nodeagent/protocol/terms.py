@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 
 PROTOCOL_VERSION = 2
-"""Since 2 an agent claims, ends and closes logs by batches."""
+"""What a registration names first: a platform that serves another version refuses the agent."""
 
 MAX_BATCH_ITEMS = 64
 """The most items of one BatchRequest."""
@@ -103,9 +103,7 @@ class EndReason(str, Enum):
     OUT_OF_MEMORY = "out_of_memory"
     SPEC_REFUSED = "spec_refused"
     GPU_CHECK_FAILED = "gpu_check_failed"
-    """Only where `LaunchSpec.check_gpus` asked for the check: a platform of before does not know the word."""
     DISK_EXCEEDED = "disk_exceeded"
-    """Only where `LaunchSpec.bounds_disk` said so: a platform of before does not know the word."""
     TIME_LIMIT = "time_limit"
     NEVER_STARTED = "never_started"
     AGENT_STOPPED = "agent_stopped"

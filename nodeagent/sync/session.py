@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
 import itertools
 import logging
 import threading
@@ -81,12 +80,12 @@ def register(
     client.secret = identity.credential if identity.enrolled else join_token
     boot_id = clock.boot_id()
     request = RegisterRequest(
-        protocol.PROTOCOL_VERSION, boot_id, version, identity.credential, inventory, state_id=identity.name
+        protocol.PROTOCOL_VERSION, boot_id, version, identity.credential, inventory, nonce="", state_id=identity.name
     )
     backoff = Backoff()
     while not stopping.is_set():
         try:
-            nonce = _nonce(client, identity.credential)
+            nonce = client.hello(HelloRequest(identity.credential)).nonce
             sent_at = clock.boottime()
             answer = client.register(replace(request, nonce=nonce))
         except Unreachable as error:
@@ -112,16 +111,6 @@ def register(
         _log.info("registered as %s, epoch %d", answer.node_name, answer.epoch)
         return Session(boot_id, identity.name, answer, sent_at)
     return None
-
-
-def _nonce(client: Client, credential: str) -> str:
-    """What the platform says to a hello; nothing if it is one of before, which knows no hello."""
-    try:
-        return client.hello(HelloRequest(credential)).nonce
-    except Refused as refusal:
-        if refusal.status == http.client.NOT_FOUND:
-            return ""
-        raise
 
 
 def _wait_to_try_again(backoff: Backoff, stopping: threading.Event, error: Exception) -> None:

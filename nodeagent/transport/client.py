@@ -101,7 +101,7 @@ class Client:
         except Unauthorized:
             raise
         except Refused as error:
-            # It is the word on no item: as with a platform of before, which knows no batches.
+            # It is the word on no item.
             raise Unreachable("the platform takes no batch: {}".format(error)) from error
         try:
             outcomes = json.loads(body)["outcomes"]

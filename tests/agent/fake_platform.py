@@ -239,7 +239,9 @@ class FakePlatform:
             self.credential = request.credential
             self.epoch += 1
             self.registered = request
-            return 200, RegisterResponse(1, 5, self.node_name, "test-cluster", self.epoch, self.timers)
+            return 200, RegisterResponse(
+                protocol.PROTOCOL_VERSION, 5, self.node_name, "test-cluster", self.epoch, self.timers
+            )
 
     def _knows(self, secret: str, credential: str) -> bool:
         known = secret in (self.join_token, self.credential) and secret != ""
@@ -527,7 +529,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         code = re.fullmatch(r"/agent/v1/code/(\w+)", self.path)
         if code:
             return (200, platform.codes[code[1]]) if code[1] in platform.codes else (404, Problem("no such code"))
-        kinds = "claim|end|log:finish|log|outputs:finish|outputs"
+        kinds = "log|outputs:finish|outputs"
         match = re.fullmatch(rf"/agent/v1/allocations/(\d+)/({kinds})(?:/(\d+))?", self.path)
         allocation = platform.allocations.get(int(match[1])) if match else None
         if match is None or allocation is None:
@@ -537,9 +539,6 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if match[3] is not None:
             return platform.output(allocation, int(match[3]), self.headers, body)
         answers: dict[str, Callable[[Allocation, bytes], tuple[int, Any]]] = {
-            "claim": platform.claim,
-            "end": platform.end,
-            "log:finish": platform.finish,
             "outputs": platform.name_outputs,
             "outputs:finish": platform.finish_outputs,
         }

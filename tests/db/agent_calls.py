@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from base64 import b64encode
 from dataclasses import replace
 from typing import Any
 
 import httpx
 
+from muster.common.models import DatabaseNow
 from muster.common.secrets import digest
 from muster.fleet.models import Node, NodeLease
 from muster.jobs.models import Allocation
 from nodeagent.protocol.calls import (
     BATCH_PATH,
+    HELLO_PATH,
+    REGISTER_PATH,
     bearer,
-    claim_path,
     content_range,
     crc32_hex,
-    end_path,
-    log_finish_path,
     log_path,
 )
 from nodeagent.protocol.messages import (
+    AGAIN,
+    PROTOCOL_VERSION,
     BatchItem,
     BatchRequest,
     BatchResponse,
@@ -32,6 +35,8 @@ from nodeagent.protocol.messages import (
     EndReason,
     EndRequest,
     GpuInfo,
+    HelloRequest,
+    HelloResponse,
     Inventory,
     ItemOutcome,
     LaunchSpec,
@@ -47,6 +52,7 @@ from tests.db.stories import (
 )
 
 CREDENTIAL = "credential-of-the-agent-that-is-long-enough"
+STATE = "state-1"
 
 
 class Agent:
@@ -57,22 +63,32 @@ class Agent:
         self.secret = secret
         self.epoch = 0
         self.boot_id = BOOT
-        self.state_id = ""
+        self.state_id = STATE
 
     def post(self, path: str, message: Any, *, secret: str | None = None) -> httpx.Response:
         headers = {"Authorization": bearer(secret or self.secret)}
         return self.http.post(path, json=message.to_dict(), headers=headers)
 
-    def register(self, *, secret: str | None = None, **fields: Any) -> httpx.Response:
+    def hello(self, *, secret: str | None = None, credential: str | None = None) -> httpx.Response:
+        return self.post(HELLO_PATH, HelloRequest(credential or self.secret), secret=secret)
+
+    def register(self, *, secret: str | None = None, nonce: str | None = None, **fields: Any) -> httpx.Response:
+        """The answer to a registration; without a nonce a hello asks for one, and its refusal is the answer."""
+        if nonce is None:
+            answer = self.hello(secret=secret, credential=fields.get("credential"))
+            if answer.status_code != 200:
+                return answer
+            nonce = HelloResponse.from_dict(answer.json()).nonce
         request = RegisterRequest(
-            protocol=1,
+            protocol=PROTOCOL_VERSION,
             boot_id=self.boot_id,
             agent_version="1",
             credential=self.secret,
             inventory=inventory(),
+            nonce=nonce,
             state_id=self.state_id,
         )
-        answer = self.post("/agent/v1/register", replace(request, **fields), secret=secret)
+        answer = self.post(REGISTER_PATH, replace(request, **fields), secret=secret)
         if answer.status_code == 200:
             self.epoch = RegisterResponse.from_dict(answer.json()).epoch
         return answer
@@ -87,18 +103,16 @@ class Agent:
     def desired(self) -> tuple[DesiredAllocation, ...]:
         return SyncResponse.from_dict(self.sync().json()).desired
 
-    def claim(self, allocation: Allocation, **fields: Any) -> httpx.Response:
-        request = ClaimRequest(allocation.attempt_id, self.boot_id, self.epoch, self.state_id)
-        return self.post(claim_path(allocation.pk), replace(request, **fields))
+    def claim(self, allocation: Allocation, **fields: Any) -> ItemOutcome:
+        return self.tell(self.claim_item(allocation, **fields))
 
     def launch(self, allocation: Allocation) -> LaunchSpec:
-        answer = self.claim(allocation)
-        assert answer.status_code == 200, answer.text
-        return LaunchSpec.from_dict(answer.json())
+        outcome = self.claim(allocation)
+        assert outcome.launch is not None, outcome
+        return outcome.launch
 
-    def end(self, allocation: Allocation, reason: EndReason = EndReason.COMPLETED, **fields: Any) -> httpx.Response:
-        request = EndRequest(allocation.attempt_id, self.boot_id, reason, exit_code=0, state_id=self.state_id)
-        return self.post(end_path(allocation.pk), replace(request, **fields))
+    def end(self, allocation: Allocation, reason: EndReason = EndReason.COMPLETED, **fields: Any) -> ItemOutcome:
+        return self.tell(self.end_item(allocation, reason, **fields))
 
     def log(self, allocation: Allocation, offset: int, body: bytes, **headers: str | None) -> httpx.Response:
         sent: dict[str, str | None] = {
@@ -111,9 +125,9 @@ class Agent:
         kept = {name: value for name, value in sent.items() if value is not None}
         return self.http.patch(log_path(allocation.pk), content=body, headers=kept)
 
-    def finish(self, allocation: Allocation, size: int, sha256: str, **fields: Any) -> httpx.Response:
+    def finish(self, allocation: Allocation, size: int, sha256: str, **fields: Any) -> ItemOutcome:
         request = LogFinishRequest(allocation.attempt_id, size, sha256)
-        return self.post(log_finish_path(allocation.pk), replace(request, **fields))
+        return self.tell(BatchItem(allocation.pk, finish=replace(request, **fields)))
 
     def batch(self, *items: BatchItem) -> httpx.Response:
         return self.post(BATCH_PATH, BatchRequest(items))
@@ -123,12 +137,20 @@ class Agent:
         assert answer.status_code == 200, answer.text
         return BatchResponse.from_dict(answer.json()).outcomes
 
+    def tell(self, item: BatchItem) -> ItemOutcome:
+        """The outcome of one item, which is sent again while it waits for a lock."""
+        until = time.monotonic() + WAIT_S
+        while True:
+            (outcome,) = self.say(item)
+            if outcome.status != AGAIN or time.monotonic() > until:
+                return outcome
+
     def claim_item(self, allocation: Allocation, **fields: Any) -> BatchItem:
         request = ClaimRequest(allocation.attempt_id, self.boot_id, self.epoch, self.state_id)
         return BatchItem(allocation.pk, claim=replace(request, **fields))
 
     def end_item(self, allocation: Allocation, reason: EndReason = EndReason.COMPLETED, **fields: Any) -> BatchItem:
-        request = EndRequest(allocation.attempt_id, self.boot_id, reason, exit_code=0, state_id=self.state_id)
+        request = EndRequest(allocation.attempt_id, self.boot_id, self.state_id, reason, exit_code=0)
         return BatchItem(allocation.pk, end=replace(request, **fields))
 
     def finish_item(self, allocation: Allocation, text: bytes, last: bytes | None = None, **fields: Any) -> BatchItem:
@@ -156,6 +178,8 @@ def a100(index: int, uuid: str | None = None) -> GpuInfo:
 def agent_of(server: str, node: Node) -> Agent:
     """The agent of a node that registered long ago."""
     agent = Agent(server, f"{CREDENTIAL}-{node.name}")
-    Node.objects.filter(pk=node.pk).update(credential_digest=digest(agent.secret), boot_id=BOOT)
+    Node.objects.filter(pk=node.pk).update(
+        credential_digest=digest(agent.secret), boot_id=BOOT, state_id=agent.state_id, state_since=DatabaseNow()
+    )
     agent.epoch = NodeLease.objects.get(pk=node.pk).epoch
     return agent

@@ -130,7 +130,7 @@ def end(
         exit_code = {Reason.COMPLETED: 0, Reason.EXIT_NONZERO: 1}.get(reason)
     end_allocation(
         rank_of(allocation, fence=fence),
-        claimant=Claimant(boot_id, ""),
+        claimant=Claimant(boot_id, allocation.state_id),
         end=End(reason=reason, exit_code=exit_code, detail=detail, started=started, tail=tail),
     )
 

@@ -10,7 +10,20 @@ import httpx
 import pytest
 
 from muster_client.local.pack import pack_folder
-from nodeagent.protocol.messages import PROTOCOL_VERSION, GpuInfo, Inventory, RegisterRequest
+from nodeagent.protocol.messages import (
+    PROTOCOL_VERSION,
+    BatchItem,
+    BatchRequest,
+    BeatRequest,
+    ClaimRequest,
+    EndReason,
+    EndRequest,
+    GpuInfo,
+    HelloRequest,
+    HelloResponse,
+    Inventory,
+    RegisterRequest,
+)
 from tests.faults.cluster import ROOT, Cluster, processes_with, until
 from tests.faults.conftest import Figure
 from tests.faults.jobs import BEATING, let_end, output_of, stamps_of, starts_of, until_it_beats
@@ -39,7 +52,10 @@ def register_as(cluster: Cluster, node: str, boot_id: str) -> None:
         gpus=tuple(GpuInfo(*row, pci_bus_id="", numa_node=0) for row in gpus),
     )
     credential = credential_of(cluster, node)
-    request = RegisterRequest(PROTOCOL_VERSION, boot_id, "test", credential, inventory)
+    [(state_id,)] = cluster.sql("SELECT state_id FROM fleet_node WHERE name = %s", node)
+    hello = post(cluster, "hello", credential, HelloRequest(credential).to_dict())
+    nonce = HelloResponse.from_dict(hello.json()).nonce
+    request = RegisterRequest(PROTOCOL_VERSION, boot_id, "test", credential, inventory, nonce, state_id)
     answer = post(cluster, "register", credential, request.to_dict())
     assert answer.status_code == 200, answer.text
 
@@ -145,8 +161,9 @@ def test_a_frozen_agents_job_ends_before_the_fence_and_then_runs_elsewhere(clust
 def test_a_superseded_agent_leaves_its_jobs_alone_and_is_refused(cluster: Cluster) -> None:
     job = cluster.submit(BEATING)
     node = cluster.until_attempt_runs(job)
-    [(allocation_id, fence, boot_id, epoch)] = cluster.sql(
-        "SELECT a.id, t.id, a.boot_id, l.epoch FROM jobs_allocation a JOIN jobs_attempt t ON t.id = a.attempt_id"
+    [(allocation_id, fence, boot_id, state_id, epoch)] = cluster.sql(
+        "SELECT a.id, t.id, a.boot_id, a.state_id, l.epoch"
+        " FROM jobs_allocation a JOIN jobs_attempt t ON t.id = a.attempt_id"
         " JOIN fleet_nodelease l ON l.node_id = a.node_id WHERE t.job_id = %s",
         job["id"],
     )
@@ -156,15 +173,11 @@ def test_a_superseded_agent_leaves_its_jobs_alone_and_is_refused(cluster: Cluste
     assert cluster.exit_status(node) == 3
     assert processes_with(cluster.mark(job))
     # A stale caller, and one with another fence, change nothing.
-    end = {"boot_id": boot_id, "exit_code": 0, "signal": None, "reason": "completed", "detail": "", "started": True}
-    rest = {"started_at": None, "ended_at": None, "log_size": 0, "seq": 1}
-    for path, body in (
-        ("beat", {"epoch": epoch, "seq": 10_000, "boot_id": boot_id}),
-        (f"allocations/{allocation_id}/claim", {"fence": fence, "boot_id": boot_id, "epoch": epoch}),
-        (f"allocations/{allocation_id}/end", {**end, **rest, "fence": fence - 1}),
-    ):
-        answer = post(cluster, path, credential, body)
-        assert answer.status_code == 409, (path, answer.text)
+    assert post(cluster, "beat", credential, BeatRequest(epoch, 10_000, boot_id).to_dict()).status_code == 409
+    claim = BatchItem(allocation_id, claim=ClaimRequest(fence, boot_id, epoch, state_id))
+    end = BatchItem(allocation_id, end=EndRequest(fence - 1, boot_id, state_id, EndReason.COMPLETED, exit_code=0))
+    answer = post(cluster, "batch", credential, BatchRequest((claim, end)).to_dict())
+    assert [one["status"] for one in answer.json()["outcomes"]] == [409, 409], answer.text
     cluster.start(node)
     let_end(cluster, job["id"])
     job = cluster.wait(job)

@@ -113,8 +113,8 @@ def test_a_bad_spec_is_refused_with_a_problem_and_stores_nothing(cluster: Cluste
         ("beat", '{"epoch": "1"}', {401, 422}),
         ("beat", "x" * 10_000_000, {401, 413}),
         ("sync", "null", {401, 422}),
-        ("allocations/1/claim", "{}", {401, 422}),
-        (f"allocations/{'9' * 30}/claim", "{}", {401, 404, 422}),
+        ("batch", "{}", {401, 422}),
+        (f"allocations/{'9' * 30}/outputs", "{}", {401, 404, 422}),
     ],
 )
 def test_an_agents_bad_call_is_refused(cluster: Cluster, path: str, body: str, statuses: set[int]) -> None:

@@ -12,8 +12,8 @@ from muster.agents import services
 from muster.dispatch import reaper
 from muster.dispatch.eviction import eviction_deadline
 from muster.execution import reports
-from muster.fleet.leases import register
-from muster.fleet.models import NodeLease
+from muster.fleet.leases import Registration, register
+from muster.fleet.models import Node, NodeLease
 from muster.jobs.attempt import attempts
 from muster.jobs.attempt.claimants import Claimant
 from muster.jobs.attempt.gangs import Rank
@@ -460,7 +460,11 @@ class TestTheSimulationNotices:
                 watch(story, FENCE_S)
 
     def test_a_nonce_that_nobody_looks_at(self, telling: Telling, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(services, "register", lambda **given: register(**{**given, "nonce": ""}))
+        def register_any(**given: Any) -> Registration:
+            Node.objects.update(nonce=given["nonce"])
+            return register(**given)
+
+        monkeypatch.setattr(services, "register", register_any)
         with telling() as story:
             for server in story.servers:
                 boot_twice(story, server)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
 import json
 import os
@@ -115,8 +114,6 @@ def _connect(path: str) -> socket.socket:
             connection.connect(short.path(name))
     except OSError as error:
         connection.close()
-        if error.errno == errno.ENOENT:
-            raise ShellRefused("the job has ended, or an agent of before has started it") from error
         raise ShellRefused("the job has ended: {}".format(error.strerror)) from error
     connection.setblocking(False)
     return connection

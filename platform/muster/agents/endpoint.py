@@ -54,11 +54,8 @@ from nodeagent.protocol.messages import (
     BatchItem,
     BatchResponse,
     BeatRequest,
-    ClaimRequest,
-    EndRequest,
     HelloRequest,
     ItemOutcome,
-    LogFinishRequest,
     Message,
     OutputsFinishRequest,
     OutputsRequest,
@@ -98,8 +95,9 @@ async def hello(request: Request) -> Response:
 async def register(request: Request) -> Response:
     """Enrol an agent, or let it come back."""
     secret = await _enrolling_secret(request)
-    message = await read_message(request, RegisterRequest)
-    answer = await in_thread(services.register_agent, secret, message)
+    body = await read_json(request)
+    services.require_protocol(body)
+    answer = await in_thread(services.register_agent, secret, _message_of(body, RegisterRequest))
     return JSONResponse(answer.to_dict())
 
 
@@ -139,22 +137,6 @@ async def sync(request: Request) -> Response:
     return JSONResponse(services.sync_answer(node, desired).to_dict())
 
 
-async def claim(request: Request) -> Response:
-    """Give the launch spec of an allocation to the boot that claims it."""
-    node = await _node(request)
-    message = await read_message(request, ClaimRequest)
-    answer = await in_thread(services.claim, node, _id(request), message)
-    return JSONResponse(answer.to_dict())
-
-
-async def end(request: Request) -> Response:
-    """Take the end of an allocation."""
-    node = await _node(request)
-    message = await read_message(request, EndRequest)
-    await in_thread(services.end, node, _id(request), message)
-    return JSONResponse({})
-
-
 async def batch(request: Request) -> Response:
     """Take claims, ends and ends of logs, and answer each item for itself."""
     node = await _node(request, _speakers)
@@ -181,14 +163,6 @@ async def log(request: Request) -> Response:
     except Gap as gap:
         return JSONResponse({"size": gap.size}, status_code=416)
     return JSONResponse({"size": size}, status_code=202)
-
-
-async def log_finish(request: Request) -> Response:
-    """Close a log and compare it with what the agent spooled."""
-    allocation = await _allocation(request)
-    message = await read_message(request, LogFinishRequest)
-    await in_thread(services.port.end_log, allocation, services.log_end_of(allocation, message))
-    return JSONResponse({})
 
 
 async def outputs(request: Request) -> Response:
@@ -254,8 +228,12 @@ async def _allocation(request: Request) -> Allocation:
 
 async def read_message(request: Request, kind: type[M], *, largest: int = MAX_BODY_BYTES) -> M:
     """The message of the body; what it is not is an error that names the field."""
+    return _message_of(await read_json(request, largest=largest), kind)
+
+
+def _message_of(body: object, kind: type[M]) -> M:
     try:
-        return kind.from_dict(await read_json(request, largest=largest))
+        return kind.from_dict(body)
     except ProtocolError as error:
         raise Invalid.field(error.field or "message", error.problem) from error
 
@@ -322,10 +300,7 @@ ROUTES = [
     _post("/agent/v1/batch", audited(batch, "refused_claim", object_type="allocation")),
     _post("/agent/v1/hello", audited(hello, "refused_registration", object_type="node")),
     _post("/agent/v1/register", audited(register, "refused_registration", object_type="node")),
-    _post("/agent/v1/allocations/{id:int}/claim", audited(claim, "refused_claim", object_type="allocation")),
-    _post("/agent/v1/allocations/{id:int}/end", end),
     Route("/agent/v1/allocations/{id:int}/log", log, methods=["PATCH"]),
-    _post("/agent/v1/allocations/{id:int}/log:finish", log_finish),
     _post("/agent/v1/allocations/{id:int}/outputs", outputs),
     Route("/agent/v1/allocations/{id:int}/outputs/{file_id:int}", output, methods=["PATCH"]),
     _post("/agent/v1/allocations/{id:int}/outputs:finish", outputs_finish),

@@ -95,7 +95,6 @@ def launch_spec(node: Node, allocation: Allocation, known: LaunchFacts | None = 
         mounts=told_to_agents(spec["mounts"], job.vc, node.pool) if spec.get("mounts") else (),
         mount_roots=node.pool.roots,
         keep_failed_s=_keep_failed_s(node, allocation),
-        bounds_disk=True,
         ask_registry=access.ask,
         registry_login=_login(access),
     )

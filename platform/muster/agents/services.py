@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from base64 import b64decode
 from collections.abc import Sequence
-from datetime import timedelta
 from zlib import crc32
 
 from django.conf import settings
@@ -14,7 +13,6 @@ from muster.agents.desired import DesiredSet
 from muster.agents.health import take_check_results, take_health_events
 from muster.agents.inventory import reported
 from muster.agents.launch import launch_spec
-from muster.common.clock import database_now
 from muster.common.errors import Conflict, Invalid, NotFound
 from muster.common.rows import part_of
 from muster.common.secrets import digest
@@ -76,9 +74,7 @@ WHERE allocation.id = ANY(%s) AND node.credential_digest = %s
 
 port: Port = reports
 SYNC_WAIT_S = 25.0
-_DISKS_KNOWN_AFTER = timedelta(minutes=1)
 MAX_STATE_ID_CHARS = 64
-_OLDEST_PROTOCOL = 1
 
 
 def greet_agent(secret: str, request: HelloRequest) -> HelloResponse:
@@ -86,13 +82,22 @@ def greet_agent(secret: str, request: HelloRequest) -> HelloResponse:
     return HelloResponse(greet(secret=secret, credential=request.credential))
 
 
+def require_protocol(registration: object) -> None:
+    """Return if the body of a registration is of the protocol that is served, and raise `Conflict` if not.
+
+    What has no protocol at all is left to the strict reading.
+    """
+    told = registration if isinstance(registration, dict) else {}
+    spoken = told.get("protocol", PROTOCOL_VERSION)
+    if spoken != PROTOCOL_VERSION and isinstance(spoken, int):
+        raise Conflict(
+            f"this agent speaks protocol {spoken}, and this platform speaks protocol {PROTOCOL_VERSION}: "
+            "install the agent of this platform"
+        )
+
+
 def register_agent(secret: str, request: RegisterRequest) -> RegisterResponse:
     """A new epoch for the node; what a reboot of it has ended is let go."""
-    if not _OLDEST_PROTOCOL <= request.protocol <= PROTOCOL_VERSION:
-        raise Conflict(
-            f"the agent speaks protocol {request.protocol}; this platform speaks "
-            f"{_OLDEST_PROTOCOL} to {PROTOCOL_VERSION}"
-        )
     registration = register(
         secret=secret,
         credential=request.credential,
@@ -150,23 +155,15 @@ def take_news(node: Node, request: SyncRequest, desired: DesiredSet) -> None:
 
 
 def tells_of_disk(node: Node, request: SyncRequest) -> bool:
-    """Whether the agent says otherwise of the node's disk than before, or nothing of a full one; then `take_disk`."""
-    return request.host is not None and request.host.disk_full != (node.disk_full_at is not None)
+    """Whether the agent says otherwise of the node's disk than before; then `take_disk`."""
+    full = None if request.host is None else request.host.disk_full
+    return full is not None and full != (node.disk_full_at is not None)
 
 
 def take_disk(node: Node, request: SyncRequest) -> None:
-    """Take over that the disk has become full, or has room again.
-
-    An agent of before never says either, so under one nothing would end what a newer one has said. Any other has looked
-    at its disks soon after its start.
-    """
-    if request.host is None:
-        return
-    full = request.host.disk_full
-    if full is None and node.disk_full_at is not None:
-        full = database_now() - node.lease.granted_at < _DISKS_KNOWN_AFTER
-    if full is not None:
-        note_disk(node=node, full=full)
+    """Take over that the disk has become full, or has room again."""
+    if request.host is not None and request.host.disk_full is not None:
+        note_disk(node=node, full=request.host.disk_full)
 
 
 def brings_samples(request: SyncRequest) -> bool:
@@ -341,8 +338,8 @@ def _status_of(told: EndRequest | KeptReport) -> int | None:
 
 
 def _state_of(state_id: str) -> str:
-    if len(state_id) > MAX_STATE_ID_CHARS:
-        raise Invalid.field("state_id", f"it has {MAX_STATE_ID_CHARS} characters at most")
+    if not 0 < len(state_id) <= MAX_STATE_ID_CHARS:
+        raise Invalid.field("state_id", f"it has 1 to {MAX_STATE_ID_CHARS} characters")
     return state_id
 
 

@@ -53,7 +53,7 @@ OR EXISTS (
     SELECT FROM jobs_allocation held JOIN fleet_node node ON node.id = held.node_id
     WHERE node.pool_id = pool.id AND held.state <> {released} AND (
         node.health = 'down' OR node.gone_at IS NOT NULL
-        OR held.state_id <> '' AND node.state_id <> '' AND held.state_id <> node.state_id)
+        OR held.state_id <> '' AND held.state_id <> node.state_id)
 )
 OR EXISTS (
     SELECT FROM jobs_job job JOIN jobs_attempt attempt ON attempt.job_id = job.id

@@ -52,9 +52,6 @@ class StaleNonce(MusterError):
     title = "The nonce was used or replaced"
 
 
-# A request does not arrive this many boots late.
-BOOTS_KEPT = 16
-
 # What no call of an agent reads is not read for each of them.
 _WIDE = (
     *("inventory", "labels", "links", "past_boots"),
@@ -107,9 +104,9 @@ def register(
     *,
     secret: str,
     credential: str,
-    nonce: str = "",
+    nonce: str,
     boot_id: str,
-    state_id: str = "",
+    state_id: str,
     agent_version: str,
     reported: Reported,
 ) -> Registration:
@@ -118,24 +115,17 @@ def register(
     A join token binds the credential that comes with it. An answer that was lost on the way can be asked for again
     with the same token and the same credential; a used token with any other credential is refused.
 
-    The newest nonce says that who sent this was alive after all that had registered before. An agent of before, which
-    sends none, is known to be late only by a boot that has ended.
+    The newest nonce says that who sent this was alive after all that had registered before.
     """
     with transaction.atomic():
         node = _node_of(secret, credential)
         if node.admin == NodeAdmin.RETIRED:
             raise Conflict(f"node {node.name} is retired")
-        if nonce and nonce != node.nonce:
+        if not nonce or nonce != node.nonce:
             raise StaleNonce(f"this registration of node {node.name} came too late; ask for another nonce")
-        if not nonce and boot_id in node.past_boots:  # sent before the machine booted again, and late
-            raise Conflict(f"node {node.name} has booted again since boot {boot_id}")
         rebooted = bool(node.boot_id) and node.boot_id != boot_id
-        past = [*node.past_boots, node.boot_id] if rebooted else node.past_boots
-        past = [boot for boot in past if boot != boot_id][-BOOTS_KEPT:]  # an agent of a copied disk may come back
         changed = store_inventory(node, reported)
-        Node.objects.filter(pk=node.pk).update(
-            nonce="", boot_id=boot_id, past_boots=past, agent_version=agent_version[:40]
-        )
+        Node.objects.filter(pk=node.pk).update(nonce="", boot_id=boot_id, agent_version=agent_version[:40])
         NodeLease.objects.filter(pk=node.pk).update(
             epoch=F("epoch") + 1, state=LeaseState.GRANTED, seq=0, granted_at=DatabaseNow(), seen_at=DatabaseNow()
         )
@@ -144,7 +134,7 @@ def register(
         if state_id != node.state_id:
             # After the new epoch is stored: from then on, an agent with the old state folder gets no answer to a beat.
             Node.objects.filter(pk=node.pk).update(state_id=state_id, state_since=DatabaseNow())
-            data["state_lost"] = bool(state_id and node.state_id)
+            data["state_lost"] = bool(node.state_id)
         record("node.registered", actor=f"agent of {node.name}", node_id=node.pk, data=data)
         set_health(node, NodeHealth.READY)
         begin_checks(node, restarted=rebooted)
@@ -153,7 +143,7 @@ def register(
 
 
 def supersede(node: Node) -> None:
-    """Let no agent of before speak for the node any more: the next one has to register."""
+    """Let no agent that has registered speak for the node any more: the next one has to register."""
     NodeLease.objects.filter(pk=node.pk).update(epoch=F("epoch") + 1)
 
 

@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 TIMEOUT_S = 60.0
 _CALLS = re.compile(
     r"POST /agent/v1/(?:hello|register|beat|sync|batch)"
-    r"|POST /agent/v1/allocations/[0-9]{1,18}/(?:claim|end|log:finish|outputs|outputs:finish)"
+    r"|POST /agent/v1/allocations/[0-9]{1,18}/(?:outputs|outputs:finish)"
     r"|POST /agent/v1/allocations/[0-9]{1,18}/shells/[0-9]{1,18}/(?:open|output|input|end)"
     r"|PATCH /agent/v1/allocations/[0-9]{1,18}/(?:log|outputs/[0-9]{1,18})"
     r"|GET /agent/v1/code/[0-9a-f]{64}"

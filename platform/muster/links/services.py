@@ -70,7 +70,7 @@ def change_server(*, server: Server, access: Access, actor: str) -> None:
         row = servers.get(pk=server.pk)
         if moved := _moved(row, columns):
             _require_free(node, errors=tuple(FieldError(name, "it stays while jobs hold GPUs") for name in moved))
-            # Its agent of before may not have heard of it yet, and must not claim what comes now.
+            # Its agent may not have heard of it yet, and must not claim what comes now.
             supersede(node)
         before = _shown(row)
         Server.objects.filter(pk=row.pk).update(**columns, **_anew())

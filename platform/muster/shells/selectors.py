@@ -83,7 +83,7 @@ def _may_act(shell: Shell) -> bool:
 
 def _by_time(shell: Shell, now: datetime, silence: Silence) -> tuple[ShellReason, str] | None:
     if shell.state == ShellState.REQUESTED and now - shell.requested_at > NOT_OPENED_AFTER:
-        return ShellReason.NOT_OPENED, "the agent of its node did not open it: it is out of reach, or of before"
+        return ShellReason.NOT_OPENED, "the agent of its node did not open it: it is out of reach"
     if now - shell.requested_at > settings.SHELL_LONGEST:
         return ShellReason.TIME_LIMIT, f"a shell may last {settings.SHELL_LONGEST}"
     if timedelta(seconds=silence.bytes_s) > settings.SHELL_IDLE:

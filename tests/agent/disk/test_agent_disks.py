@@ -20,15 +20,14 @@ def test_a_job_beyond_the_limit_saves_its_work_and_ends_and_no_other_does(
 ) -> None:
     agent.options += ["--disk-mib", "20"]
     agent.start()
-    small, unbounded = platform.place(SMALL, bounds_disk=True), platform.place(LARGE)
-    large = platform.allocations[platform.place(LARGE, bounds_disk=True)]
+    small = platform.place(SMALL)
+    large = platform.allocations[platform.place(LARGE)]
     eventually(lambda: large.end and large.finish, "its end", 30.0)
     assert large.end is not None
     assert (large.end.reason, large.end.exit_code) == (EndReason.DISK_EXCEEDED, 0)
     assert large.end.detail.startswith("it takes more of the node's disk than the 20 MiB that a job may: ")
     assert large.text.endswith("saved\n")
-    # Of a platform of before, which does not know the reason, none is stopped.
-    assert [platform.allocations[one].end for one in (small, unbounded)] == [None, None]
+    assert platform.allocations[small].end is None
 
 
 def test_the_agent_tells_what_is_left_of_its_disk(platform: FakePlatform, agent: AgentProcess) -> None:
@@ -47,7 +46,7 @@ def test_a_disk_below_the_reserve_that_no_job_fills_stops_nobody_and_is_told_onc
 ) -> None:
     agent.options += ["--disk-reserve-mib", str(1 << 40)]
     agent.start()
-    job = platform.place(SMALL, bounds_disk=True)
+    job = platform.place(SMALL)
     eventually(lambda: [one for one in platform.syncs if one.host is not None and one.host.disk_full], "a full disk")
     beats = len(platform.beats)
     eventually(lambda: len(platform.beats) > beats + 5, "more beats")
@@ -63,10 +62,10 @@ def test_a_job_that_makes_empty_files_without_end_is_stopped_and_its_neighbour_g
     with small_disk(agent.state, 64, with_content=False, inodes=INODES):
         agent.start()
         # It takes more bytes than all others, and they are not what the disk is short of.
-        number = platform.place(LARGE, bounds_disk=True)
+        number = platform.place(LARGE)
         neighbour = platform.allocations[number]
         eventually(lambda: "filled" in neighbour.text, "it runs", 30.0)
-        hog = platform.allocations[platform.place(STREWING, bounds_disk=True)]
+        hog = platform.allocations[platform.place(STREWING)]
         eventually(lambda: hog.end and hog.finish, "its end", 60.0)
         assert hog.end is not None
         assert hog.end.reason is EndReason.DISK_EXCEEDED

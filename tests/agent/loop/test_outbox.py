@@ -41,9 +41,9 @@ class Stage:
 
     def put(self, *ids: int, tail: str | None = None) -> None:
         def entry(number: int) -> tuple[BatchItem, Callable[[Answer], None]]:
-            item = BatchItem(number, claim=ClaimRequest(4, "boot", 7))
+            item = BatchItem(number, claim=ClaimRequest(4, "boot", 7, "state"))
             if tail is not None:
-                item = BatchItem(number, end=EndRequest(4, "boot", EndReason.EXIT_NONZERO, tail=tail))
+                item = BatchItem(number, end=EndRequest(4, "boot", "state", EndReason.EXIT_NONZERO, tail=tail))
             return item, lambda answer: self.heard.update({number: answer})
 
         self.outbox.put(*map(entry, ids))

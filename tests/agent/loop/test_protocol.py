@@ -151,7 +151,7 @@ def _messages(message: Any) -> st.SearchStrategy[Any]:
 BIDI = "\u202e"
 INVENTORY: dict[str, Any] = {"hostname": "h", "address": "10.0.0.1", "cpus": 1, "memory_mib": 1}
 GPU: dict[str, Any] = {"index": 0, "uuid": "GPU-1", "model": "A100", "memory_mib": 1}
-END: dict[str, Any] = {"fence": 1, "boot_id": "b", "reason": "completed"}
+END: dict[str, Any] = {"fence": 1, "boot_id": "b", "state_id": "s", "reason": "completed"}
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_an_address_is_an_ip_address_or_a_host_name(address: str) -> None:
 
 
 def test_an_agent_sends_what_others_say_as_one_printable_line() -> None:
-    end = EndRequest(1, "b", EndReason.LAUNCH_FAILED, detail=f"docker:\tno\n{BIDI}" + "x" * 5000)
+    end = EndRequest(1, "b", "s", EndReason.LAUNCH_FAILED, detail=f"docker:\tno\n{BIDI}" + "x" * 5000)
     sent = EndRequest.from_dict(end.to_dict()).detail
     assert sent.startswith("docker: no \\u202ex")
     assert len(sent) == 4096

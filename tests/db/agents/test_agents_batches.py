@@ -101,7 +101,7 @@ class TestOutcomes:
 
     def test_an_item_that_is_refused_leaves_the_others(self, agent: Agent, world: World) -> None:
         one, other, over = placed(world), placed(world), running(world)
-        stranger = BatchItem(4711, end=EndRequest(1, agent.boot_id, EndReason.COMPLETED))
+        stranger = BatchItem(4711, end=EndRequest(1, agent.boot_id, agent.state_id, EndReason.COMPLETED))
         items = (
             agent.claim_item(one, fence=one.attempt_id - 1),
             agent.end_item(over, fence=over.attempt_id - 1),

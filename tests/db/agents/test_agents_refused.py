@@ -9,8 +9,7 @@ import pytest
 from muster.accounts.rates import Limit
 from muster.agents import refusals
 from muster.events.models import AuditEntry
-from nodeagent.protocol.calls import claim_path
-from nodeagent.protocol.messages import ClaimRequest, HelloRequest
+from nodeagent.protocol.messages import BatchItem, ClaimRequest
 from tests.db.agent_calls import Agent
 
 STRANGER = "a-secret-that-is-of-no-node-at-all-but-long"
@@ -24,17 +23,17 @@ def entries() -> list[tuple[str, str, str | None, int]]:
 
 
 def test_a_refused_registration_is_audited_with_the_address(agent: Agent) -> None:
-    assert agent.post("/agent/v1/hello", HelloRequest(STRANGER), secret=STRANGER).status_code == 401
-    assert agent.register(secret=STRANGER).status_code == 401
+    assert agent.hello(secret=STRANGER, credential=STRANGER).status_code == 401
+    assert agent.register(secret=STRANGER, nonce="of nobody").status_code == 401
     assert entries() == [("refused_registration", "(unknown)", "127.0.0.1", 401)] * 2
     assert STRANGER not in str(AuditEntry.objects.values())
 
 
 def test_a_refused_claim_is_audited_with_its_allocation(agent: Agent) -> None:
-    request = ClaimRequest(epoch=agent.epoch, fence=1, boot_id=agent.boot_id, state_id="")
-    refused = agent.post(claim_path(4711), request)
-    assert refused.status_code in {404, 409}
-    assert entries() == [("refused_claim", "4711", "127.0.0.1", refused.status_code)]
+    request = ClaimRequest(epoch=agent.epoch, fence=1, boot_id=agent.boot_id, state_id=agent.state_id)
+    refused = agent.tell(BatchItem(4711, claim=request))
+    assert refused.status in {404, 409}
+    assert entries() == [("refused_claim", "4711", "127.0.0.1", refused.status)]
 
 
 def test_what_is_accepted_is_not_audited_as_refused(agent: Agent) -> None:

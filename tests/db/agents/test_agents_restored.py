@@ -64,7 +64,7 @@ def test_what_an_agent_no_longer_has_is_lost_and_never_given_to_it_again(agent: 
     assert (job.reason, job.avoid_nodes) == ("unknown", [])
     assert "ended on node" in job.reason_detail
     assert not Strike.objects.exists()
-    assert agent.claim(ranks(attempt)[0]).status_code == 409
+    assert agent.claim(ranks(attempt)[0]).status == 409
 
 
 def test_a_node_gets_no_job_while_its_agent_runs_one_that_is_unknown(agent: Agent, world: World) -> None:

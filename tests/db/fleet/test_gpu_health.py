@@ -153,7 +153,7 @@ def test_a_job_whose_gpu_fails_its_check_goes_elsewhere_for_nothing(agent: Agent
     gpu = allocation.claims.get().gpu
     assert agent.launch(allocation).check_gpus
     agent.sync(health=(HealthEvent("check_failed", gpu.uuid, "9216 MiB are in use and no process is there"),))
-    assert agent.end(allocation, EndReason.GPU_CHECK_FAILED, started=False, detail="not fit").status_code == 200
+    assert agent.end(allocation, EndReason.GPU_CHECK_FAILED, started=False, detail="not fit").status == 200
     job = now_of(attempt.job)
     assert (job.state, job.reason, job.retries_used, job.avoid_nodes) == ("queued", "gpu_check_failed", 0, [bad.pk])
     assert (now_of(attempt).state, now_of(attempt).reason, job.failure) == ("failed", "gpu_check_failed", None)
@@ -194,7 +194,7 @@ def test_a_gpu_that_is_not_free_after_a_quick_end_takes_nothing_of_the_end(
     event = HealthEvent("check_failed", gpu.uuid, "after a job had ended: 9216 MiB are in use")
     agent.sync(allocations=(told,), health=(event,))
     assert (now_of(attempt).state, now_of(gpu).healthy) == ("starting", False)
-    assert agent.end(allocation, reason, exit_code=exit_code).status_code == 200
+    assert agent.end(allocation, reason, exit_code=exit_code).status == 200
     job = now_of(attempt.job)
     assert (job.state, job.reason, now_of(attempt).state) == (state, reason.value, state)
 
@@ -209,7 +209,7 @@ def test_a_gpu_that_is_not_empty_after_a_job_takes_no_other_and_the_job_is_done(
     attempt = start(world)
     allocation, gpu = ranks(attempt)[0], gpu_of(attempt)
     agent.sync(health=(HealthEvent("check_failed", gpu.uuid, "after a job had ended: process 71 is on it"),))
-    assert agent.end(allocation, EndReason.COMPLETED).status_code == 200
+    assert agent.end(allocation, EndReason.COMPLETED).status == 200
     assert (now_of(attempt).state, now_of(attempt.job).state) == ("succeeded", "succeeded")
     assert not Strike.objects.exists()
     held = {gpu_of(place(world)) for _ in range(7)}

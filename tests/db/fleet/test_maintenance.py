@@ -232,7 +232,7 @@ def test_who_may_be_stopped_is_moved_and_keeps_what_it_had(pool: Pool, node: Nod
     Allocation.objects.filter(pk=allocation.pk).update(boot_id=BOOT)
     end_allocation(
         rank_of(allocation),
-        claimant=Claimant(BOOT, ""),
+        claimant=Claimant(BOOT, allocation.state_id),
         end=End(reason=Reason.EXIT_NONZERO, exit_code=143, detail="", started=True, ran_s=5.0),
     )
     moved.refresh_from_db()

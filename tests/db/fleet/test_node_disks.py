@@ -8,11 +8,11 @@ import pytest
 
 from muster.api.fleet.render import node_document
 from muster.events.models import Event, Outbox
-from muster.fleet.models import HealthReport, Node, NodeDisk, NodeLease
+from muster.fleet.models import HealthReport, Node, NodeDisk
 from nodeagent.protocol.messages import EndReason, HealthEvent, HostSample
 from scheduler.model.lifecycle import HoldReason, JobState
 from tests.db.agent_calls import Agent, a100, inventory
-from tests.db.stories import World, cycle, let_pass, now_of, place, ranks, start, states, submit
+from tests.db.stories import World, cycle, now_of, ranks, start, states, submit
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("sound")]
 
@@ -95,23 +95,12 @@ def test_a_full_disk_and_an_old_toolkit_are_both_said_and_each_goes_by_itself(ag
     assert document(world)["barred"].startswith("its NVIDIA Container Toolkit is 1.17.7")
 
 
-def test_an_agent_that_never_says_anything_of_its_disk_frees_the_node_of_what_another_said(
-    agent: Agent, world: World
-) -> None:
+def test_a_reading_that_says_nothing_of_the_disk_changes_nothing(agent: Agent, world: World) -> None:
     tell(agent, FULL)
-    for version in ("0.1", "0.3"):  # the disk is as full as before, whatever the version
-        assert agent.register(agent_version=version).status_code == 200
-        tell(agent, HostSample(load1=1.0))  # it has not looked yet
-        assert document(world)["barred"] == "its disk is full"
-        tell(agent, FULL)
-    assert kinds() == ["node.disk_full"]
-    let_pass(61, NodeLease.objects.get(), "granted_at")
-    assert agent.sync().status_code == 200  # no reading of the host at all
+    assert agent.register().status_code == 200
+    tell(agent, HostSample(load1=1.0))  # the agent has not looked yet
     assert document(world)["barred"] == "its disk is full"
-    tell(agent, HostSample(load1=1.0))  # it knows nothing of disks
-    assert document(world)["barred"] is None
-    tell(agent, HostSample(load1=1.0))
-    assert kinds() == ["node.disk_full", "node.disk_room"]
+    assert kinds() == ["node.disk_full"]
 
 
 def test_sizes_that_no_disk_has_are_left_out(agent: Agent, world: World) -> None:
@@ -124,12 +113,8 @@ def test_a_job_that_took_too_much_of_the_disk_has_failed_by_its_own_doing(agent:
     attempt = start(world)
     allocation = ranks(attempt)[0]
     detail = "the node's disk is full, and this job takes the most of it: 900 MiB, 880 MiB of that in work"
-    assert agent.end(allocation, EndReason.DISK_EXCEEDED, signal=15, detail=detail).status_code == 200
+    assert agent.end(allocation, EndReason.DISK_EXCEEDED, signal=15, detail=detail).status == 200
     attempt, job = now_of(attempt), now_of(attempt.job)
     assert (attempt.state, attempt.reason, attempt.reason_detail) == ("failed", "disk_exceeded", detail)
     assert (job.state, job.failure["class"], job.failure["category"]) == ("failed", "disk_quota", "user")
     assert not Node.objects.get().strikes.exists()
-
-
-def test_an_agent_is_told_that_it_may_stop_such_a_job(agent: Agent, world: World) -> None:
-    assert agent.launch(ranks(place(world))[0]).bounds_disk

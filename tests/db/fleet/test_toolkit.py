@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from muster.api.fleet.render import node_document, pool_list
 from muster.fleet.models import Node, Pool
-from nodeagent.protocol.messages import RegisterRequest
 from scheduler.model.lifecycle import HoldReason, JobState
 from tests.db.agent_calls import Agent, a100, inventory
 from tests.db.stories import World, cycle, now_of, states, submit
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("sound")]
-
-OLDER = Path(__file__).parents[2] / "contract" / "older" / "RegisterRequest.json"
 
 
 def register(agent: Agent, toolkit_version: str, *runtimes: str) -> None:
@@ -75,11 +70,3 @@ def test_a_node_of_both_runtimes_offers_no_containers(agent: Agent, world: World
     job = submit(world)
     cycle(world)
     assert states(job)[0] == JobState.ACTIVE
-
-
-def test_an_older_agent_says_nothing_of_it_and_is_taken_as_before(agent: Agent, world: World) -> None:
-    told = RegisterRequest.from_dict(json.loads(OLDER.read_text())).inventory
-    assert told.toolkit_version == ""
-    assert agent.register(inventory=told).status_code == 200
-    node = document(world)
-    assert (node["barred"], node["toolkit_version"], node["driver_version"]) == (None, None, "550.54.15")

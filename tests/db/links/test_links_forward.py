@@ -16,8 +16,9 @@ from muster.common.sealed import unseal
 from muster.fleet.models import Node, NodeLease
 from muster.links.forward import Forwarder
 from muster.links.services import add_server
+from nodeagent.protocol.calls import HELLO_PATH, REGISTER_PATH
 from nodeagent.protocol.frames import ANSWER, MAX_BODY_BYTES, PING, REQUEST, Frame, FrameError, FrameReader
-from nodeagent.protocol.messages import RegisterRequest
+from nodeagent.protocol.messages import HelloRequest, HelloResponse, Message, RegisterRequest
 from tests.db.agent_calls import a100, agent_of, inventory
 from tests.db.links.test_links_servers import ACCESS
 from tests.factories import make_node, make_pool
@@ -76,10 +77,8 @@ CALLS = [
     ("POST", "/agent/v1/register"),
     ("POST", "/agent/v1/beat"),
     ("POST", "/agent/v1/sync"),
-    ("POST", "/agent/v1/allocations/12/claim"),
-    ("POST", "/agent/v1/allocations/12/end"),
+    ("POST", "/agent/v1/batch"),
     ("PATCH", "/agent/v1/allocations/12/log"),
-    ("POST", "/agent/v1/allocations/12/log:finish"),
     ("POST", "/agent/v1/allocations/12/outputs"),
     ("PATCH", "/agent/v1/allocations/12/outputs/7"),
     ("POST", "/agent/v1/allocations/12/outputs:finish"),
@@ -110,9 +109,9 @@ def test_a_call_of_an_agent_is_passed_on(web: Web, method: str, path: str) -> No
         ("POST", "//elsewhere.example.org/agent/v1/beat"),
         ("GET", "/agent/v1/beat"),
         ("DELETE", "/agent/v1/register"),
-        ("POST", "/agent/v1/allocations/-1/claim"),
-        ("POST", "/agent/v1/allocations/٣/claim"),
-        ("POST", f"/agent/v1/allocations/{'9' * 40}/claim"),
+        ("POST", "/agent/v1/allocations/-1/outputs"),
+        ("POST", "/agent/v1/allocations/٣/outputs"),
+        ("POST", f"/agent/v1/allocations/{'9' * 40}/outputs"),
         ("GET", "/agent/v1/code/../../../etc/passwd"),
         ("GET", "/metrics"),
         ("post", "/agent/v1/beat"),
@@ -205,9 +204,14 @@ def test_one_server_cannot_speak_for_another_node(server: str) -> None:
     linked = add_server(pool=pool, name="gpu7", access=ACCESS, actor="olga")
     other = agent_of(server, make_node(pool, "other", gpus=1, credential="x" * 40))
     forwarder = Forwarder(server)
-    request = RegisterRequest(1, "boot-of-gpu7", "1", other.secret, inventory(a100(0)))
-    head = {"method": "POST", "path": "/agent/v1/register", "headers": {"Authorization": f"Bearer {other.secret}"}}
-    answer = forwarder.answer(Frame(REQUEST, 1, head, request.to_json()), unseal(linked.sealed_credential))
+
+    def ask(path: str, message: Message) -> Frame:
+        head = {"method": "POST", "path": path, "headers": {"Authorization": f"Bearer {other.secret}"}}
+        return forwarder.answer(Frame(REQUEST, 1, head, message.to_json()), unseal(linked.sealed_credential))
+
+    nonce = HelloResponse.from_json(ask(HELLO_PATH, HelloRequest(other.secret)).body).nonce
+    told = inventory(a100(0))
+    answer = ask(REGISTER_PATH, RegisterRequest(2, "boot-of-gpu7", "1", other.secret, told, nonce, "folder-of-gpu7"))
     forwarder.close()
     assert answer.head["status"] == 200, answer.body
     assert json.loads(answer.body)["node_name"] == "gpu7"

@@ -11,8 +11,7 @@ from muster.dispatch.cycles import replay
 from muster.dispatch.models import Cycle
 from muster.dispatch.snapshot.snapshot import pool_snapshot
 from muster.fleet.models import Gpu, Pool
-from nodeagent.protocol.calls import bearer
-from nodeagent.protocol.messages import Inventory, RegisterRequest
+from nodeagent.protocol.messages import Inventory
 from tests.db.agent_calls import Agent, a100, inventory
 from tests.db.stories import World, now_of, place, ranks
 
@@ -56,10 +55,7 @@ def test_other_links_raise_the_version_and_the_same_do_not(agent: Agent, world: 
 
 def test_an_agent_that_tells_no_links_is_as_welcome(agent: Agent, world: World) -> None:
     agent.register(inventory=linked(*CROSSED))
-    request = RegisterRequest(1, agent.boot_id, "1", agent.secret, linked(*CROSSED)).to_dict()
-    del request["inventory"]["topology"]
-    headers = {"Authorization": bearer(agent.secret)}
-    assert agent.http.post("/agent/v1/register", json=request, headers=headers).status_code == 200
+    assert agent.register(inventory=inventory(a100(0), a100(1))).status_code == 200
     assert now_of(world.nodes[0]).links == []
     (node,) = pool_snapshot(world.pool, seed=1).nodes
     assert node.links == ()

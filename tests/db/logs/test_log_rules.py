@@ -243,5 +243,5 @@ def test_the_endpoint_looks_at_what_agents_send_and_at_the_end_of_a_log(agent: A
     (allocation,) = ranks(attempt)
     assert agent.log(allocation, 0, b"step 1\nNCCL WARN a timeout").status_code == 202
     assert not LogMatch.objects.exists(), "it is half a line yet"
-    assert agent.finish(allocation, 27, "").status_code == 200
+    assert agent.finish(allocation, 27, "").status == 200
     assert LogMatch.objects.get().line == "NCCL WARN a timeout"

@@ -100,7 +100,7 @@ class TestFromAgents:
         assert agent.sync(reported=(report,)).status_code == 200
         assert [step for step, _ in points(attempt)] == [1, 2], "a message that comes twice changes nothing"
         last = (MetricPoint("loss", 0.5, 3.0),)
-        assert agent.end(allocation, reason=EndReason.COMPLETED, exit_code=0, points=last).status_code == 200
+        assert agent.end(allocation, reason=EndReason.COMPLETED, exit_code=0, points=last).status == 200
         assert points(attempt)[-1] == (3, 0.5)
 
     def test_nobody_speaks_for_another_job(self, agent: Agent, world: World) -> None:
