@@ -16,6 +16,7 @@ from rest_framework import exceptions, status
 from rest_framework.response import Response
 
 from muster.common.errors import FieldError, MusterError, NotFound, TooLarge, TooMany, Unavailable
+from muster_client.answers.service import Problem
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +41,7 @@ _TITLES: Mapping[int, tuple[str, str]] = {
 
 def problem(
     status_code: int, detail: str, *, errors: Sequence[FieldError] = (), code: str = "", title: str = ""
-) -> dict[str, Any]:
+) -> Problem:
     """The document for a status; code and title follow from it unless they are given."""
     known_code, known_title = _TITLES.get(status_code, ("error", "The request failed"))
     return {
@@ -52,7 +53,7 @@ def problem(
     }
 
 
-def problem_of(error: MusterError) -> dict[str, Any]:
+def problem_of(error: MusterError) -> Problem:
     """The document for a refusal by a service."""
     return problem(error.status, error.detail, errors=error.errors, code=error.code, title=error.title)
 
@@ -94,12 +95,12 @@ def server_error(request: HttpRequest) -> HttpResponse:
     return respond(document, headers)
 
 
-def respond(document: dict[str, Any], headers: Mapping[str, str] | None = None) -> HttpResponse:
+def respond(document: Problem, headers: Mapping[str, str] | None = None) -> HttpResponse:
     """A problem document as the answer of a plain Django view."""
     return JsonResponse(document, status=document["status"], headers=dict(headers or {}), content_type=CONTENT_TYPE)
 
 
-def _explain(error: Exception) -> tuple[dict[str, Any], dict[str, str]]:
+def _explain(error: Exception) -> tuple[Problem, dict[str, str]]:
     if isinstance(error, TooMany):
         return problem_of(error), {"Retry-After": str(error.retry_after_s)}
     if isinstance(error, Unavailable):
@@ -127,7 +128,7 @@ def _explain(error: Exception) -> tuple[dict[str, Any], dict[str, str]]:
     return problem(500, "the error was logged; if it comes back, tell your operators when it happened"), {}
 
 
-def _explain_api_exception(error: exceptions.APIException) -> tuple[dict[str, Any], dict[str, str]]:
+def _explain_api_exception(error: exceptions.APIException) -> tuple[Problem, dict[str, str]]:
     headers: dict[str, str] = {}
     auth_header = getattr(error, "auth_header", None)
     if auth_header:

@@ -16,6 +16,7 @@ from muster.jobs.models import Attempt, Job
 from muster.tenants.models import Membership
 from muster.tenants.roles import Role
 from muster.tenants.selectors import tenants_of
+from muster_client.answers.jobs import JobCount
 from scheduler.model.lifecycle import Desired, JobState
 
 _MAX_ID_DIGITS = 18
@@ -109,7 +110,7 @@ def cancellable_jobs(user: User, jobs: QuerySet[Job], *, others: bool) -> QueryS
     return jobs.filter(Q(owner=user) | Q(tenant_id__in=managed))
 
 
-def count_jobs(user: User, jobs: QuerySet[Job], *, others: bool) -> dict[str, Any]:
+def count_jobs(user: User, jobs: QuerySet[Job], *, others: bool) -> JobCount:
     """How many these are, in all and by state, with the GPUs that they ask for; `others` as in `cancellable_jobs`."""
     states = list(jobs.values("state").order_by("state").annotate(jobs=Count("pk"), gpus=Sum(F("gpus") * F("nodes"))))
     return {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from muster.accounts.models import ApiToken, Session, User
 from muster.api.jobs.render import Json
-from muster.api.moments import moment
+from muster.common.moments import moment
 from muster.tenants.models import Membership
 from muster.tenants.selectors import default_virtual_cluster, virtual_clusters_of
 

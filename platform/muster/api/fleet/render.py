@@ -9,8 +9,8 @@ from django.db.models import Count, F, Q, QuerySet, Sum
 
 from muster.accounts.models import User
 from muster.api.jobs.render import Json
-from muster.api.moments import moment
 from muster.common.clock import utc_now
+from muster.common.moments import moment
 from muster.fleet.maintenance import planned_of
 from muster.fleet.models import Gpu, GpuCheck, Maintenance, Node, NodeDisk, Pool
 from muster.fleet.networks import host_network_reason

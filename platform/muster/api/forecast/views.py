@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import Any
-
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from muster.api import limits
 from muster.api.base import ApiView, caller, describe
 from muster.api.bodies import JsonParser, TextYamlParser, YamlParser
-from muster.api.jobs.render import failure, gpu_choices, sizes
+from muster.api.forecast.render import dry_run_document
+from muster.api.jobs.render import failure
 from muster.api.jobs.views import SPEC_BODY
 from muster.dispatch.explain.forecast import dry_run
 from muster.dispatch.explain.selectors import why
 from muster.jobs.selectors import get_job
-from muster.jobs.spec.spec_order import in_order
-from muster.jobs.submit.notes import notes_of
 from muster_client.answers.forecast import DryRun, Why
-from scheduler.model.plan import Hold
 
 
 class JobWhy(ApiView):
@@ -29,7 +24,7 @@ class JobWhy(ApiView):
     def get(self, request: Request, job_id: int) -> Response:
         """The dominant reason, its evidence, and what would help."""
         job = get_job(caller(request), job_id)
-        return Response({**why(job), "failure": failure(job)})
+        return Response(why(job, failure=failure(job)))
 
 
 class JobDryRun(ApiView):
@@ -45,33 +40,4 @@ class JobDryRun(ApiView):
         """
         user = caller(request)
         limits.take(limits.SUBMIT, user.pk)
-        result = dry_run(user=user, data=request.data)
-        return Response(
-            {
-                "valid": True,
-                "spec": in_order(result.job.spec),
-                "gpu_choices": gpu_choices(result.job),
-                "sizes": [
-                    told | {"cpus_from": size.cpus_from, "memory_from": size.memory_from}
-                    for told, size in zip(sizes(result.job), result.sizes, strict=True)
-                ],
-                "notes": notes_of(result.job),
-                "gpus_total": result.job.gpus_total,
-                "feasible": result.feasible,
-                "fits_quota": result.fits_quota,
-                "starts_now": result.starts_now,
-                "hold": _hold(result.hold),
-                "position": result.position,
-                "screening": {
-                    "tried": result.outlook.run is not None,
-                    "why": result.outlook.why,
-                    "starts_now": None if result.screening is None else result.screening.starts_now,
-                    "hold": None if result.screening is None else _hold(result.screening.hold),
-                },
-                "runtime": asdict(result.runtime),
-            }
-        )
-
-
-def _hold(hold: Hold | None) -> dict[str, Any] | None:
-    return None if hold is None else {"reason": hold.reason, "detail": hold.detail, "helps": list(hold.helps)}
+        return Response(dry_run_document(dry_run(user=user, data=request.data)))

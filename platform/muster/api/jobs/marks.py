@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, TypedDict
+from typing import TypedDict
 
 from django.db.models import Q
 
-from muster.api.moments import moment
+from muster.common.moments import moment
 from muster.jobs.models import Attempt, Job
+from muster_client.answers.jobs import Idle, Kept
 from scheduler.model.lifecycle import AttemptState, JobState
 
 
 class Marks(TypedDict):
     """The fields of a job that its running attempt has."""
 
-    idle: dict[str, Any] | None
-    kept: dict[str, Any] | None
+    idle: Idle | None
+    kept: Kept | None
 
 
 NO_MARKS = Marks(idle=None, kept=None)

@@ -33,7 +33,7 @@ class JobAttempts(ApiView):
         rows = list(attempts[: query["limit"] + 1])
         page = rows[: query["limit"]]
         following = encode_cursor(page[-1].number) if len(rows) > len(page) else None
-        return Response({"results": render.attempt_list(page), "next": following})
+        return Response(AttemptList(results=render.attempt_list(page), next=following))
 
 
 class JobEvents(ApiView):
@@ -49,7 +49,7 @@ class JobEvents(ApiView):
         page = rows[: query["limit"]]
         following = encode_cursor(page[-1].tx, page[-1].pk) if len(rows) > len(page) else None
         first = [render.submitted_with_sweep(job)] if job.group_id is not None and "cursor" not in query else []
-        return Response({"results": [*first, *(render.event(row) for row in page)], "next": following})
+        return Response(JobEventPage(results=[*first, *(render.event(row) for row in page)], next=following))
 
 
 class JobFiles(ApiView):

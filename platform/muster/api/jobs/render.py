@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
 from django.db.models import F, QuerySet
 
 from muster.api.jobs.marks import NO_MARKS, Marks, marks_of
-from muster.api.moments import moment
 from muster.common.clock import utc_now
+from muster.common.moments import moment
 from muster.dispatch.explain.finish import FinishByType
 from muster.events.models import Event
 from muster.fleet.networks import host_network_reason
@@ -20,8 +19,11 @@ from muster.fleet.runtimes import in_container
 from muster.jobs.attempt.estimates import current_estimate
 from muster.jobs.attempt.outcome import blamed_for
 from muster.jobs.attempt.resizes import failed_resize_from
-from muster.jobs.groups.progress import GroupProgress, Membership, memberships_of
-from muster.jobs.models import Allocation, Attempt, GpuClaim, Job, JobGroup
+from muster.jobs.groups.progress import GroupProgress as Progress
+from muster.jobs.groups.progress import Membership, memberships_of
+from muster.jobs.models import Allocation as AllocationRow
+from muster.jobs.models import Attempt as AttemptRow
+from muster.jobs.models import GpuClaim, Job, JobGroup
 from muster.jobs.queue import positions
 from muster.jobs.selectors import RunTime, run_times
 from muster.jobs.spec.spec import PRIORITIES
@@ -31,9 +33,30 @@ from muster.samples.rates import KnownRate, rates_of
 from muster.screening.models import ScreeningResult
 from muster.screening.selectors import results_of
 from muster.usage.efficiency import efficiency_of
-from muster.usage.models import Efficiency
+from muster.usage.models import Efficiency as EfficiencyRow
+from muster_client.answers.jobs import (
+    Allocation,
+    Attempt,
+    AttemptFailure,
+    Efficiency,
+    FailedResize,
+    Failure,
+    FinishOnType,
+    GpuChoice,
+    GroupOfJob,
+    GroupProgress,
+    Hold,
+    JobEvent,
+    JobFinish,
+    JobInList,
+    JobRate,
+    JobSize,
+    ScreeningRun,
+)
+from muster_client.answers.jobs import Job as JobDocument
 from scheduler.diagnosis.failures import title_of
 from scheduler.diagnosis.failures.rules import NO_SIGNATURE
+from scheduler.engine.finish import Finish
 from scheduler.model.lifecycle import JOB_TERMINAL, JobState, Reason
 
 Json = dict[str, Any]
@@ -58,7 +81,7 @@ def for_list(jobs: QuerySet[Job]) -> QuerySet[Job]:
     )
 
 
-def job_list(jobs: Iterable[Job], *, collapsed: bool = False) -> list[Json]:
+def job_list(jobs: Iterable[Job], *, collapsed: bool = False) -> list[JobInList]:
     """The jobs as lists show them; one more query each for all places in the queue, run times, marks and groups.
 
     With `collapsed`, a member of a group stands for it, and one more query tells how far the groups are.
@@ -67,46 +90,58 @@ def job_list(jobs: Iterable[Job], *, collapsed: bool = False) -> list[Json]:
     places, marks, ran = positions(jobs), marks_of(jobs), run_times(jobs)
     memberships = memberships_of(jobs, collapsed=collapsed)
     return [
-        _job(job, places.get(job.pk), ran.get(job.pk, RunTime()), marks.get(job.pk, NO_MARKS))
-        | _of_group(job, memberships.get(job.pk))
+        _job(
+            job,
+            places.get(job.pk),
+            ran.get(job.pk, RunTime()),
+            marks.get(job.pk, NO_MARKS),
+            memberships.get(job.pk),
+        )
         for job in jobs
     ]
 
 
-def _of_group(job: Job, found: Membership | None) -> Json:
-    return {"group": found and _group(job, found.group, found.progress), "params": job.params}
-
-
-def _group(job: Job, group: JobGroup, progress: GroupProgress | None) -> Json:
+def _group(job: Job, found: Membership) -> GroupOfJob:
+    group, progress = found.group, found.progress
     return {
         "id": group.pk,
         "kind": group.kind,
         "name": group.name,
         "state": group.state,
-        "member": job.member,
+        "member": job.member or 0,
         "members": group.size,
-        "progress": progress
-        and {
-            **progress.members,
-            "started_at": moment(progress.started_at),
-            "changed_at": moment(progress.changed_at),
-            "ended_at": moment(group.ended_at),
-        },
+        "progress": None if progress is None else _progress(group, progress),
     }
 
 
-def submitted_list(jobs: Iterable[Job]) -> list[Json]:
+def _progress(group: JobGroup, progress: Progress) -> GroupProgress:
+    return {
+        "waiting": progress.members["waiting"],
+        "running": progress.members["running"],
+        "paused": progress.members["paused"],
+        "succeeded": progress.members["succeeded"],
+        "failed": progress.members["failed"],
+        "stopped": progress.members["stopped"],
+        "cancelled": progress.members["cancelled"],
+        "started_at": moment(progress.started_at),
+        "changed_at": moment(progress.changed_at or group.submitted_at),
+        "ended_at": moment(group.ended_at),
+    }
+
+
+def submitted_list(jobs: Iterable[Job]) -> list[JobInList]:
     """The same of jobs that have just been stored, without a query: nothing is known of them but what they are.
 
     Their places in the queue are left out, for they would take a look at all jobs that wait.
     """
-    return [_job(job, None, RunTime(), NO_MARKS) | _of_group(job, None) for job in jobs]
+    return [_job(job, None, RunTime(), NO_MARKS, None) for job in jobs]
 
 
-def submitted_document(job: Job) -> Json:
+def submitted_document(job: Job) -> JobDocument:
     """The document of a job that has just been stored; a gang may have been decided to need no screening run."""
-    (document,) = submitted_list([job])
-    return document | {
+    (row,) = submitted_list([job])
+    return {
+        **row,
         "screening_runs": _screening_runs(job),
         "spec": in_order(job.spec),
         "sizes": sizes(job),
@@ -120,52 +155,76 @@ def submitted_document(job: Job) -> Json:
     }
 
 
-def _screening_runs(job: Job) -> list[Json]:
+def job_document(job: Job, *, finish: JobFinish | None = None) -> JobDocument:
+    """The job with its spec and its screening runs; jobs of one GPU have none."""
+    (row,) = job_list([job])
+    found = efficiency_of(job)
+    return {
+        **row,
+        "screening_runs": _screening_runs(job),
+        "spec": in_order(job.spec),
+        "sizes": sizes(job),
+        "cloned_from": job.cloned_from_id,
+        "estimate": current_estimate(job),
+        "rates": [_rate(rate) for rate in rates_of(job)] if job.gpus else [],
+        "finish": finish,
+        "failed_resize": _failed_resize(job),
+        "efficiency": None if found is None else efficiency(found),
+        "shells": job.vc.pool.shells,
+    }
+
+
+def _screening_runs(job: Job) -> list[ScreeningRun]:
     return [_screening_run(row) for row in results_of(job)] if job.gpus_total > 1 else []
 
 
-def job_document(job: Job) -> Json:
-    """The job with its spec and its screening runs; jobs of one GPU have none."""
-    (document,) = job_list([job])
-    document["screening_runs"] = _screening_runs(job)
-    document["spec"] = in_order(job.spec)
-    document["sizes"] = sizes(job)
-    document["cloned_from"] = job.cloned_from_id
-    document["estimate"] = current_estimate(job)
-    document["rates"] = [_rate(rate) for rate in rates_of(job)] if job.gpus else []
-    document["finish"] = None
-    document["failed_resize"] = _failed_resize(job)
-    found = efficiency_of(job)
-    document["efficiency"] = None if found is None else efficiency(found)
-    document["shells"] = job.vc.pool.shells
-    return document
+def _rate(rate: KnownRate) -> JobRate:
+    return {
+        "gpu_type": rate.gpu_type,
+        "gpus": rate.gpus,
+        "per_s": rate.per_s,
+        "deviation": rate.deviation,
+        "source": rate.source,
+    }
 
 
-def _rate(rate: KnownRate) -> Json:
-    names = ("gpu_type", "gpus", "per_s", "deviation", "source")
-    return {name: getattr(rate, name) for name in names}
-
-
-def gpu_choices(job: Job) -> list[Json]:
+def gpu_choices(job: Job) -> list[GpuChoice]:
     """The GPU types that the job accepts, each with a size, in order of preference."""
     return [{"gpu_type": choice.gpu_type, "gpus": choice.gpus} for choice in job.request.choices]
 
 
-def sizes(job: Job) -> list[Json]:
+def sizes(job: Job) -> list[JobSize]:
     """What the job gets on each node in each of its choices, in order of preference."""
-    names = ("gpu_type", "gpus", "cpus", "memory_mib")
-    return [{name: getattr(choice, name) for name in names} for choice in job.request.choices]
+    return [
+        {
+            "gpu_type": choice.gpu_type,
+            "gpus": choice.gpus,
+            "cpus": choice.cpus,
+            "memory_mib": choice.memory_mib,
+        }
+        for choice in job.request.choices
+    ]
 
 
-def finish(found: FinishByType | None) -> Json | None:
+def finish(found: FinishByType | None) -> JobFinish | None:
     """When a waiting job would finish on each GPU type; one of several types only."""
     if found is None:
         return None
-    types = [asdict(one) | {"finishes_in_s": one.finishes_in_s} for one in found.types]
-    return {"summary": found.summary, "detail": found.detail, "types": types}
+    return {"summary": found.summary, "detail": found.detail, "types": [_finish_on_type(one) for one in found.types]}
 
 
-def efficiency(row: Efficiency) -> Json:
+def _finish_on_type(one: Finish) -> FinishOnType:
+    return {
+        "gpu_type": one.gpu_type,
+        "gpus": one.gpus,
+        "starts_in_s": one.starts_in_s,
+        "runs_s": one.runs_s,
+        "deviation_s": one.deviation_s,
+        "finishes_in_s": one.finishes_in_s,
+    }
+
+
+def efficiency(row: EfficiencyRow) -> Efficiency:
     """What a job used of what it had."""
     use = row.use
     return {
@@ -177,12 +236,15 @@ def efficiency(row: Efficiency) -> Json:
         "gpu_hours": round(row.gpu_s / 3600, 6),
         "idle_gpu_hours": round(row.idle_gpu_s / 3600, 6),
         "gpus": use["gpus"],
-        **{name: use[name] for name in ("cpus", "cpu_cores", "memory_mib", "memory_used_mib")},
+        "cpus": use["cpus"],
+        "cpu_cores": use["cpu_cores"],
+        "memory_mib": use["memory_mib"],
+        "memory_used_mib": use["memory_used_mib"],
         "advice": row.advice,
     }
 
 
-def _job(job: Job, position: int | None, ran: RunTime, marks: Marks) -> Json:
+def _job(job: Job, position: int | None, ran: RunTime, marks: Marks, membership: Membership | None) -> JobInList:
     path = f"/api/v1/jobs/{job.pk}"
     return {
         "id": job.pk,
@@ -223,17 +285,30 @@ def _job(job: Job, position: int | None, ran: RunTime, marks: Marks) -> Json:
             "why": f"{path}/why",
             "page": f"/jobs/{job.pk}",
         },
+        "group": None if membership is None else _group(job, membership),
+        "params": job.params,
     }
 
 
-def _screening_run(row: ScreeningResult) -> Json:
-    names = ("verdict", "detail", "failure", "line", "hint", "gpus_asked", "gpus")
-    seconds = ("waited_s", "ran_s", "spent_gpu_s", "saved_gpu_s")
-    told = {name: getattr(row, name) for name in names} | {name: round(getattr(row, name), 1) for name in seconds}
-    return told | {"attempt": row.attempt.number if row.attempt else None, "at": moment(row.at)}
+def _screening_run(row: ScreeningResult) -> ScreeningRun:
+    return {
+        "verdict": row.verdict,
+        "detail": row.detail,
+        "attempt": row.attempt.number if row.attempt else None,
+        "failure": row.failure,
+        "line": row.line,
+        "hint": row.hint,
+        "gpus_asked": row.gpus_asked,
+        "gpus": row.gpus,
+        "waited_s": round(row.waited_s, 1),
+        "ran_s": round(row.ran_s, 1),
+        "spent_gpu_s": round(row.spent_gpu_s, 1),
+        "saved_gpu_s": round(row.saved_gpu_s, 1),
+        "at": moment(row.at),
+    }
 
 
-def _failed_resize(job: Job) -> Json | None:
+def _failed_resize(job: Job) -> FailedResize | None:
     """The failed resize whose pause is not over."""
     if job.failed_resize is None or job.state in JOB_TERMINAL:
         return None
@@ -249,21 +324,25 @@ def _failed_resize(job: Job) -> Json | None:
     }
 
 
-def _hold(job: Job) -> Json | None:
+def _hold(job: Job) -> Hold | None:
     if not job.hold_reason:
         return None
     hold = job.hold or {}
     return {"reason": job.hold_reason, "detail": hold.get("detail", ""), "helps": list(hold.get("helps", ()))}
 
 
-def failure(job: Job) -> Json | None:
+def failure(job: Job) -> Failure | None:
     """Why the job failed; None for one that has not."""
     if job.state != JobState.FAILED:
         return None
     reason = Reason(job.reason or Reason.UNKNOWN)
     if job.failure is not None and job.failure["class"] != NO_SIGNATURE:
-        return {name: job.failure[name] or None for name in ("class", "category", "line", "hint")} | {
+        return {
+            "class": job.failure["class"],
             "title": title_of(job.failure["class"], line=job.failure["line"]),
+            "category": job.failure["category"],
+            "line": job.failure["line"] or None,
+            "hint": job.failure["hint"] or None,
             "retry": job.failure["retry"],
             "retried": job.retried_because or None,
             "last_words": None,
@@ -280,16 +359,16 @@ def failure(job: Job) -> Json | None:
     }
 
 
-def attempt_list(attempts: Iterable[Attempt]) -> list[Json]:
+def attempt_list(attempts: Iterable[AttemptRow]) -> list[Attempt]:
     """The attempts with their ranks; three further queries for all of them."""
     attempts = list(attempts)
-    ranks = Allocation.objects.filter(attempt__in=attempts).select_related("node__pool", "attempt__job")
+    ranks = AllocationRow.objects.filter(attempt__in=attempts).select_related("node__pool", "attempt__job")
     ranks = ranks.order_by("attempt_id", "rank")
     ranks = ranks.only(
         *("id", "attempt_id", "rank", "observed", "exit_code", "attempt__job__request"),
         *("node__name", "node__labels", "node__pool__name", "node__pool__gang_network"),
     )
-    of_attempt: dict[int, list[Allocation]] = defaultdict(list)
+    of_attempt: dict[int, list[AllocationRow]] = defaultdict(list)
     for rank in ranks:
         of_attempt[rank.attempt_id].append(rank)
     uuids: dict[int, list[str]] = defaultdict(list)
@@ -318,12 +397,23 @@ def attempt_list(attempts: Iterable[Attempt]) -> list[Json]:
     ]
 
 
-def _attempt_failure(attempt: Attempt) -> Json | None:
+def _attempt_failure(attempt: AttemptRow) -> AttemptFailure | None:
     found = attempt.failure
-    return found and {**found, "title": title_of(found["class"], line=found["line"])}
+    if found is None:
+        return None
+    return {
+        "class": found["class"],
+        "title": title_of(found["class"], line=found["line"]),
+        "category": found["category"],
+        "retry": found["retry"],
+        "confidence": found["confidence"],
+        "line": found["line"],
+        "hint": found["hint"],
+        "rank": found["rank"],
+    }
 
 
-def _allocation(rank: Allocation, uuids: list[str], log: LogFile | None, *, is_gang: bool) -> Json:
+def _allocation(rank: AllocationRow, uuids: list[str], log: LogFile | None, *, is_gang: bool) -> Allocation:
     contained = in_container(rank.attempt.job.request.runtime, rank.node.labels)
     return {
         "id": rank.pk,
@@ -339,12 +429,12 @@ def _allocation(rank: Allocation, uuids: list[str], log: LogFile | None, *, is_g
     }
 
 
-def submitted_with_sweep(job: Job) -> Json:
+def submitted_with_sweep(job: Job) -> JobEvent:
     """The submission of a member of a sweep, which has no event of its own."""
     data = {"sweep": job.group_id, "member": job.member}
     return {"id": 0, "at": moment(job.submitted_at), "kind": "job.submitted", "actor": job.owner.username, "data": data}
 
 
-def event(row: Event) -> Json:
+def event(row: Event) -> JobEvent:
     """An event of a job."""
     return {"id": row.pk, "at": moment(row.at), "kind": row.kind, "actor": row.actor, "data": row.data}

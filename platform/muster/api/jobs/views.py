@@ -42,8 +42,6 @@ KEY = OpenApiParameter(
     OpenApiParameter.HEADER,
     description="Sending the same body with the same key again answers the same and stores nothing. Kept for 7 days.",
 )
-# A job that was submitted before is answered as it is now, but for what the first answer left out.
-_AS_SUBMITTED = {"position": None}
 BODY_PROBLEMS = (404, 409, 413, 415, 422, 429)
 
 
@@ -61,7 +59,7 @@ class Jobs(ApiView):
         query = _selection_of(request, JobFilter)
         page = {name: query.pop(name) for name in ("limit", "cursor") if name in query}
         rows, following = _page_of(matching_jobs(caller(request), **query), query | page)
-        return Response({"results": job_list(rows, collapsed=not query["members"]), "next": following})
+        return Response(JobPage(results=job_list(rows, collapsed=not query["members"]), next=following))
 
     @describe(
         "submit_job",
@@ -77,7 +75,8 @@ class Jobs(ApiView):
         limits.take(limits.SUBMIT, user.pk)
         job, created = services.submit_job(user=user, data=request.data, idempotency_key=idempotency_key(request))
         if not created:
-            return Response(_with_warnings(job, job_document(job) | _AS_SUBMITTED))
+            # As the job is now, but for its place, which the first answer left out.
+            return Response(_with_warnings(job, {**job_document(job), "position": None}))
         return Response(_with_warnings(job, submitted_document(job)), status=status.HTTP_201_CREATED)
 
 
@@ -109,8 +108,11 @@ class CancelJobs(ApiView):
         result = services.cancel_jobs(
             user=user, jobs=cancellable_jobs(user, matching_jobs(user, **selection), others=_may_manage(request))
         )
-        refused = [{"id": job_id, "problem": problem_of(error)} for job_id, error in result.refused]
-        answer = {"cancelled": result.cancelled, "refused": refused, "remaining": result.remaining}
+        answer: CancelAnswer = {
+            "cancelled": result.cancelled,
+            "refused": [{"id": job_id, "problem": problem_of(error)} for job_id, error in result.refused],
+            "remaining": result.remaining,
+        }
         return Response(answer, status=status.HTTP_202_ACCEPTED)
 
 
@@ -138,11 +140,14 @@ class JobBatch(ApiView):
             raise Invalid.field(key[:100], unknown_key(key, ["jobs"]))
         limits.take(limits.SUBMIT, user.pk, cost=max(1, min(len(items), services.MAX_JOBS_PER_BATCH)))
         result = services.submit_batch(user=user, items=items, idempotency_key=idempotency_key(request))
-        errors = [{"index": index, "problem": problem_of(error)} for index, error in result.errors]
         jobs = submitted_list(result.jobs)
         if not result.created:
-            jobs = [known | _AS_SUBMITTED for known in job_list(result.jobs)]
-        return Response({"jobs": jobs, "errors": errors}, status=status.HTTP_201_CREATED)
+            jobs = [{**known, "position": None} for known in job_list(result.jobs)]
+        answer: BatchAnswer = {
+            "jobs": jobs,
+            "errors": [{"index": index, "problem": problem_of(error)} for index, error in result.errors],
+        }
+        return Response(answer, status=status.HTTP_201_CREATED)
 
 
 class OneJob(ApiView):
@@ -152,7 +157,7 @@ class OneJob(ApiView):
     def get(self, request: Request, job_id: int) -> Response:
         """The job with its spec, and, while it waits, with its finish on each GPU type that it accepts."""
         job = get_job(caller(request), job_id)
-        return Response({**job_document(job), "finish": finish(finish_by_type(job))})
+        return Response(job_document(job, finish=finish(finish_by_type(job))))
 
     @describe(
         "edit_job",
@@ -219,7 +224,7 @@ class CloneJob(ApiView):
         return Response(_with_warnings(job, submitted_document(job)), status=status.HTTP_201_CREATED)
 
 
-def _with_warnings(job: JobRow, document: dict[str, Any]) -> dict[str, Any]:
+def _with_warnings(job: JobRow, document: Job) -> SubmittedJob:
     return {**document, "warnings": services.warnings_of(job), "notes": notes_of(job)}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from muster.api.jobs.render import Json
-from muster.api.moments import moment
+from muster.common.moments import moment
 from muster.fleet.models import Gpu, Node
 from muster.jobs.models import Allocation, Attempt, GpuClaim
 from muster.monitoring.models import Series

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from muster.api.jobs.render import Json
-from muster.api.moments import moment
+from muster.common.moments import moment
 from muster.fleet.models import Gpu
 from muster.fleet.runtimes import forms_of
 from muster.offers.models import Framework, Offer

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from muster.api.moments import moment
+from muster.common.moments import moment
 from muster.outputs.models import OutputFile
 from muster.outputs.selectors import Summary
 

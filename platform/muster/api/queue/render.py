@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
 
 from muster.accounts.models import User
-from muster.api.jobs.render import Json, for_list, job_list
-from muster.api.moments import moment
+from muster.api.jobs.render import for_list, job_list
 from muster.api.pages import encode_cursor
 from muster.common.clock import database_now
+from muster.common.moments import moment
 from muster.dispatch.config.planners import name_of, planner_of
 from muster.jobs.models import Job, QueueOrder
 from muster.jobs.queue import orders_of
 from muster.tenants.models import VirtualCluster
 from muster.tenants.selectors import is_manager
+from muster_client.answers.jobs import JobInList
+from muster_client.answers.queue import Queue, QueueEntry
 from scheduler.model.lifecycle import JobState
 
 
-def queue_document(user: User, vc: VirtualCluster, *, mine: bool, limit: int, first: int) -> Json:
+def queue_document(user: User, vc: VirtualCluster, *, mine: bool, limit: int, first: int) -> Queue:
     """A page of the queue from index `first` on."""
     order = [*orders_of([vc.pk]).get(vc.pk, ())]
     held = Job.objects.filter(vc=vc, state=JobState.QUEUED, held=True).order_by("submitted_at", "pk")
@@ -45,25 +46,23 @@ def queue_document(user: User, vc: VirtualCluster, *, mine: bool, limit: int, fi
     }
 
 
-def _entries(user: User, ids: list[int], *, manages: bool) -> list[Json]:
+def _entries(user: User, ids: list[int], *, manages: bool) -> list[QueueEntry]:
     rows = for_list(Job.objects.filter(pk__in=ids, state=JobState.QUEUED)).in_bulk()
     jobs, now = [rows[job_id] for job_id in ids if job_id in rows], database_now()
     return [
-        document | _waiting(job, now) | {"movable": (manages or job.owner_id == user.pk) and _has_own_place(job)}
-        for job, document in zip(jobs, job_list(jobs), strict=True)
+        _entry(job, row, now, movable=(manages or job.owner_id == user.pk) and not job.held and not job.bumped)
+        for job, row in zip(jobs, job_list(jobs), strict=True)
     ]
 
 
-def _has_own_place(job: Job) -> bool:
-    return not job.held and not job.bumped
-
-
-def _waiting(job: Job, now: datetime) -> dict[str, Any]:
+def _entry(job: Job, row: JobInList, now: datetime, *, movable: bool) -> QueueEntry:
     evidence = (job.hold or {}).get("evidence", {})
     since = max(job.submitted_at, job.requeued_at or job.submitted_at)
     return {
+        **row,
         "class": job.klass,
         "evidence": evidence,
         "waited_s": round(max(0.0, (now - since).total_seconds()), 1),
         "starts_at": evidence.get("starts_by"),
+        "movable": movable,
     }

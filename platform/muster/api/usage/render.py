@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
-from muster.api.moments import moment
+from muster.common.moments import moment
 from muster.screening.selectors import ScreeningTotals
 from muster.usage.dimensions import By
 from muster.usage.efficiency import Graded

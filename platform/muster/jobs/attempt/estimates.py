@@ -14,6 +14,7 @@ from muster.common.statements import Statement
 from muster.jobs.models import Attempt, Job
 from muster.jobs.spec.requests import gpu_type_of
 from muster.jobs.spec.units import parse_duration_s
+from muster_client.answers.jobs import RunTimeEstimate
 from scheduler.model.lifecycle import ATTEMPT_LIVE, JobState, Stage
 from scheduler.predict.estimate import HISTORY_JOBS, Estimate, Source, doubled, estimate
 
@@ -96,7 +97,7 @@ def estimate_members(job_ids: Iterable[int], expected_s: float) -> None:
     jobs.update(expected_s=Least(Value(expected_s), F("time_limit_s")), expected_source=Source.SWEEP)
 
 
-def current_estimate(job: Job) -> dict[str, float | str] | None:
+def current_estimate(job: Job) -> RunTimeEstimate | None:
     """The expected run time as it is now, s, and its source: doubled where the job has run for longer."""
     if job.expected_s is None:
         return None

@@ -1,0 +1,43 @@
+"""What would become of a job, as JSON."""
+
+from __future__ import annotations
+
+from muster.api.jobs.render import gpu_choices, sizes
+from muster.dispatch.explain.forecast import DryRun as DryRunResult
+from muster.jobs.spec.spec_order import in_order
+from muster.jobs.submit.notes import notes_of
+from muster_client.answers.forecast import DryRun
+from muster_client.answers.jobs import Hold
+from scheduler.model.plan import Hold as Held
+
+
+def dry_run_document(result: DryRunResult) -> DryRun:
+    """What the job would meet."""
+    screening, runtime = result.screening, result.runtime
+    return {
+        "valid": True,
+        "spec": in_order(result.job.spec),
+        "gpu_choices": gpu_choices(result.job),
+        "sizes": [
+            {**told, "cpus_from": size.cpus_from, "memory_from": size.memory_from}
+            for told, size in zip(sizes(result.job), result.sizes, strict=True)
+        ],
+        "notes": notes_of(result.job),
+        "gpus_total": result.job.gpus_total,
+        "feasible": result.feasible,
+        "fits_quota": result.fits_quota,
+        "starts_now": result.starts_now,
+        "hold": _hold(result.hold),
+        "position": result.position,
+        "screening": {
+            "tried": result.outlook.run is not None,
+            "why": result.outlook.why,
+            "starts_now": None if screening is None else screening.starts_now,
+            "hold": None if screening is None else _hold(screening.hold),
+        },
+        "runtime": {"runtime": runtime.runtime, "why": runtime.why, "nodes": runtime.nodes, "of": runtime.of},
+    }
+
+
+def _hold(hold: Held | None) -> Hold | None:
+    return None if hold is None else {"reason": hold.reason, "detail": hold.detail, "helps": list(hold.helps)}
