@@ -11,37 +11,29 @@ from urllib.parse import quote
 
 import httpx
 
-from muster_client.answers.batch import BatchAnswer
-from muster_client.answers.machines import Gpu, Node
-from muster_client.answers.offers import Framework, Offer
-from muster_client.answers.shapes import (
+from muster_client.answers.accounts import Me, Token, TokenWithSecret
+from muster_client.answers.fairness import JobFairness
+from muster_client.answers.fleet import Gpu, Maintenance, Node, NodeDetail
+from muster_client.answers.forecast import DryRun, Why
+from muster_client.answers.jobs import (
     FINISHED,
     Attempt,
-    Cancelled,
-    DryRun,
+    BatchAnswer,
+    CancelAnswer,
     Job,
     JobCount,
     JobEvent,
-    JobFairness,
+    JobInList,
     JobPage,
-    JobSpec,
-    JsonObject,
-    Maintenance,
-    Me,
-    NewWebhook,
-    OpenedShell,
-    OutputFile,
-    OutputFiles,
-    OutputsSummary,
-    Registry,
-    Token,
-    Training,
-    Upload,
-    Vc,
-    Volume,
-    Webhook,
-    Why,
+    SubmittedJob,
 )
+from muster_client.answers.metrics import JobTraining
+from muster_client.answers.notices import Webhook, WebhookWithSecret
+from muster_client.answers.offers import Accepted, Framework, Offer
+from muster_client.answers.outputs import OutputFile, OutputFilePage, Upload
+from muster_client.answers.shells import OpenedShell
+from muster_client.answers.terms import JobSpec, JsonObject
+from muster_client.answers.tree import Registry, VirtualCluster, Volume
 from muster_client.answers.usage import Usage, Waste
 from muster_client.calls.backoff import BackOff
 from muster_client.calls.logs import LogEvent, LogPage, follow, page_of
@@ -67,7 +59,7 @@ class SignIn:
     """What came of a login with a password: who it was, and a token for the time after."""
 
     me: Me
-    token: Token
+    token: TokenWithSecret
 
 
 class Launch(TypedDict):
@@ -139,7 +131,7 @@ class Client(SweepCalls, QueueCalls):
         expires_in: str | None = None,
         scopes: Sequence[str] | None = None,
         survives_password_change: bool = False,
-    ) -> Token:
+    ) -> TokenWithSecret:
         """Return a new token with its secret, which the server tells only this once.
 
         Without `scopes` it may read and submit. It ends when its user's password changes, unless it is to survive that.
@@ -151,7 +143,7 @@ class Client(SweepCalls, QueueCalls):
             body["scopes"] = list(scopes)
         if survives_password_change:
             body["survives_password_change"] = True
-        return cast(Token, self._http.document("POST", "/tokens", json_body=body))
+        return cast(TokenWithSecret, self._http.document("POST", "/tokens", json_body=body))
 
     def revoke_token(self, token_id: int) -> None:
         """End a token for good."""
@@ -205,9 +197,9 @@ class Client(SweepCalls, QueueCalls):
         """Return the user's webhooks, oldest first, without their secrets."""
         return cast(list[Webhook], self._all("/webhooks"))
 
-    def create_webhook(self, url: str) -> NewWebhook:
+    def create_webhook(self, url: str) -> WebhookWithSecret:
         """Return a new webhook with its secret, which the server tells only this once."""
-        return cast(NewWebhook, self._http.document("POST", "/webhooks", json_body={"url": url}))
+        return cast(WebhookWithSecret, self._http.document("POST", "/webhooks", json_body={"url": url}))
 
     def remove_webhook(self, webhook_id: int) -> None:
         """Remove a webhook; what waits for it is not sent."""
@@ -226,13 +218,12 @@ class Client(SweepCalls, QueueCalls):
 
     # Jobs
 
-    def submit(self, spec: JobSpec, *, idempotency_key: str | None = None) -> Job:
+    def submit(self, spec: JobSpec, *, idempotency_key: str | None = None) -> SubmittedJob:
         """Return the new job; however often the request is sent, it is stored once."""
         key = idempotency_key or new_idempotency_key()
-        return cast(
-            Job,
-            self._http.document("POST", "/jobs", json_body=spec, headers={"Idempotency-Key": key}, repeatable=True),
-        )
+        headers = {"Idempotency-Key": key}
+        answer = self._http.document("POST", "/jobs", json_body=spec, headers=headers, repeatable=True)
+        return cast(SubmittedJob, answer)
 
     def submit_batch(self, specs: Sequence[JobSpec], *, idempotency_key: str | None = None) -> BatchAnswer:
         """Return the stored jobs, and each refused spec with its index and the reason; up to 1,000 specs a call.
@@ -268,22 +259,24 @@ class Client(SweepCalls, QueueCalls):
         """Return how many jobs match, and how many of them the user can cancel; filters as in `jobs_page`."""
         return cast(JobCount, self._http.document("GET", "/jobs:count", params=selection(**filters)))
 
-    def cancel_jobs(self, **filters: Any) -> Cancelled:
+    def cancel_jobs(self, **filters: Any) -> CancelAnswer:
         """Cancel the jobs that match and that the user may cancel, queued jobs first; filters as in `jobs_page`.
 
         Each job is cancelled by itself: one that cannot be cancelled is in `refused`, and the others are cancelled.
         """
-        result: Cancelled = {"cancelled": [], "refused": []}
+        result: CancelAnswer = {"cancelled": [], "refused": [], "remaining": 0}
         while True:
-            part = self._http.document("POST", "/jobs:cancel", json_body=selection(**filters), repeatable=True)
+            body = selection(**filters)
+            part = cast(CancelAnswer, self._http.document("POST", "/jobs:cancel", json_body=body, repeatable=True))
             result["cancelled"] += part["cancelled"]
             result["refused"] += part["refused"]
+            result["remaining"] = part["remaining"]
             if not part["remaining"] or not part["cancelled"]:
                 return result
 
     def jobs(self, *, limit: int = 50, cursor: str | None = None, **filters: Any) -> JobPage:
         """Return up to `limit` jobs, newest first, over as many pages as that takes."""
-        results: list[Job] = []
+        results: list[JobInList] = []
         while True:
             page = self.jobs_page(limit=limit - len(results), cursor=cursor, **filters)
             results += page["results"]
@@ -299,9 +292,9 @@ class Client(SweepCalls, QueueCalls):
         """Return how much longer a job takes than alone, final or as it stands."""
         return cast(JobFairness, self._http.document("GET", f"/jobs/{job_id}/fairness"))
 
-    def training(self, job_id: int) -> Training:
+    def training(self, job_id: int) -> JobTraining:
         """Return the newest figures that a job told of itself, and what there is to say of them."""
-        return cast(Training, self._http.document("GET", f"/jobs/{job_id}/training"))
+        return cast(JobTraining, self._http.document("GET", f"/jobs/{job_id}/training"))
 
     def attempts(self, job_id: int) -> list[Attempt]:
         """Return the attempts at running a job."""
@@ -320,10 +313,10 @@ class Client(SweepCalls, QueueCalls):
         """Return the job, which is stopped if need be and waits again."""
         return cast(Job, self._http.document("POST", f"/jobs/{job_id}:requeue"))
 
-    def clone(self, job_id: int, *, changes: JobSpec | None = None) -> Job:
+    def clone(self, job_id: int, *, changes: JobSpec | None = None) -> SubmittedJob:
         """Return a new job with the same spec, but for the keys in `changes`."""
         body = {"spec": changes} if changes else None
-        return cast(Job, self._http.document("POST", f"/jobs/{job_id}:clone", json_body=body))
+        return cast(SubmittedJob, self._http.document("POST", f"/jobs/{job_id}:clone", json_body=body))
 
     def wait(self, job_id: int, *, poll_s: float = 2.0, timeout_s: float | None = None) -> Job | None:
         """Return the job when it has finished; None when that took longer than the timeout."""
@@ -403,18 +396,18 @@ class Client(SweepCalls, QueueCalls):
 
     # Files
 
-    def files(self, job_id: int, *, attempt: int | None = None) -> OutputFiles:
+    def files(self, job_id: int, *, attempt: int | None = None) -> OutputFilePage:
         """Return the files that a job left, those of its latest attempt first, and what was left out and why."""
         results: list[OutputFile] = []
         params: dict[str, str | int] = {"limit": MAX_PAGE}
         if attempt is not None:
             params["attempt"] = attempt
         while True:
-            page = self._http.document("GET", f"/jobs/{job_id}/files", params=params)
-            results += cast(list[OutputFile], page["results"])
-            if not page.get("next"):
-                return {"results": results, "summary": cast(OutputsSummary, page["summary"])}
-            params["cursor"] = str(page["next"])
+            page = cast(OutputFilePage, self._http.document("GET", f"/jobs/{job_id}/files", params=params))
+            results += page["results"]
+            if page["next"] is None:
+                return {"results": results, "next": None, "summary": page["summary"]}
+            params["cursor"] = page["next"]
 
     def read_file(self, job_id: int, file: OutputFile) -> Iterator[bytes]:
         """Yield the bytes of a file, a part at a time; compare their SHA-256 with that of the file."""
@@ -458,31 +451,31 @@ class Client(SweepCalls, QueueCalls):
         """Return the nodes and their GPUs; only those of a health, such as `failure`, by the worst of their GPUs."""
         return cast(list[Node], self._all("/nodes", {} if health is None else {"health": health}))
 
-    def node(self, name: str) -> Node:
+    def node(self, name: str) -> NodeDetail:
         """Return one node."""
-        return cast(Node, self._http.document("GET", f"/nodes/{quote(name, safe='')}"))
+        return cast(NodeDetail, self._http.document("GET", f"/nodes/{quote(name, safe='')}"))
 
-    def check_node(self, name: str) -> Node:
+    def check_node(self, name: str) -> NodeDetail:
         """Have the node's GPUs checked that no job has, and return the node; for operators."""
-        return cast(Node, self._http.document("POST", f"/nodes/{quote(name, safe='')}:check", repeatable=True))
+        return cast(NodeDetail, self._http.document("POST", f"/nodes/{quote(name, safe='')}:check", repeatable=True))
 
-    def change_node(self, name: str, action: str, *, reason: str | None = None) -> Node:
+    def change_node(self, name: str, action: str, *, reason: str | None = None) -> NodeDetail:
         """Cordon, drain, move-off or resume the node, and return it; for operators. Only resume needs no reason."""
         body = {"action": action} if reason is None else {"action": action, "reason": reason}
-        return cast(Node, self._http.document("PATCH", f"/nodes/{quote(name, safe='')}", json_body=body))
+        return cast(NodeDetail, self._http.document("PATCH", f"/nodes/{quote(name, safe='')}", json_body=body))
 
-    def declare_node_gone(self, name: str, *, reason: str) -> Node:
+    def declare_node_gone(self, name: str, *, reason: str) -> NodeDetail:
         """Take a silent node for gone, so that what it has is let go, and return the node; for operators."""
         path = f"/nodes/{quote(name, safe='')}:declare-gone"
-        return cast(Node, self._http.document("POST", path, json_body={"reason": reason}))
+        return cast(NodeDetail, self._http.document("POST", path, json_body={"reason": reason}))
 
     def gpus(self) -> list[Gpu]:
         """Return every GPU."""
         return cast(list[Gpu], self._all("/gpus"))
 
-    def vcs(self) -> list[Vc]:
+    def vcs(self) -> list[VirtualCluster]:
         """Return the virtual clusters that the user may submit to."""
-        return cast(list[Vc], self._all("/vcs"))
+        return cast(list[VirtualCluster], self._all("/vcs"))
 
     def usage(self, *, by: str = "vc", **asked: str) -> Usage:
         """Return GPU-hours by what the comma-separated list says; `asked` has since, from, to, tenant, vc, user."""
@@ -519,13 +512,14 @@ class Client(SweepCalls, QueueCalls):
         page = self._http.document("GET", "/offers", params={"wait": wait_s, "after": after})
         return cast(list[Offer], page["results"])
 
-    def accept_offer(self, offer_id: int, launches: Sequence[Launch], *, filter: str = "5s") -> list[Job]:  # noqa: A002
+    def accept_offer(self, offer_id: int, launches: Sequence[Launch], *, filter: str = "5s") -> list[JobInList]:  # noqa: A002
         """Return the jobs that were launched, all of them; of what is left nothing is offered again for `filter`.
 
         An `ApiError` with status 409 says why nothing was launched: the offer has ended, or its node has changed.
         """
         body = {"jobs": list(launches), "filter": filter}
-        return cast(list[Job], self._http.document("POST", f"/offers/{offer_id}:accept", json_body=body)["jobs"])
+        answer = cast(Accepted, self._http.document("POST", f"/offers/{offer_id}:accept", json_body=body))
+        return answer["jobs"]
 
     def decline_offer(self, offer_id: int, *, filter: str = "5s") -> None:  # noqa: A002
         """Give an offer back, and hear nothing of its node for `filter`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from muster_client.answers.shapes import FieldError, Problem
+from muster_client.answers.service import FieldError, Problem
 
 EXIT_ERROR = 1
 EXIT_USAGE = 2

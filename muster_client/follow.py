@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from muster_client.answers.shapes import FINISHED, Job
+from muster_client.answers.jobs import FINISHED, Job, SubmittedJob
 from muster_client.answers.sweeps import SubmittedSweep
 from muster_client.calls.logs import LogEnd, LogEvent, LogState, LogText
 from muster_client.client import Client
@@ -66,11 +66,11 @@ def tell_end(output: Output, job: Job) -> None:
     output.note(f"  More: muster why {job['id']}")
 
 
-def warn_of(output: Output, job: Job | SubmittedSweep) -> None:
+def warn_of(output: Output, job: SubmittedJob | SubmittedSweep) -> None:
     """Tell on standard error what keeps an accepted job or sweep from starting, and what to know of it."""
-    for warning in job.get("warnings", []):
+    for warning in job["warnings"]:
         output.warn(f"{warning}.")
-    for note in job.get("notes", []):
+    for note in job["notes"]:
         output.note(f"note: {note}.")
 
 

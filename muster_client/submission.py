@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from muster_client.answers.shapes import Job, JobSpec
+from muster_client.answers.jobs import SubmittedJob
 from muster_client.answers.sweeps import Sweep
+from muster_client.answers.terms import JobSpec
 from muster_client.calls.transport import new_idempotency_key
 from muster_client.client import Client
 from muster_client.errors import MusterError, SpecError, UnreachableError, UsageError
@@ -50,7 +51,7 @@ def submit(client: Client, output: Output, spec: JobSpec, base: Path, *, key: st
         output.line({"event": "submitted", "job": job})
     output.note(f"Submitted job {job['id']} ({job['name']}), {job['state']} in {job['vc']}.")
     try:
-        job = follow_to_the_end(client, output, job)
+        ended = follow_to_the_end(client, output, job)
     except KeyboardInterrupt:
         tell_that_it_goes_on(output, job["id"])
         raise
@@ -58,8 +59,8 @@ def submit(client: Client, output: Output, spec: JobSpec, base: Path, *, key: st
         output.warn(f"job {job['id']} was submitted; only the watching failed.")
         raise
     if output.as_json:
-        output.line({"event": "finished", "job": job})
-    return exit_status_of(job)
+        output.line({"event": "finished", "job": ended})
+    return exit_status_of(ended)
 
 
 def _submit_sweep(client: Client, output: Output, spec: JobSpec, *, key: str | None) -> None:
@@ -77,7 +78,7 @@ def submitted_line(sweep: Sweep) -> str:
     return f"Submitted sweep {sweep['id']} ({clean(sweep['name'])}) with {count} {where}"
 
 
-def send(client: Client, output: Output, spec: JobSpec, *, key: str | None) -> Job:
+def send(client: Client, output: Output, spec: JobSpec, *, key: str | None) -> SubmittedJob:
     """Return the stored job; when the answer is lost for good, tell the key that makes a new try safe."""
     with _telling_the_key(output, "job", key) as sent:
         return client.submit(spec, idempotency_key=sent)

@@ -17,7 +17,7 @@ from bench.plan import LINE_COMMAND, Plan, read_line_time
 from bench.samples import median
 from muster.jobs.models import Job
 from muster.usage.totals import BATCH, count_ended
-from muster_client.answers.shapes import JobSpec
+from muster_client.answers.terms import JobSpec
 from muster_client.calls.logs import LogEnd, LogText
 from muster_client.client import Client
 from scheduler.model.lifecycle import JOB_TERMINAL, JobState

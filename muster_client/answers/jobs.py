@@ -26,6 +26,8 @@ from muster_client.answers.enums import (
 from muster_client.answers.service import Problem
 from muster_client.answers.terms import JobSpec, Moment, Values
 
+FINISHED: frozenset[str] = frozenset({"succeeded", "failed", "cancelled"})
+
 
 class Hold(TypedDict):
     """Why a waiting job was not placed: one dominant reason, and what would help."""

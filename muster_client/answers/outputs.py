@@ -42,3 +42,10 @@ class OutputFilePage(TypedDict):
     results: Annotated[list[OutputFile], "The files of this page."]
     next: Annotated[str | None, "The cursor of the next page; null on the last page."]
     summary: Annotated[OutputsSummary, "The job's files as a whole."]
+
+
+class Upload(TypedDict):
+    """A stored code archive."""
+
+    sha256: Annotated[str, "The SHA-256 of the archive, for `code.upload` of a job spec."]
+    size: Annotated[int, "Bytes."]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypedDict, cast
 
-from muster_client.answers.shapes import Job, JsonObject
+from muster_client.answers.jobs import Job
+from muster_client.answers.terms import JsonObject
 from muster_client.calls.transport import Transport
 
 MAX_QUEUE_PAGE = 200

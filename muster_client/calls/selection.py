@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from muster_client.answers.shapes import JsonObject
+from muster_client.answers.terms import JsonObject
 
 
 def selection(

@@ -7,7 +7,7 @@ import binascii
 from dataclasses import dataclass
 from types import TracebackType
 
-from muster_client.answers.shapes import JsonObject
+from muster_client.answers.terms import JsonObject
 from muster_client.calls.transport import GATEWAY_STATUSES, Transport
 from muster_client.errors import ApiError, MusterError, UnreachableError
 

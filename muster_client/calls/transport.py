@@ -17,7 +17,8 @@ from typing import Any
 
 import httpx
 
-from muster_client.answers.shapes import FieldError, JsonObject, Problem
+from muster_client.answers.service import FieldError, Problem
+from muster_client.answers.terms import JsonObject
 from muster_client.calls.backoff import BackOff
 from muster_client.errors import ApiError, MusterError, UnreachableError
 from muster_client.version import VERSION

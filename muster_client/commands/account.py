@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from muster_client.answers.shapes import Me
+from muster_client.answers.accounts import Me
 from muster_client.commands.group import Group
 from muster_client.commands.options import JsonFlag
 from muster_client.errors import ApiError, ConfigError, NotLoggedInError, UnreachableError
@@ -143,7 +143,7 @@ def tokens_create_command(
     with session.client() as client:
         token = client.create_token(name, expires_in=expires_in, scopes=scope, survives_password_change=survives)
     # The secret alone on standard output, so that a script can catch it.
-    session.output.answer(token, clean(token.get("token", "")))
+    session.output.answer(token, clean(token["token"]))
     session.output.note(f"Token {token['id']} ({token['name']}); it is not shown again.")
 
 
@@ -190,10 +190,8 @@ def _login_with_password(
             if error.status in {400, 401, 403, 422} and not error.errors:
                 raise NotLoggedInError(error.problem()["detail"] or "The user or the password is wrong.") from error
             raise
-    token = sign_in.token.get("token")
-    if not token:
-        raise NotLoggedInError("The server made a token and did not tell it.")
-    return sign_in.me, Login(token=token, username=sign_in.me["username"], token_id=sign_in.token["id"])
+    me, token = sign_in.me, sign_in.token
+    return me, Login(token=token["token"], username=me["username"], token_id=token["id"])
 
 
 def _token_name() -> str:

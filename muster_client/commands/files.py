@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from muster_client.answers.shapes import FINISHED, OutputFile, OutputFiles
+from muster_client.answers.jobs import FINISHED
+from muster_client.answers.outputs import OutputFile, OutputFilePage
 from muster_client.client import Client
 from muster_client.commands.options import Attempt, JobId, JsonFlag
 from muster_client.errors import EXIT_NOT_FOUND
@@ -74,7 +75,7 @@ def register(app: typer.Typer) -> None:
     app.command("download")(download_command)
 
 
-def _files(client: Client, output: Output, job_id: int, *, attempt: int | None, timeout_s: float) -> OutputFiles:
+def _files(client: Client, output: Output, job_id: int, *, attempt: int | None, timeout_s: float) -> OutputFilePage:
     """The files of a job, once nothing of one that has ended is on its way any more, or the time is over."""
     waited_s = 0.0
     with output.busy("Waiting for files that are on their way"):

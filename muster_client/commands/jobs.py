@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 from rich.text import Text
 
-from muster_client.answers.shapes import Job, JsonObject
+from muster_client.answers.jobs import Job, NotCancelled
 from muster_client.calls.logs import LogPage, LogTurn
 from muster_client.client import Client
 from muster_client.commands.options import (
@@ -24,7 +24,7 @@ from muster_client.commands.options import (
     tags_for_api,
 )
 from muster_client.errors import EXIT_ERROR, EXIT_NOT_FOUND, ApiError, UsageError
-from muster_client.follow import exit_status_of, labels_ranks, show_logs, tell_end, tell_that_it_goes_on, warn_of
+from muster_client.follow import exit_status_of, labels_ranks, show_logs, tell_end, tell_that_it_goes_on
 from muster_client.session import begin
 from muster_client.show.output import Output
 from muster_client.show.render import attempts_table, job_sheet, jobs_table, why_sheet
@@ -170,7 +170,7 @@ def cancel_command(
 
 def _cancel_each(client: Client, output: Output, job_ids: list[int]) -> None:
     results: list[Job] = []
-    errors: list[JsonObject] = []
+    errors: list[NotCancelled] = []
     statuses: list[int] = []
     for job_id in dict.fromkeys(job_ids):
         # One job that cannot be stopped must not keep the others running.
@@ -202,7 +202,7 @@ def _cancel_all(client: Client, output: Output, filters: dict[str, Any], *, yes:
         raise typer.Exit(EXIT_ERROR)
 
 
-def _note_refusals(output: Output, refused: list[JsonObject]) -> None:
+def _note_refusals(output: Output, refused: list[NotCancelled]) -> None:
     for item in refused:
         output.note(f"Job {item['id']}: {item['problem']['detail'] or item['problem']['title']}")
 
@@ -212,7 +212,6 @@ def requeue_command(ctx: typer.Context, job_id: JobId, as_json: JsonFlag = False
     session = begin(ctx, as_json=as_json)
     with session.client() as client:
         job = client.requeue(job_id)
-    warn_of(session.output, job)
     session.output.answer(job, f"Job {job['id']} goes back into the queue.")
 
 

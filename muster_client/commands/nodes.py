@@ -9,7 +9,7 @@ import typer
 from rich.console import RenderableType
 from rich.text import Text
 
-from muster_client.answers.machines import Node
+from muster_client.answers.fleet import NodeDetail
 from muster_client.client import Client
 from muster_client.commands.options import JsonFlag
 from muster_client.errors import UsageError
@@ -92,7 +92,7 @@ def _show(session: Session, name: str | None, health: str | None) -> None:
     session.output.answer(node, *told)
 
 
-_ACTS: dict[str, Callable[[Client, str, str | None], Node]] = {
+_ACTS: dict[str, Callable[[Client, str, str | None], NodeDetail]] = {
     "check": lambda client, name, _: client.check_node(name),
     "declare-gone": lambda client, name, reason: client.declare_node_gone(name, reason=reason or ""),
     **{
@@ -114,27 +114,27 @@ def _confirm_move(session: Session, client: Client, name: str) -> None:
         raise UsageError("Nothing was changed.")
 
 
-def _done(action: str, node: Node) -> str:
+def _done(action: str, node: NodeDetail) -> str:
     name = clean(node["name"])
     if action == "check":
-        count = sum(1 for one in node.get("gpu_checks", []) if one["wanted"])
+        count = sum(1 for one in node["gpu_checks"] if one["wanted"])
         return f"{count} {'GPU is' if count == 1 else 'GPUs are'} being checked."
     if action == "resume":
         return f"{name} takes jobs again."
     return f"{name} {_REASONED[action]}."
 
 
-def _disk_part(node: Node) -> list[RenderableType]:
+def _disk_part(node: NodeDetail) -> list[RenderableType]:
     """Return how much of the node's disk is left; nothing where the agent does not say."""
-    size, free = node.get("disk_mib"), node.get("disk_free_mib")
+    size, free = node["disk_mib"], node["disk_free_mib"]
     if size is None or free is None:
         return []
     return ["", Text(f"Disk: {free / 1024:.1f} of {size / 1024:.1f} GiB are free.")]
 
 
-def _moved_jobs_part(node: Node) -> list[RenderableType]:
+def _moved_jobs_part(node: NodeDetail) -> list[RenderableType]:
     """Return the jobs that moving jobs off the node stops, and those that it waits for."""
-    jobs = node.get("running_jobs") or []
+    jobs = node["running_jobs"]
     if not jobs:
         return [Text(f"No job runs on {clean(node['name'])}.")]
     table = make_table("JOB", "NAME", "OWNER", "TENANT", "GPUS", "NODES", "HAPPENS")
@@ -145,9 +145,9 @@ def _moved_jobs_part(node: Node) -> list[RenderableType]:
     return [table]
 
 
-def _checks_part(node: Node) -> list[RenderableType]:
+def _checks_part(node: NodeDetail) -> list[RenderableType]:
     """Return a table of the newest check of each GPU; nothing where none was checked."""
-    checks = node.get("gpu_checks") or []
+    checks = node["gpu_checks"]
     if not checks:
         return []
     table = make_table("GPU", "CHECK", "WHEN", "TFLOP/S", "GB/S", "IN A ROW", "DETAIL")

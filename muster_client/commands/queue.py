@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from muster_client.answers.shapes import Job
+from muster_client.answers.jobs import Job
 from muster_client.calls.queue import QueueEntry
 from muster_client.client import Client
 from muster_client.commands.options import JobId, JobIds, JsonFlag

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from muster_client.answers.shapes import Job
+from muster_client.answers.jobs import SubmittedJob
 from muster_client.client import Client
 from muster_client.commands.options import JobId, JsonFlag, Sets
 from muster_client.follow import warn_of
@@ -16,7 +16,7 @@ from muster_client.session import begin
 def clone_command(ctx: typer.Context, job_id: JobId, sets: Sets = None, as_json: JsonFlag = False) -> None:
     """Submit the spec of a job again, as a new job; --set changes keys of it."""
 
-    def clone(client: Client) -> Job:
+    def clone(client: Client) -> SubmittedJob:
         if not sets:
             return client.clone(job_id)
         before = client.job(job_id)["spec"]

@@ -9,7 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
-from muster_client.answers.shapes import FieldError, JobSpec, Problem
+from muster_client.answers.service import FieldError, Problem
+from muster_client.answers.terms import JobSpec
 from muster_client.commands.options import Follow, IdempotencyKey, JsonFlag, Sets, SpecFile
 from muster_client.errors import EXIT_ERROR, ApiError
 from muster_client.local.spec import parse_value

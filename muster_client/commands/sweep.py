@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from muster_client.answers.shapes import JobSpec
+from muster_client.answers.terms import JobSpec
 from muster_client.calls.sweeps import SWEEP_STATES, SweepState
 from muster_client.commands.group import Group
 from muster_client.commands.options import JsonFlag, Sets

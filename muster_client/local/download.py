@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from muster_client.answers.shapes import OutputFile
+from muster_client.answers.outputs import OutputFile
 from muster_client.errors import MusterError
 
 _NOT_ON_WINDOWS = frozenset('<>:"|?*\\')

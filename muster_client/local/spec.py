@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from muster_client.answers.shapes import JobSpec, JsonObject
+from muster_client.answers.terms import JobSpec, JsonObject
 from muster_client.errors import SpecError
 from muster_client.local.terminal import clean
 from scheduler.documents import FLOAT, DocumentError, load_yaml

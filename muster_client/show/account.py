@@ -8,14 +8,16 @@ from datetime import datetime
 from rich.console import RenderableType
 from rich.text import Text
 
-from muster_client.answers.shapes import Me, Registry, Token, Vc, Volume, Webhook
+from muster_client.answers.accounts import Me, Token
+from muster_client.answers.notices import Webhook
+from muster_client.answers.tree import Registry, VirtualCluster, Volume
 from muster_client.show.tables import make_table, sheet, text_of
 from muster_client.show.times import ago, moment_text
 
 _NAME_CHARS = 40
 
 
-def vcs_table(vcs: Sequence[Vc]) -> RenderableType:
+def vcs_table(vcs: Sequence[VirtualCluster]) -> RenderableType:
     """Return a table with one line per virtual cluster and GPU type."""
     if not vcs:
         return Text("No virtual clusters.")

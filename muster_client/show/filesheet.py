@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.console import RenderableType
 from rich.text import Text
 
-from muster_client.answers.shapes import OutputFile, OutputsSummary
+from muster_client.answers.outputs import OutputFile, OutputsSummary
 from muster_client.show.tables import make_table, state_text, text_of
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from muster_client.answers.groups import GroupOfJob, GroupProgress
+from muster_client.answers.jobs import GroupOfJob, GroupProgress
+from muster_client.answers.terms import Values
 from muster_client.local.terminal import clean
 from muster_client.show.marks import params_text
 
 
-def group_texts(group: GroupOfJob | None, params: dict[str, Any]) -> list[str]:
+def group_texts(group: GroupOfJob | None, params: Values) -> list[str]:
     """`3 lr-search, member 4 of 27: lr 0.01, batch 64`; empty outside of any group."""
     if group is None:
         return []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from muster_client.answers.marks import JobFinish, JobRate
+from muster_client.answers.jobs import JobFinish, JobRate
 from muster_client.answers.terms import Values
 from muster_client.local.terminal import clean
 

@@ -13,23 +13,26 @@ from typing import Any
 from rich.console import RenderableType
 from rich.text import Text
 
-from muster_client.answers.groups import GroupOfJob, GroupProgress
-from muster_client.answers.machines import Gpu, Node
-from muster_client.answers.marks import Efficiency, FailedResize, Idle, JobRate, Kept, RunTimeEstimate
-from muster_client.answers.shapes import (
+from muster_client.answers.fairness import JobFairness
+from muster_client.answers.fleet import Gpu, Maintenance, Node
+from muster_client.answers.forecast import DryRun, QuotaHolder, RuntimeOutlook, Why
+from muster_client.answers.jobs import (
     Attempt,
-    DryRun,
+    Efficiency,
+    FailedResize,
     Failure,
+    GroupOfJob,
+    GroupProgress,
     Hold,
+    Idle,
     Job,
-    JobFairness,
-    Maintenance,
-    Problem,
-    QuotaHolder,
-    RuntimeOutlook,
+    JobInList,
+    JobRate,
+    Kept,
+    RunTimeEstimate,
     ScreeningRun,
-    Why,
 )
+from muster_client.answers.service import Problem
 from muster_client.local.terminal import clean
 from muster_client.show.groups import group_state, group_texts, progress_text
 from muster_client.show.marks import finish_texts, rate_text
@@ -64,7 +67,7 @@ def problem_lines(problem: Problem) -> list[Text]:
     return lines
 
 
-def jobs_table(jobs: Sequence[Job], now: datetime) -> RenderableType:
+def jobs_table(jobs: Sequence[JobInList], now: datetime) -> RenderableType:
     """Return a table with one line per job, or per group where a job stands for its group."""
     if not jobs:
         return Text("No jobs.")
@@ -89,7 +92,7 @@ def jobs_table(jobs: Sequence[Job], now: datetime) -> RenderableType:
     return table
 
 
-def _group_row(job: Job, group: GroupOfJob, progress: GroupProgress, now: datetime) -> list[RenderableType]:
+def _group_row(job: JobInList, group: GroupOfJob, progress: GroupProgress, now: datetime) -> list[RenderableType]:
     """Return the line of a group, whose values are those of the job but for what all members make up."""
     return [
         text_of(f"{group['kind']} {group['id']}"),
@@ -173,7 +176,7 @@ def _failure_rows(failure: Failure | None) -> list[tuple[str, RenderableType]]:
     return [(name, text_of(value)) for name, value in told if value]
 
 
-def _job_state(job: Job) -> Text:
+def _job_state(job: JobInList) -> Text:
     """Return the state, and whether the job is in screening or waits for it."""
     text = state_text(job["state"])
     if job["stage"] == "screening" and job["state"] != "cancelled":
@@ -365,7 +368,7 @@ def maintenance_table(rows: Sequence[Maintenance]) -> RenderableType:
     return table
 
 
-def _short_reason(job: Job) -> str:
+def _short_reason(job: JobInList) -> str:
     if job["hold"]:
         return job["hold"]["reason"]
     if job.get("kept"):

@@ -8,7 +8,8 @@ from typing import Any
 from rich.console import RenderableType
 from rich.text import Text
 
-from muster_client.answers.shapes import DryRunSize, GpuChoice, JobSize, JobSpec
+from muster_client.answers.jobs import DryRunSize, GpuChoice, JobSize
+from muster_client.answers.terms import JobSpec
 from muster_client.local.terminal import clean
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 
-from muster_client.answers.shapes import Job
+from muster_client.answers.jobs import JobInList
 from muster_client.local.terminal import clean
 
 DAY_S = 86_400
@@ -46,7 +46,7 @@ def took(start: str | None, end: str | None, now: datetime) -> str:
     return duration(((parse_moment(end) or now) - began).total_seconds())
 
 
-def run_time(job: Job, now: datetime) -> str:
+def run_time(job: JobInList, now: datetime) -> str:
     """Return how long a job's attempts have run together, without the pauses between them."""
     since = parse_moment(job["running_since"])
     if since is None and not job["run_time_s"]:

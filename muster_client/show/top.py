@@ -14,8 +14,9 @@ from typing import Any
 from rich.cells import cell_len
 from rich.text import Text
 
-from muster_client.answers.machines import Gpu, Node
-from muster_client.answers.shapes import Job, Quota, Vc
+from muster_client.answers.fleet import Gpu, Node
+from muster_client.answers.jobs import JobInList
+from muster_client.answers.tree import Quota, VirtualCluster
 from muster_client.local.terminal import clean
 from muster_client.show.request import gpus_text
 from muster_client.show.times import ago, run_time, took
@@ -34,8 +35,8 @@ class View:
 
     url: str
     nodes: Sequence[Node]
-    vcs: Sequence[Vc]
-    jobs: Sequence[Job]
+    vcs: Sequence[VirtualCluster]
+    jobs: Sequence[JobInList]
     at: datetime
     more_jobs: bool = False
 
@@ -192,7 +193,7 @@ def _square(gpu: Gpu) -> str:
     return _LEVELS[min(len(_LEVELS) - 1, int(max(0.0, gpu["utilization"]) * len(_LEVELS) / 100))]
 
 
-def _vc_rows(vc: Vc) -> Iterable[list[Text]]:
+def _vc_rows(vc: VirtualCluster) -> Iterable[list[Text]]:
     quotas: Sequence[Quota | None] = vc["quotas"] or [None]
     for quota in quotas:
         used = "-" if quota is None else f"{quota['used']}/{quota['gpus']}"
@@ -217,7 +218,7 @@ def _job_rows(view: View) -> list[list[Text]]:
     return [_job_row(job, held[job["id"]], view.at) for job in jobs]
 
 
-def _job_row(job: Job, held: _Held, now: datetime) -> list[Text]:
+def _job_row(job: JobInList, held: _Held, now: datetime) -> list[Text]:
     return [
         Text(str(job["id"])),
         _text(job["name"]),
@@ -232,14 +233,14 @@ def _job_row(job: Job, held: _Held, now: datetime) -> list[Text]:
     ]
 
 
-def _gpus(job: Job, held: int) -> str:
+def _gpus(job: JobInList, held: int) -> str:
     """Return the GPUs that the job holds, of those it asks for: in screening it holds fewer."""
     if any(choice["gpus"] * job["nodes"] == held for choice in job["gpu_choices"]):
         return str(held)
     return f"{held}/{gpus_text(job['gpu_choices'], job['nodes'])}"
 
 
-def _notes(job: Job, held: _Held, now: datetime) -> Iterable[str]:
+def _notes(job: JobInList, held: _Held, now: datetime) -> Iterable[str]:
     """Yield notes about a running job."""
     if job["stage"] == "screening":
         yield "in screening"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.text import Text
 
-from muster_client.answers.shapes import CheckpointInterval, Training
+from muster_client.answers.metrics import CheckpointInterval, JobTraining
 from muster_client.local.terminal import clean
 
 _MAX_FIGURES = 12
@@ -16,7 +16,7 @@ _SAID = {
 _NO_FIGURE = {"total"}
 
 
-def training_lines(training: Training) -> list[Text]:
+def training_lines(training: JobTraining) -> list[Text]:
     """The newest figures, what the owner was told, and how often to save; nothing where there is nothing."""
     lines: list[Text] = []
     figures = [one for one in training["newest"] if one["name"] not in _NO_FIGURE]

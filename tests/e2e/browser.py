@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import pytest
 from playwright.sync_api import Browser, Page, StorageState, expect, sync_playwright
 
-from muster_client.answers.shapes import Job
+from muster_client.answers.jobs import Job
 from tests.e2e.demo import ROOT, Demo, new_demo, running
 from tests.kept import kept
 from tests.needed import needs

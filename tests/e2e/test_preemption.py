@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from muster_client.answers.shapes import Job
+from muster_client.answers.jobs import Job
 from tests.faults.cluster import FIRST_USER, POOL_TABLE, Cluster, processes_with, until
 from tests.faults.jobs import let_end
 from tests.faults.layout import NODES, QUOTAS

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from muster_client.answers.shapes import Job
+from muster_client.answers.jobs import Job
 from tests.faults.cluster import Cluster, until
 from tests.faults.layout import GPUS_PER_NODE, NODES
 

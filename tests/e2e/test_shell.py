@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from muster_client.answers.shapes import Job
+from muster_client.answers.jobs import Job
 from tests import engines
 from tests.e2e.terminal import command, environment, terminal
 from tests.faults.cluster import WEB, Cluster, processes_with, until

@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from muster.local.supervisor import Child
-from muster_client.answers.shapes import Attempt, Job, OutputFile
+from muster_client.answers.jobs import Attempt, Job
+from muster_client.answers.outputs import OutputFile
 from muster_client.local.pack import pack_folder
 from muster_client.local.spec import read_spec
 from tests.faults.cluster import FIRST_USER, POOL_TABLE, ROOT, Cluster, overlapping_claims, until

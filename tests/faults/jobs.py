@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from muster_client.answers.shapes import Job
+from muster_client.answers.jobs import Job
 from tests.faults.cluster import Cluster, until
 
 # Each attempt leaves a line when it starts, and a stamp and a line of output twenty times a second for as long as it

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import pytest
 
-from muster_client.answers.shapes import Job
+from muster_client.answers.jobs import Job
 from muster_client.calls.logs import LogText
 from tests.faults.cluster import Cluster, until
 from tests.faults.conftest import Figure, shares

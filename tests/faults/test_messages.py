@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from muster_client.answers.shapes import Job
+from muster_client.answers.jobs import Job
 from tests.faults.cluster import Cluster, until
 from tests.faults.conftest import Figure
 from tests.faults.layout import ROUNDS

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from muster_client.answers.shapes import Job
+from muster_client.answers.jobs import Job
 from muster_client.errors import ApiError
 from tests.faults.cluster import WEB, WORKER, Cluster, overlapping_claims, processes_with, until
 from tests.faults.layout import NODES

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from muster_client.answers.shapes import Job
+from muster_client.answers.jobs import Job
 from tests.faults.cluster import SECOND_WORKER, WORKER, Cluster, until
 from tests.faults.layout import ROUNDS
 

@@ -29,7 +29,7 @@ Answer = httpx.Response | Exception | Callable[[httpx.Request], httpx.Response]
 
 
 def job(**changes: Any) -> Any:
-    """Return a valid job."""
+    """Return a valid job, with what the answer to its submission has too."""
     return {
         "id": 7,
         "name": "train",
@@ -58,6 +58,25 @@ def job(**changes: Any) -> Any:
         "attempts": 0,
         "position": None,
         "links": {},
+        "held": False,
+        "bumped": False,
+        "tags": {},
+        "gpu_type": None,
+        "gpus": 2,
+        "idle": None,
+        "kept": None,
+        "spec": {},
+        "sizes": [],
+        "screening_runs": [],
+        "cloned_from": None,
+        "rates": [],
+        "estimate": None,
+        "finish": None,
+        "failed_resize": None,
+        "efficiency": None,
+        "shells": True,
+        "notes": [],
+        "warnings": [],
         **changes,
     }
 

@@ -25,6 +25,9 @@ NODE = {
     "labels": {},
     "last_seen_at": None,
     "gpus": [],
+    "running_jobs": [],
+    "disk_mib": None,
+    "disk_free_mib": None,
     "gpu_checks": [
         {
             "gpu": 0,

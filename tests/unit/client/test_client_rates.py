@@ -1,6 +1,6 @@
 """`muster show` tells how fast a job is on each GPU type, and how surely."""
 
-from muster_client.answers.marks import JobRate
+from muster_client.answers.jobs import JobRate
 from muster_client.show.marks import rate_text
 
 

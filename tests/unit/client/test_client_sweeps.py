@@ -35,7 +35,16 @@ def sweep(**changes: Any) -> Any:
         "goal": "min",
         "params": ["lr", "norm"],
         "parallel": 8,
-        "members": {"total": 27, "waiting": 18, "running": 4, "paused": 0, "succeeded": 1, "failed": 1, "stopped": 3},
+        "members": {
+            "total": 27,
+            "waiting": 18,
+            "running": 4,
+            "paused": 0,
+            "succeeded": 1,
+            "failed": 1,
+            "stopped": 3,
+            "cancelled": 0,
+        },
         "best": {"job": 103, "member": 3, "params": {"lr": 0.01, "norm": True}, "value": 0.125, "step": 27},
         "best_so_far": [[60.0, 0.5], [90.0, 0.125]],
         "rungs": [{"steps": 3, "reached": 9, "kept": 6}, {"steps": 27, "reached": 1, "kept": 1}],
@@ -46,6 +55,8 @@ def sweep(**changes: Any) -> Any:
         "cloned_from": None,
         "rho": {"cluster": 1.1, "quota": 1.3, "sentence": "1.3× slower than with your own 8 GPUs"},
         "spec": SPEC,
+        "notes": [],
+        "warnings": [],
         **changes,
     }
 
