@@ -321,7 +321,7 @@ def _gpus_in_use(gpus: Sequence[Gpu]) -> Text:
 
 
 def _gpu_health(gpu: Gpu) -> Text:
-    """Return how a GPU is; a platform of before tells no warnings."""
+    """Return how a GPU is."""
     if not gpu["healthy"]:
         return Text("unhealthy", style="red")
     return Text("warning", style="yellow") if gpu.get("health") == "warning" else Text("healthy", style="green")

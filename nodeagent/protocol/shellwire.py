@@ -5,7 +5,6 @@ a call that only one epoch is given, and ends one that is no longer named. Bytes
 most `SHELL_WINDOW_BYTES` ahead of the reader: the agent keeps the output that the reader has not confirmed (`acked`),
 sends from `ShellOutputAnswer.size` on, and reads no more from the terminal while that window is full.
 The input before `ShellInputRequest.taken` is in the terminal. 404 or 409 as an answer means that the shell is over.
-An agent that does not know `shells` opens none, and the platform gives up waiting for it.
 """
 
 from __future__ import annotations

@@ -144,25 +144,23 @@ _CONDITIONS: Mapping[Action, Recovers] = {
 _WORSE = {HealthLevel.OK: 0, HealthLevel.WARNING: 1, HealthLevel.FAILURE: 2}
 # The name between the last brackets of "GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)".
 _NAMED = re.compile(r"\bto 0x[0-9a-f]{1,8} \(([a-z0-9 ]{1,40}?)(?: required)?\)", re.IGNORECASE)
-# Older agents put the number into the detail only, and a GPU that left the bus may have no number.
-_NUMBER = re.compile(r"\AXid (\d{1,4})\b")
+# A GPU that left the bus may have no number.
 _OFF_THE_BUS = "fallen off the bus"
 
 
 def meaning_of(kind: str, *, xid: int | None = None, detail: str = "") -> Meaning:
-    """What a report means; `detail` holds the action that Xid 154 names, and the text of older agents.
+    """What a report means; `detail` holds the words of the driver, such as the action that Xid 154 names.
 
     1. An Xid counts by its number, and 154 by the action that it names.
     2. "Fallen off the bus" in the text counts as the kind `gpu_lost`.
     3. Any other report counts by its kind.
     """
     if kind == Kind.XID:
-        number = number_of(xid, detail)
-        if number == RECOVERY_XID:
+        if xid == RECOVERY_XID:
             named = _NAMED.search(detail)
             return RECOVERIES.get(named[1].lower(), UNNAMED_RECOVERY) if named else UNNAMED_RECOVERY
-        if number is not None and number in XIDS:
-            return XIDS[number]
+        if xid is not None and xid in XIDS:
+            return XIDS[xid]
     if kind in {Kind.XID, Kind.OTHER} and _OFF_THE_BUS in detail.lower():
         return KINDS[Kind.GPU_LOST]
     if kind in set(KINDS):
@@ -179,14 +177,6 @@ def harder(one: Recovers | None, other: Recovers) -> Recovers:
     """The harder of two ways to return to service."""
     order = list(Recovers)
     return other if one is None or order.index(other) > order.index(one) else one
-
-
-def number_of(xid: int | None, detail: str) -> int | None:
-    """The number of an Xid; older agents report it in the detail only."""
-    if xid is not None:
-        return xid
-    found = _NUMBER.match(detail)
-    return int(found[1]) if found else None
 
 
 def is_worse(one: HealthLevel, other: HealthLevel) -> bool:

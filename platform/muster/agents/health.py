@@ -15,7 +15,7 @@ from muster.fleet.strikes import blame_gpu
 from muster.jobs.attempt.attempts import stop_attempt
 from muster.jobs.models import GpuClaim
 from nodeagent.protocol.messages import MAX_CHECKS, MAX_HEALTH_EVENTS, CheckResult, HealthEvent
-from scheduler.diagnosis.health import Kind, Meaning, number_of
+from scheduler.diagnosis.health import Kind, Meaning
 from scheduler.model.lifecycle import AttemptState, Reason
 
 _BEGINNING = (AttemptState.PLACED, AttemptState.STARTING)
@@ -111,7 +111,7 @@ def _take_from_beginners(node: Node, gpu: Gpu, meaning: Meaning, exited: Collect
 
 def _strike_for(event: HealthEvent) -> StrikeReason:
     """Reports of one incident by several means count as one strike."""
-    xid = number_of(event.xid, event.detail) if event.kind == Kind.XID else None
+    xid = event.xid if event.kind == Kind.XID else None
     if event.kind == Kind.GPU_LOST or xid in _OFF_THE_BUS:
         return StrikeReason.GPU_LOST
     if event.kind in _MEMORY_KINDS or xid in _MEMORY:

@@ -15,6 +15,9 @@ ALTER SEQUENCE training_series_id_seq RENAME TO monitoring_series_id_seq;
 ALTER SEQUENCE training_jobadvice_id_seq RENAME TO monitoring_jobadvice_id_seq;
 ALTER SEQUENCE screening_trial_id_seq RENAME TO screening_screeningresult_id_seq;
 
+-- Which of two boots registered later is told by their nonces.
+ALTER TABLE fleet_node DROP COLUMN past_boots;
+
 -- The same rule as before, in the words of the model.
 ALTER TABLE jobs_job DROP CONSTRAINT job_screened_with_request, ADD CONSTRAINT job_screened_with_request
     CHECK ((screening IS NULL AND stage = 'full') OR (screening IS NOT NULL AND stage = 'screening'));

@@ -27,7 +27,6 @@ from scheduler.diagnosis.health import (
     harder,
     is_worse,
     meaning_of,
-    number_of,
     recovery_condition,
 )
 from scheduler.model.lifecycle import NodeAdmin
@@ -61,7 +60,7 @@ def take_report(*, node: Node, gpu: Gpu | None, kind: str, uuid: str | None, xid
     kind, detail = kind[:60], _storable(detail)[:500]
     if xid is not None and not 0 <= xid <= _MAX_XID:
         xid = None
-    number = number_of(xid, detail) if kind == Kind.XID else None
+    number = xid if kind == Kind.XID else None
     meaning = meaning_of(kind, xid=xid, detail=detail)
     with transaction.atomic():
         node = Node.objects.select_for_update(no_key=True, of=("self",)).get(pk=node.pk)

@@ -54,7 +54,7 @@ class StaleNonce(MusterError):
 
 # What no call of an agent reads is not read for each of them.
 _WIDE = (
-    *("inventory", "labels", "links", "past_boots"),
+    *("inventory", "labels", "links"),
     *("pool__policy_params", "pool__placement_params", "pool__admission_params", "pool__fallback"),
 )
 # Rows are locked in their order, as by every other process that does the same.

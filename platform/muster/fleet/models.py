@@ -265,7 +265,6 @@ class Node(models.Model):
     links = models.JSONField(default=list, blank=True, help_text="How close each two GPUs are, by index: fleet.links.")
     agent_version = models.CharField(max_length=40, blank=True, default="")
     boot_id = models.CharField(max_length=64, blank=True, default="")
-    past_boots = models.JSONField(default=list, blank=True, help_text="Boots before that, the newest last.")
     state_id = models.CharField(
         max_length=64,
         default="",

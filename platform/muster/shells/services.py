@@ -35,7 +35,7 @@ from scheduler.model.lifecycle import (
 
 MAX_TERMINAL_SIDE = 1000
 MAX_WORDS, MAX_COMMAND_BYTES = 200, 16 << 10
-_WIDE_OF_NODES = [f"allocation__node__{column}" for column in ("inventory", "labels", "links", "past_boots")]
+_WIDE_OF_NODES = [f"allocation__node__{column}" for column in ("inventory", "labels", "links")]
 _TERM = re.compile(r"[A-Za-z0-9][A-Za-z0-9+._-]{0,63}")
 
 

@@ -237,7 +237,7 @@ class TestAgents:
     @pytest.mark.parametrize("kind", ["xid", "throttle", "other"])
     def test_an_event_that_the_job_may_have_caused_strikes_nobody(self, kind: str, agent: Agent, world: World) -> None:
         gpu = ranks(start(world))[0].claims.get().gpu
-        agent.sync(health=(HealthEvent(kind, gpu.uuid, "Xid 13"),))
+        agent.sync(health=(HealthEvent(kind, gpu.uuid, "Xid 13", 13),))
         assert told() == []
 
     def test_a_node_cannot_blame_the_gpu_of_another(self, agent: Agent, world: World) -> None:

@@ -149,11 +149,12 @@ def test_an_xid_that_the_agent_told_is_the_cause_of_what_the_log_complains_of(wo
         "node": allocation.node.name,
         "kind": "xid",
         "gpu": uuid,
+        "xid": 79,
         "detail": "Xid (PCI:0000:3b:00): 79, GPU has fallen",
     }
     Event.objects.create(kind="gpu.health", actor="agent", node_id=allocation.node_id, data=data)
     Event.objects.create(
-        kind="gpu.health", actor="agent", node_id=allocation.node_id, data=data | {"gpu": "other", "detail": "Xid 48"}
+        kind="gpu.health", actor="agent", node_id=allocation.node_id, data=data | {"gpu": "other", "xid": 48}
     )
     job = fail(attempt, "RuntimeError: CUDA error: unspecified launch failure\n")
     assert (job.failure["class"], job.state) == ("gpu_lost", "queued")

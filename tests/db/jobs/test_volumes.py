@@ -119,7 +119,7 @@ def test_a_pool_whose_nodes_mount_nothing_refuses_the_job(pool: Pool, vc: Virtua
 @in_cycles
 def test_a_job_with_volumes_goes_to_a_node_that_mounts_them(pool: Pool, vc: VirtualCluster, member: User) -> None:
     make_volume(vc)
-    # The tightest fit would be the other one: an agent of before volumes.
+    # The tightest fit would be the other one, whose agent allows no volumes.
     mounting_node(pool, (), gpus=1)
     wanted = mounting_node(pool, gpus=4)
     job = submit(member, "data:/data")

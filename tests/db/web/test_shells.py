@@ -525,9 +525,9 @@ class TestEnds:
         assert (answer["closed"], answer["reason"]) == (True, "switched_off")
 
     def test_a_shell_that_could_not_be_started_says_why(self, talk: Talk) -> None:
-        talk.end(ShellEnd.NOT_STARTED, detail="an agent of before has started it")
+        talk.end(ShellEnd.NOT_STARTED, detail="the job has ended")
         answer = talk.read().json()
-        assert (answer["reason"], answer["detail"]) == ("not_started", "an agent of before has started it")
+        assert (answer["reason"], answer["detail"]) == ("not_started", "the job has ended")
 
     @staticmethod
     def _ends(talk: Talk, reason: ShellReason, silence: Silence | None = None) -> None:

@@ -86,7 +86,6 @@ class Migration(migrations.Migration):
             ('links', models.JSONField(blank=True, default=list, help_text='How close each two GPUs are, by index: fleet.links.')),
             ('agent_version', models.CharField(blank=True, default='', max_length=40)),
             ('boot_id', models.CharField(blank=True, default='', max_length=64)),
-            ('past_boots', models.JSONField(blank=True, default=list, help_text='Boots before that, the newest last.')),
             ('state_id', models.CharField(db_default='', default='', editable=False, help_text='The state folder of its agent, as that names it.', max_length=64)),
             ('state_since', models.DateTimeField(editable=False, help_text='Since when its agent has that folder and no other.', null=True)),
             ('nonce', models.CharField(blank=True, default='', help_text='What its next registration must carry.', max_length=64)),

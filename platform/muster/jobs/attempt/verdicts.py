@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -33,7 +32,6 @@ _KNOWN = frozenset(
         Reason.RESIZE_FAILED,
     }
 )
-_XID = re.compile(r"\bXid\b[^0-9]{0,20}(?:\([^)]{0,40}\)[^0-9]{0,4})?(\d{1,3})\b")
 _XIDS = {"gpu_lost": 79, "ecc": 48}
 """The Xid that goes with what an agent saw by other means than the kernel's log."""
 
@@ -123,11 +121,8 @@ def _gpu_events(attempt: Attempt, node_ids: Collection[int]) -> list[GpuEvent]:
 
 
 def _gpu_event(data: Mapping[str, Any]) -> GpuEvent:
-    xid = data.get("xid")
-    if xid is None:  # an agent of before told it in the text
-        found = _XID.search(data["detail"])
-        xid = int(found[1]) if found else _XIDS.get(data["kind"])
-    return GpuEvent(xid=xid, message=data["detail"])
+    xid = data["xid"]
+    return GpuEvent(xid=_XIDS.get(data["kind"]) if xid is None else xid, message=data["detail"])
 
 
 def _storable(line: str) -> str:

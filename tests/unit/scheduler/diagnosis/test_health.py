@@ -73,7 +73,6 @@ def test_xid_154_without_an_action_is_a_warning(said: str) -> None:
     ("kind", "xid", "detail", "like"),
     [
         ("xid", 79, "", XIDS[79]),
-        ("xid", None, "Xid 79", XIDS[79]),
         ("xid", 48, "Xid 79", XIDS[48]),
         ("xid", None, "GPU at PCI:0000:01:00 has fallen off the bus", KINDS[Kind.GPU_LOST]),
         ("xid", 9999, "NVRM: GPU 0000:01:00.0: GPU has fallen off the bus.", KINDS[Kind.GPU_LOST]),
