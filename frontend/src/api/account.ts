@@ -2,18 +2,7 @@
 import { send } from "./http";
 import { problemFrom } from "./problem";
 import { http, read } from "./rest";
-import type {
-  Me,
-  NewToken,
-  NewWebhook,
-  NotificationChanges,
-  Notifications,
-  Page,
-  Session,
-  Token,
-  TokenRequest,
-  Webhook,
-} from "./types";
+import type { NotificationChanges, TokenRequest } from "./types";
 
 /** A program that the platform offers for download, below `/downloads/`. */
 export interface Download {
@@ -29,60 +18,46 @@ export async function listDownloads(): Promise<Download[]> {
   return lines.map((line) => ({ sha256: line.slice(0, 64), name: line.slice(66) }));
 }
 
-export const changeEmail = (email: string, current: string): Promise<Me> =>
+export const changeEmail = (email: string, current: string) =>
   read(http.PATCH("/api/v1/me", { body: { email, current } }));
 
-export async function changePassword(current: string, wanted: string): Promise<void> {
-  await read(http.POST("/api/v1/password", { body: { current, new: wanted } }));
-}
+export const changePassword = (current: string, wanted: string) =>
+  read(http.POST("/api/v1/password", { body: { current, new: wanted } }));
 
-export const listTokens = (): Promise<Page<Token>> => read(http.GET("/api/v1/tokens"));
+export const listTokens = () => read(http.GET("/api/v1/tokens"));
 
-export function createToken(token: TokenRequest): Promise<NewToken> {
-  return read(http.POST("/api/v1/tokens", { body: token }));
-}
+export const createToken = (token: TokenRequest) => read(http.POST("/api/v1/tokens", { body: token }));
 
-export function setTokenSurvival(id: number, survives: boolean): Promise<Token> {
+export function setTokenSurvival(id: number, survives: boolean) {
   const params = { path: { token_id: String(id) } };
   return read(
     http.PATCH("/api/v1/tokens/{token_id}", { params, body: { survives_password_change: survives } }),
   );
 }
 
-export async function revokeToken(id: number): Promise<void> {
-  await read(http.DELETE("/api/v1/tokens/{token_id}", { params: { path: { token_id: String(id) } } }));
-}
+export const revokeToken = (id: number) =>
+  read(http.DELETE("/api/v1/tokens/{token_id}", { params: { path: { token_id: String(id) } } }));
 
-export const listSessions = (): Promise<Page<Session>> => read(http.GET("/api/v1/sessions"));
+export const listSessions = () => read(http.GET("/api/v1/sessions"));
 
-export async function endSession(id: number): Promise<void> {
-  await read(http.DELETE("/api/v1/sessions/{session_id}", { params: { path: { session_id: String(id) } } }));
-}
+export const endSession = (id: number) =>
+  read(http.DELETE("/api/v1/sessions/{session_id}", { params: { path: { session_id: String(id) } } }));
 
 /** Ends all sessions but that of this browser. */
-export async function endOtherSessions(): Promise<void> {
-  await read(http.DELETE("/api/v1/sessions"));
-}
+export const endOtherSessions = () => read(http.DELETE("/api/v1/sessions"));
 
-export const listWebhooks = (): Promise<Page<Webhook>> => read(http.GET("/api/v1/webhooks"));
+export const listWebhooks = () => read(http.GET("/api/v1/webhooks"));
 
-export function createWebhook(url: string): Promise<NewWebhook> {
-  return read(http.POST("/api/v1/webhooks", { body: { url } }));
-}
+export const createWebhook = (url: string) => read(http.POST("/api/v1/webhooks", { body: { url } }));
 
 const webhook = (id: number) => ({ params: { path: { webhook_id: String(id) } } });
 
 /** Has a ping sent, which arrives a moment later. */
-export function testWebhook(id: number): Promise<Webhook> {
-  return read(http.POST("/api/v1/webhooks/{webhook_id}:test", webhook(id)));
-}
+export const testWebhook = (id: number) => read(http.POST("/api/v1/webhooks/{webhook_id}:test", webhook(id)));
 
-export async function removeWebhook(id: number): Promise<void> {
-  await read(http.DELETE("/api/v1/webhooks/{webhook_id}", webhook(id)));
-}
+export const removeWebhook = (id: number) => read(http.DELETE("/api/v1/webhooks/{webhook_id}", webhook(id)));
 
-export const getNotifications = (): Promise<Notifications> => read(http.GET("/api/v1/me/notifications"));
+export const getNotifications = () => read(http.GET("/api/v1/me/notifications"));
 
-export function changeNotifications(changes: NotificationChanges): Promise<Notifications> {
-  return read(http.PATCH("/api/v1/me/notifications", { body: changes }));
-}
+export const changeNotifications = (changes: NotificationChanges) =>
+  read(http.PATCH("/api/v1/me/notifications", { body: changes }));

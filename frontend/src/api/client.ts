@@ -1,38 +1,7 @@
 /** Calls that several pages make, or that belong to jobs, sweeps and nodes. */
 import { problemFrom, Unreachable } from "./problem";
 import { http, queryString, read } from "./rest";
-import type {
-  Attempt,
-  CancelAnswer,
-  DryRun,
-  GroupState,
-  Job,
-  JobCount,
-  JobEdit,
-  JobEvent,
-  JobFairness,
-  JobMetrics,
-  JobTraining,
-  JobState,
-  JobWithSpec,
-  Me,
-  Node,
-  NodeAction,
-  NodeDetail,
-  NodeMetrics,
-  OutputFilePage,
-  Page,
-  Pool,
-  RetriedSweep,
-  ServerSpec,
-  Spec,
-  Sweep,
-  SweepInList,
-  SweepMember,
-  Upload,
-  Vc,
-  Why,
-} from "./types";
+import type { GroupState, JobEdit, JobState, NodeAction, ServerSpec, Spec, Upload } from "./types";
 
 /** Which jobs; each condition narrows the selection further. */
 export interface JobFilter {
@@ -62,47 +31,35 @@ function selection<T extends JobFilter>({ mine, state, tag, ...rest }: T) {
   };
 }
 
-export function listJobs(
-  filter: ListFilter,
-  limit: number,
-  cursor?: string,
-  signal?: AbortSignal,
-): Promise<Page<Job>> {
+export function listJobs(filter: ListFilter, limit: number, cursor?: string, signal?: AbortSignal) {
   const query = { ...selection(filter), limit, cursor };
   return read(http.GET("/api/v1/jobs", { params: { query }, signal: signal ?? null }));
 }
 
-export function countJobs(filter: JobFilter, signal?: AbortSignal): Promise<JobCount> {
-  return read(
-    http.GET("/api/v1/jobs:count", { params: { query: selection(filter) }, signal: signal ?? null }),
-  );
-}
+export const countJobs = (filter: JobFilter, signal?: AbortSignal) =>
+  read(http.GET("/api/v1/jobs:count", { params: { query: selection(filter) }, signal: signal ?? null }));
 
 /** Cancels those of the jobs that the caller may cancel, some of them if they are very many: see `remaining`. */
-export function cancelJobs(which: JobFilter | { ids: readonly number[] }): Promise<CancelAnswer> {
+export function cancelJobs(which: JobFilter | { ids: readonly number[] }) {
   const body = "ids" in which ? { ids: [...which.ids] } : selection(which);
   return read(http.POST("/api/v1/jobs:cancel", { body }));
 }
 
 const ofJob = (id: number) => ({ params: { path: { job_id: String(id) } } });
 
-export const getJob = (id: number): Promise<JobWithSpec> =>
-  read(http.GET("/api/v1/jobs/{job_id}", ofJob(id)));
-export const getWhy = (id: number): Promise<Why> => read(http.GET("/api/v1/jobs/{job_id}/why", ofJob(id)));
+export const getJob = (id: number) => read(http.GET("/api/v1/jobs/{job_id}", ofJob(id)));
+export const getWhy = (id: number) => read(http.GET("/api/v1/jobs/{job_id}/why", ofJob(id)));
 
-export const getJobFairness = (id: number): Promise<JobFairness> =>
-  read(http.GET("/api/v1/jobs/{job_id}/fairness", ofJob(id)));
+export const getJobFairness = (id: number) => read(http.GET("/api/v1/jobs/{job_id}/fairness", ofJob(id)));
 
-export function listAttempts(id: number): Promise<Page<Attempt>> {
-  return read(http.GET("/api/v1/jobs/{job_id}/attempts", ofJob(id)));
-}
+export const listAttempts = (id: number) => read(http.GET("/api/v1/jobs/{job_id}/attempts", ofJob(id)));
 
-export function listJobEvents(id: number, cursor?: string): Promise<Page<JobEvent>> {
+export function listJobEvents(id: number, cursor?: string) {
   const query = cursor === undefined ? {} : { cursor };
   return read(http.GET("/api/v1/jobs/{job_id}/events", { params: { path: { job_id: String(id) }, query } }));
 }
 
-export function listFiles(id: number, cursor?: string): Promise<OutputFilePage> {
+export function listFiles(id: number, cursor?: string) {
   const query = cursor === undefined ? {} : { cursor };
   return read(http.GET("/api/v1/jobs/{job_id}/files", { params: { path: { job_id: String(id) }, query } }));
 }
@@ -110,81 +67,67 @@ export function listFiles(id: number, cursor?: string): Promise<OutputFilePage> 
 export const fileUrl = (id: number, file: number): string => `/api/v1/jobs/${id}/files/${file}`;
 
 /** What an attempt used, from `from` on or from its start. */
-export function getJobTraining(id: number): Promise<JobTraining> {
-  return read(http.GET("/api/v1/jobs/{job_id}/training", { params: { path: { job_id: String(id) } } }));
-}
+export const getJobTraining = (id: number) => read(http.GET("/api/v1/jobs/{job_id}/training", ofJob(id)));
 
-export function getJobMetrics(
-  id: number,
-  attempt: number | undefined,
-  from: string | undefined,
-): Promise<JobMetrics> {
+export function getJobMetrics(id: number, attempt: number | undefined, from: string | undefined) {
   const query = { ...(attempt !== undefined && { attempt }), ...(from !== undefined && { from }) };
   return read(http.GET("/api/v1/jobs/{job_id}/metrics", { params: { path: { job_id: String(id) }, query } }));
 }
 
-export const cancelJob = (id: number): Promise<Job> =>
-  read(http.POST("/api/v1/jobs/{job_id}:cancel", ofJob(id)));
+export const cancelJob = (id: number) => read(http.POST("/api/v1/jobs/{job_id}:cancel", ofJob(id)));
 
-export const requeueJob = (id: number): Promise<Job> =>
-  read(http.POST("/api/v1/jobs/{job_id}:requeue", ofJob(id)));
+export const requeueJob = (id: number) => read(http.POST("/api/v1/jobs/{job_id}:requeue", ofJob(id)));
 
 export type WaitingAct = "hold" | "release" | "bump" | "unbump";
 
 /** Does something to a waiting job. */
-export const actOnWaiting = (id: number, act: WaitingAct): Promise<Job> =>
+export const actOnWaiting = (id: number, act: WaitingAct) =>
   read(http.POST(`/api/v1/jobs/{job_id}:${act}`, ofJob(id)));
 
-export const editJob = (id: number, changes: JobEdit): Promise<JobWithSpec> =>
+export const editJob = (id: number, changes: JobEdit) =>
   read(http.PATCH("/api/v1/jobs/{job_id}", { ...ofJob(id), body: changes }));
 
 /** Submits one job; the same `key` with the same spec gives the same job, so a retry is harmless. */
-export function submitJob(spec: Spec, key: string): Promise<JobWithSpec> {
+export function submitJob(spec: Spec, key: string) {
   const params = { header: { "Idempotency-Key": key } };
   return read(http.POST("/api/v1/jobs", { params, body: spec as unknown as ServerSpec }));
 }
 
-export function dryRun(spec: Spec, signal?: AbortSignal): Promise<DryRun> {
-  return read(
-    http.POST("/api/v1/jobs:dry-run", { body: spec as unknown as ServerSpec, signal: signal ?? null }),
-  );
-}
+export const dryRun = (spec: Spec, signal?: AbortSignal) =>
+  read(http.POST("/api/v1/jobs:dry-run", { body: spec as unknown as ServerSpec, signal: signal ?? null }));
 
 /** The sweeps that one may see, the newest first. */
 export function listSweeps(
   filter: { state?: GroupState | undefined; mine?: boolean | undefined },
   cursor?: string,
-): Promise<Page<SweepInList>> {
+) {
   const query = { ...(filter.state && { state: filter.state }), ...(filter.mine && { mine: true }), cursor };
   return read(http.GET("/api/v1/sweeps", { params: { query } }));
 }
 
 const ofSweep = (id: number) => ({ params: { path: { sweep_id: String(id) } } });
 
-export const getSweep = (id: number): Promise<Sweep> =>
-  read(http.GET("/api/v1/sweeps/{sweep_id}", ofSweep(id)));
+export const getSweep = (id: number) => read(http.GET("/api/v1/sweeps/{sweep_id}", ofSweep(id)));
 
-export const listSweepMembers = (id: number): Promise<{ results: SweepMember[] }> =>
+export const listSweepMembers = (id: number) =>
   read(http.GET("/api/v1/sweeps/{sweep_id}/members", ofSweep(id)));
 
-export const cancelSweep = (id: number): Promise<Sweep> =>
-  read(http.POST("/api/v1/sweeps/{sweep_id}:cancel", ofSweep(id)));
+export const cancelSweep = (id: number) => read(http.POST("/api/v1/sweeps/{sweep_id}:cancel", ofSweep(id)));
 
 /** Runs the failed members again, inside the sweep; `retried` says how many. */
-export const retrySweep = (id: number): Promise<RetriedSweep> =>
-  read(http.POST("/api/v1/sweeps/{sweep_id}:retry", ofSweep(id)));
+export const retrySweep = (id: number) => read(http.POST("/api/v1/sweeps/{sweep_id}:retry", ofSweep(id)));
 
 /** Submits one sweep with all its members; the same `key` with the same spec gives the same sweep. */
-export function submitSweep(spec: Spec, key: string): Promise<Sweep> {
+export function submitSweep(spec: Spec, key: string) {
   const params = { header: { "Idempotency-Key": key } };
   return read(http.POST("/api/v1/sweeps", { params, body: spec }));
 }
 
 /** Submits a sweep with the spec of another but for the keys that are given; null takes a key away. */
-export const cloneSweep = (id: number, spec: Spec): Promise<Sweep> =>
+export const cloneSweep = (id: number, spec: Spec) =>
   read(http.POST("/api/v1/sweeps/{sweep_id}:clone", { ...ofSweep(id), body: { spec } }));
 
-export const specSchema = (): Promise<Spec> => read(http.GET("/api/v1/spec/schema"));
+export const specSchema = () => read(http.GET("/api/v1/spec/schema"));
 
 export interface LogAddress {
   attempt?: number | undefined;
@@ -200,42 +143,36 @@ export const logUrl = (id: number, address: LogAddress): string =>
 
 export const streamUrl = (topics: readonly string[]): string => `/api/v1/stream?topics=${topics.join(",")}`;
 
-export const listVcs = (): Promise<Page<Vc>> => read(http.GET("/api/v1/vcs"));
-export const listPools = (): Promise<Page<Pool>> => read(http.GET("/api/v1/pools"));
-export const listNodes = (): Promise<Page<Node>> => read(http.GET("/api/v1/nodes"));
+export const listVcs = () => read(http.GET("/api/v1/vcs"));
+export const listPools = () => read(http.GET("/api/v1/pools"));
+export const listNodes = () => read(http.GET("/api/v1/nodes"));
 
-export const getNode = (name: string): Promise<NodeDetail> =>
-  read(http.GET("/api/v1/nodes/{name}", { params: { path: { name } } }));
+const ofNode = (name: string) => ({ params: { path: { name } } });
 
-export const getNodeMetrics = (name: string, from: string): Promise<NodeMetrics> =>
+export const getNode = (name: string) => read(http.GET("/api/v1/nodes/{name}", ofNode(name)));
+
+export const getNodeMetrics = (name: string, from: string) =>
   read(http.GET("/api/v1/nodes/{name}/metrics", { params: { path: { name }, query: { from } } }));
 
-export function changeNode(name: string, action: NodeAction, reason?: string): Promise<NodeDetail> {
+export function changeNode(name: string, action: NodeAction, reason?: string) {
   const body = reason === undefined ? { action } : { action, reason };
-  return read(http.PATCH("/api/v1/nodes/{name}", { params: { path: { name } }, body }));
+  return read(http.PATCH("/api/v1/nodes/{name}", { ...ofNode(name), body }));
 }
 
-export function declareNodeGone(name: string, reason: string): Promise<NodeDetail> {
-  return read(
-    http.POST("/api/v1/nodes/{name}:declare-gone", { params: { path: { name } }, body: { reason } }),
-  );
-}
+export const declareNodeGone = (name: string, reason: string) =>
+  read(http.POST("/api/v1/nodes/{name}:declare-gone", { ...ofNode(name), body: { reason } }));
 
-export function checkNode(name: string): Promise<NodeDetail> {
-  return read(http.POST("/api/v1/nodes/{name}:check", { params: { path: { name } } }));
-}
+export const checkNode = (name: string) => read(http.POST("/api/v1/nodes/{name}:check", ofNode(name)));
 
-export const getMe = (): Promise<Me> => read(http.GET("/api/v1/me"));
+export const getMe = () => read(http.GET("/api/v1/me"));
 
 /** Starts a session; the GET before it makes the server hand out the CSRF cookie. */
-export async function signIn(username: string, password: string): Promise<Me> {
+export async function signIn(username: string, password: string) {
   await read(http.GET("/api/v1/login"));
   return read(http.POST("/api/v1/login", { body: { username, password } }));
 }
 
-export async function signOut(): Promise<void> {
-  await read(http.POST("/api/v1/logout"));
-}
+export const signOut = () => read(http.POST("/api/v1/logout"));
 
 /** Whether the server already keeps this archive. */
 export async function isUploaded(sha256: string): Promise<boolean> {

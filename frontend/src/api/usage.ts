@@ -1,6 +1,6 @@
 /** Calls about what was used, wasted, and shared fairly. */
 import { http, queryString, read } from "./rest";
-import type { LeastEfficientList, PoolDecisions, PoolFairness, Usage, UsageFairness, Waste } from "./types";
+import type { Usage, UsageFairness } from "./types";
 
 /** Whose GPU-hours, and of which time, such as `7d` until now. */
 export interface UsageFilter {
@@ -10,36 +10,32 @@ export interface UsageFilter {
 }
 
 /** GPU-hours told apart by what the comma-separated list says. */
-export async function getUsage(by: string, filter: UsageFilter): Promise<Usage> {
-  // It may also be a table, for those who ask for one.
-  return (await read<Usage | string>(
-    http.GET("/api/v1/usage", { params: { query: { by, ...filter } } }),
-  )) as Usage;
-}
+export const getUsage = (by: string, filter: UsageFilter) =>
+  // A table only for those who ask for one.
+  read(http.GET("/api/v1/usage", { params: { query: { by, ...filter } } })) as Promise<Usage>;
 
 export const usageCsvUrl = (by: string, filter: UsageFilter): string =>
   `/api/v1/usage?${queryString({ by, ...filter, format: "csv" })}`;
 
 /** How much slower than alone the jobs and sweeps were that ended, by week or by tenant. */
-export async function getUsageFairness(by: "week" | "tenant", filter: UsageFilter): Promise<UsageFairness> {
-  // It may also be a table, for those who ask for one.
-  return (await read<UsageFairness | string>(
+export const getUsageFairness = (by: "week" | "tenant", filter: UsageFilter) =>
+  // A table only for those who ask for one.
+  read(
     http.GET("/api/v1/usage/fairness", { params: { query: { by, ...filter } } }),
-  )) as UsageFairness;
-}
+  ) as Promise<UsageFairness>;
 
-export const getWaste = (filter: UsageFilter): Promise<Waste> =>
+export const getWaste = (filter: UsageFilter) =>
   read(http.GET("/api/v1/usage/waste", { params: { query: { ...filter } } }));
 
-export const listLeastEfficient = (filter: UsageFilter): Promise<LeastEfficientList> =>
+export const listLeastEfficient = (filter: UsageFilter) =>
   read(http.GET("/api/v1/usage/least-efficient", { params: { query: { ...filter, limit: 8 } } }));
 /** Verdicts on the policy of a pool and on another one, if it is named, and what sharing cost its tenants. */
-export function getPoolFairness(name: string, policy?: string): Promise<PoolFairness> {
+export function getPoolFairness(name: string, policy?: string) {
   const query = policy === undefined ? {} : { policy };
   return read(http.GET("/api/v1/pools/{name}/fairness", { params: { path: { name }, query } }));
 }
 /** The names of the policies that a pool can decide by. */
-export const listPolicies = async (): Promise<string[]> =>
+export const listPolicies = async () =>
   (await read(http.GET("/api/v1/policies"))).policies.map(({ name }) => name);
-export const getPoolDecisions = (name: string): Promise<PoolDecisions> =>
+export const getPoolDecisions = (name: string) =>
   read(http.GET("/api/v1/pools/{name}/decisions", { params: { path: { name } } }));

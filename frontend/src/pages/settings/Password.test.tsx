@@ -28,7 +28,7 @@ async function change() {
 }
 
 it("sends both passwords and forgets them", async () => {
-  const changed = vi.spyOn(api, "changePassword").mockResolvedValue();
+  const changed = vi.spyOn(api, "changePassword").mockResolvedValue(undefined);
   await change();
   expect(changed).toHaveBeenCalledWith("old one", "new one");
   await waitFor(() => expect(field("Current password").value + field("New password").value).toBe(""));

@@ -54,7 +54,7 @@ it("shows each browser with its address, and marks this one", async () => {
 });
 
 it("ends another session and asks for the list again", async () => {
-  const ended = vi.spyOn(api, "endSession").mockResolvedValue();
+  const ended = vi.spyOn(api, "endSession").mockResolvedValue(undefined);
   show([HERE, PHONE]);
   const asked = await button("Sign out Safari on iOS at 2001:db8::1");
   vi.mocked(api.listSessions).mockResolvedValue({ results: [HERE], next: null });
@@ -65,7 +65,7 @@ it("ends another session and asks for the list again", async () => {
 });
 
 it("signs this browser out as the user menu does", async () => {
-  const ended = vi.spyOn(api, "endSession").mockResolvedValue();
+  const ended = vi.spyOn(api, "endSession").mockResolvedValue(undefined);
   show([HERE]);
   await userEvent.click(await button("Sign out Firefox on Linux at 198.51.100.7"));
   expect(signOut).toHaveBeenCalledOnce();
@@ -73,7 +73,7 @@ it("signs this browser out as the user menu does", async () => {
 });
 
 it("ends all others together, and offers that only while there are others", async () => {
-  const ended = vi.spyOn(api, "endOtherSessions").mockResolvedValue();
+  const ended = vi.spyOn(api, "endOtherSessions").mockResolvedValue(undefined);
   show([HERE, PHONE]);
   const everywhere = await button("Sign out everywhere else");
   vi.mocked(api.listSessions).mockResolvedValue({ results: [HERE], next: null });

@@ -106,7 +106,7 @@ it("waits for the result of a ping", async () => {
 
 it("removes a webhook once that is confirmed", async () => {
   const listed = show(makeWebhook());
-  const removed = vi.spyOn(api, "removeWebhook").mockResolvedValue();
+  const removed = vi.spyOn(api, "removeWebhook").mockResolvedValue(undefined);
   await userEvent.click(await button(`Remove ${URL}`));
   const dialog = await screen.findByRole("dialog");
   expect(removed).not.toHaveBeenCalled();

@@ -6,7 +6,6 @@ import { beforeEach, expect, test, vi } from "vitest";
 import * as api from "../../api/client";
 import { problemFrom } from "../../api/problem";
 import { jobQuery, meQuery } from "../../api/queries";
-import type { JobWithSpec } from "../../api/types";
 import * as preparing from "./code/prepare";
 import { makeJob, makeNode, makeSweep, makeVc } from "../../testing/makers";
 import { EXAMPLE_COMMAND } from "./fields";
@@ -141,7 +140,7 @@ test("an error of the server stands at its field", async () => {
 });
 
 test("what was submitted is shown at once and counts as old, for it may have ended before the answer came", async () => {
-  vi.mocked(api.submitJob).mockResolvedValue(makeJob({ id: 7 }) as unknown as JobWithSpec);
+  vi.mocked(api.submitJob).mockResolvedValue({ ...makeJob({ id: 7 }), notes: [], warnings: [] } as never);
   const { client } = await open("name: a\ncommand: run\n");
   fireEvent.click(screen.getByRole("button", { name: "Submit job" }));
   await waitFor(() => expect(navigate).toHaveBeenCalledWith({ to: "/jobs/$jobId", params: { jobId: "7" } }));
@@ -402,7 +401,7 @@ test("a job that could never run is refused with the reason where the tenant doe
 const SWEEP_TEXT = "command: run\ntime: 1h\nsweep:\n  metric: loss\n  params:\n    lr: [1, 2]\n";
 
 test("a spec with the key sweep is checked as one member, submitted as a sweep and shown on its page", async () => {
-  vi.mocked(api.submitSweep).mockResolvedValue(makeSweep());
+  vi.mocked(api.submitSweep).mockResolvedValue({ ...makeSweep(), notes: [], warnings: [] });
   await open(SWEEP_TEXT);
   await screen.findByText("Dry run of one member");
   const sweep = { metric: "loss", params: { lr: [1, 2] } };
