@@ -11,6 +11,7 @@ from muster.common.errors import Invalid
 from muster.events.services import audit, wake_pool
 from muster.tenants.models import Cap, Membership, Tenant, VirtualCluster
 from muster.tenants.roles import Role
+from muster_client.answers import tree as answers
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +89,17 @@ def caps_from(tenant: Tenant, rows: Sequence[Mapping[str, Any]]) -> list[Cap]:
     return caps
 
 
-def cap_as_data(cap: Cap) -> dict[str, Any]:
+def cap_as_data(cap: Cap) -> answers.Cap:
     """The cap as JSON."""
-    whom = {"user": cap.user.username if cap.user else None, "role": cap.role or None}
-    return whom | {name: getattr(cap, name) for name in NAMES}
+    return {
+        "user": cap.user.username if cap.user else None,
+        "role": cap.role or None,
+        "gpus": cap.gpus,
+        "jobs": cap.jobs,
+        "gpu_hours_month": cap.gpu_hours_month,
+        "time_s": cap.time_s,
+        "job_gpus": cap.job_gpus,
+    }
 
 
 def _specificity(row: Cap, user_id: int, role: str) -> int:

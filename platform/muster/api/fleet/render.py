@@ -8,17 +8,31 @@ from collections.abc import Iterable
 from django.db.models import Count, F, Q, QuerySet, Sum
 
 from muster.accounts.models import User
-from muster.api.jobs.render import Json
 from muster.common.clock import utc_now
 from muster.common.moments import moment
+from muster.fleet import models
 from muster.fleet.maintenance import planned_of
-from muster.fleet.models import Gpu, GpuCheck, Maintenance, Node, NodeDisk, Pool
+from muster.fleet.models import NodeDisk
 from muster.fleet.networks import host_network_reason
 from muster.fleet.package import install_commands
 from muster.fleet.runtimes import AGENT_IN, NO_CONTAINERS
 from muster.fleet.strikes import strikes_of
 from muster.jobs.models import Allocation, GpuClaim, Job
 from muster.tenants.selectors import tenants_of
+from muster_client.answers.fleet import (
+    Gpu,
+    GpuCheck,
+    GpuJob,
+    HealthReport,
+    Maintenance,
+    Node,
+    NodeDetail,
+    NodeJob,
+    NodeLink,
+    NodeStrike,
+    Pool,
+    PoolGpus,
+)
 from scheduler.model.lifecycle import (
     ATTEMPT_LIVE,
     AllocationState,
@@ -48,12 +62,12 @@ _GPU_COLUMNS = (
 )
 
 
-def gpu_list(user: User, gpus: QuerySet[Gpu]) -> list[Json]:
+def gpu_list(user: User, gpus: QuerySet[models.Gpu]) -> list[Gpu]:
     """The GPUs by node and index. Of a job that the user may not see, only that it is there is told."""
     return [document for _, document in _gpus(user, gpus)]
 
 
-def _gpus(user: User, gpus: QuerySet[Gpu]) -> Iterable[tuple[int, Json]]:
+def _gpus(user: User, gpus: QuerySet[models.Gpu]) -> Iterable[tuple[int, Gpu]]:
     rows = list(gpus.filter(present=True).order_by("node__name", "index").values_list(*_GPU_COLUMNS))
     holders = _holders(user, [row[0] for row in rows])
     for row in rows:
@@ -82,7 +96,7 @@ def _gpus(user: User, gpus: QuerySet[Gpu]) -> Iterable[tuple[int, Json]]:
         )
 
 
-def _holders(user: User, gpu_ids: list[int]) -> dict[int, list[Json]]:
+def _holders(user: User, gpu_ids: list[int]) -> dict[int, list[GpuJob]]:
     """The jobs on each held GPU that the user may see, oldest claim first."""
     mine = None if user.is_operator else set(tenants_of(user).values_list("pk", flat=True))
     claims = (
@@ -97,7 +111,7 @@ def _holders(user: User, gpu_ids: list[int]) -> dict[int, list[Json]]:
             "allocation__attempt__job__tenant_id",
         )
     )
-    holders: dict[int, list[Json]] = {}
+    holders: dict[int, list[GpuJob]] = {}
     for gpu_id, job_id, name, owner, tenant, tenant_id in claims:
         seen = holders.setdefault(gpu_id, [])
         if mine is None or tenant_id in mine:
@@ -105,7 +119,7 @@ def _holders(user: User, gpu_ids: list[int]) -> dict[int, list[Json]]:
     return holders
 
 
-def node_list(user: User, nodes: QuerySet[Node]) -> list[Json]:
+def node_list(user: User, nodes: QuerySet[models.Node]) -> list[Node]:
     """The nodes by name with their GPUs; six queries for all of them."""
     rows = list(
         nodes.select_related("pool", "lease", "server")
@@ -120,32 +134,34 @@ def node_list(user: User, nodes: QuerySet[Node]) -> list[Json]:
         .annotate(cpus=Sum("cpus"), memory_mib=Sum("memory_mib"))
     )
     used = {node_id: (cpus, memory_mib) for node_id, cpus, memory_mib in held}
-    gpus: dict[int, list[Json]] = defaultdict(list)
-    for node_id, document in _gpus(user, Gpu.objects.filter(node__in=rows)):
+    gpus: dict[int, list[Gpu]] = defaultdict(list)
+    for node_id, document in _gpus(user, models.Gpu.objects.filter(node__in=rows)):
         gpus[node_id].append(document)
     strikes = strikes_of([node.pk for node in rows], now=utc_now())
     return [_node(user, node, used.get(node.pk, (0, 0)), strikes.get(node.pk, 0.0), gpus[node.pk]) for node in rows]
 
 
-def node_document(user: User, node: Node) -> Json:
+def node_document(user: User, node: models.Node) -> NodeDetail:
     """The node with its GPUs, their links, and what it was last blamed for."""
-    (document,) = node_list(user, Node.objects.filter(pk=node.pk))
-    versions = {name: node.inventory.get(name) or None for name in ("driver_version", "toolkit_version")}
-    coming = [maintenance(row) for row in planned_of(node)]
-    told = {
+    (row,) = node_list(user, models.Node.objects.filter(pk=node.pk))
+    left = NodeDisk.objects.filter(pk=node.pk).first()
+    return {
+        **row,
+        "driver_version": node.inventory.get("driver_version") or None,
+        "toolkit_version": node.inventory.get("toolkit_version") or None,
+        "disk_mib": left.size_mib if left else None,
+        "disk_free_mib": left.free_mib if left else None,
         "running_jobs": _running_jobs(user, node),
         "last_strikes": _last_strikes(user, node),
         "health_reports": _health_reports(user, node),
         "gpu_checks": _gpu_checks(user, node),
+        "install": install_commands() if user.is_operator and row["agent_in_container"] else None,
+        "links": node.links,
+        "maintenance": [maintenance(one) for one in planned_of(node)],
     }
-    left = NodeDisk.objects.filter(pk=node.pk).first()
-    disk = {"disk_mib": left.size_mib if left else None, "disk_free_mib": left.free_mib if left else None}
-    of_trial = user.is_operator and document["agent_in_container"]
-    install = {"install": install_commands() if of_trial else None}
-    return document | versions | disk | told | install | {"links": node.links, "maintenance": coming}
 
 
-def maintenance(row: Maintenance) -> Json:
+def maintenance(row: models.Maintenance) -> Maintenance:
     """A maintenance that is planned or under way."""
     return {
         "id": row.pk,
@@ -160,7 +176,7 @@ def maintenance(row: Maintenance) -> Json:
     }
 
 
-def _running_jobs(user: User, node: Node) -> list[Json]:
+def _running_jobs(user: User, node: models.Node) -> list[NodeJob]:
     """The jobs with a live attempt on the node that is not being stopped yet, as far as the user may see them."""
     held = (
         Allocation.objects.filter(node=node, attempt__state__in=ATTEMPT_LIVE)
@@ -184,7 +200,7 @@ def _running_jobs(user: User, node: Node) -> list[Json]:
     ]
 
 
-def _last_strikes(user: User, node: Node) -> list[Json]:
+def _last_strikes(user: User, node: models.Node) -> list[NodeStrike]:
     """The newest strikes. Of a job that the user may not see, neither its number nor its agent's words are told."""
     rows = list(node.strikes.select_related("gpu").order_by("-at", "-pk")[:_STRIKES_SHOWN])
     jobs = Job.objects.filter(pk__in={row.job_id for row in rows})
@@ -204,7 +220,7 @@ def _last_strikes(user: User, node: Node) -> list[Json]:
     ]
 
 
-def _health_reports(user: User, node: Node) -> list[Json]:
+def _health_reports(user: User, node: models.Node) -> list[HealthReport]:
     """What was reported last of the node and its GPUs. The agent's words may name processes, so operators have them."""
     rows = node.health_reports.select_related("gpu").order_by("-last_at", "-pk")[:_REPORTS_SHOWN]
     return [
@@ -225,9 +241,11 @@ def _health_reports(user: User, node: Node) -> list[Json]:
     ]
 
 
-def _gpu_checks(user: User, node: Node) -> list[Json]:
+def _gpu_checks(user: User, node: models.Node) -> list[GpuCheck]:
     """The newest check of each GPU that was ever checked, or is to be now."""
-    rows = GpuCheck.objects.filter(gpu__node=node, gpu__present=True).select_related("gpu").order_by("gpu__index")
+    rows = (
+        models.GpuCheck.objects.filter(gpu__node=node, gpu__present=True).select_related("gpu").order_by("gpu__index")
+    )
     return [
         {
             "gpu": row.gpu.index,
@@ -246,7 +264,7 @@ def _gpu_checks(user: User, node: Node) -> list[Json]:
     ]
 
 
-def _node(user: User, node: Node, used: tuple[int, int], strikes: float, gpus: list[Json]) -> Json:
+def _node(user: User, node: models.Node, used: tuple[int, int], strikes: float, gpus: list[Gpu]) -> Node:
     lease = getattr(node, "lease", None)
     return {
         "name": node.name,
@@ -276,7 +294,7 @@ def _node(user: User, node: Node, used: tuple[int, int], strikes: float, gpus: l
     }
 
 
-def _link(user: User, node: Node) -> Json | None:
+def _link(user: User, node: models.Node) -> NodeLink | None:
     server = getattr(node, "server", None)
     if server is None:
         return None
@@ -284,21 +302,24 @@ def _link(user: User, node: Node) -> Json | None:
     return {"state": server.state, "reason": reason, "since": moment(server.since)}
 
 
-def pool_list(pools: QuerySet[Pool]) -> list[Json]:
+def pool_list(pools: QuerySet[models.Pool]) -> list[Pool]:
     """The pools by name with their GPUs by type; four queries for all of them."""
     nodes = dict(
-        Node.objects.exclude(admin=NodeAdmin.RETIRED).values_list("pool_id").annotate(count=Count("id")).order_by()
+        models.Node.objects.exclude(admin=NodeAdmin.RETIRED)
+        .values_list("pool_id")
+        .annotate(count=Count("id"))
+        .order_by()
     )
     usable = Q(healthy=True, node__admin=NodeAdmin.ACTIVE, node__health=NodeHealth.READY, node__barred="")
     held = Q(pk__in=GpuClaim.objects.filter(released_at__isnull=True).values("gpu_id"))
     counted = (
-        Gpu.objects.filter(present=True)
+        models.Gpu.objects.filter(present=True)
         .exclude(node__admin=NodeAdmin.RETIRED)
         .values_list("node__pool_id", "type")
         .annotate(total=Count("id"), used=Count("id", filter=held), free=Count("id", filter=usable & ~held))
         .order_by("type")
     )
-    gpus: dict[int, list[Json]] = defaultdict(list)
+    gpus: dict[int, list[PoolGpus]] = defaultdict(list)
     for pool_id, kind, total, used, free in counted:
         gpus[pool_id].append({"type": kind, "total": total, "used": used, "free": free})
     return [

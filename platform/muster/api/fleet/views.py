@@ -11,7 +11,6 @@ from rest_framework.response import Response
 from muster.accounts.models import User
 from muster.api.base import ApiView, body_of, caller, describe, query_of
 from muster.api.fleet import bodies, render
-from muster.api.jobs.render import Json
 from muster.common.errors import Forbidden, NotFound
 from muster.fleet.checks import ask_for_checks
 from muster.fleet.gone import declare_gone
@@ -37,7 +36,7 @@ class Pools(ApiView):
     @describe("list_pools", tag="cluster", answers={200: answers.PoolList})
     def get(self, request: Request) -> Response:
         """Each pool with how it decides and what it has."""
-        return _whole(render.pool_list(Pool.objects.all()))
+        return Response(answers.PoolList(results=render.pool_list(Pool.objects.all()), next=None))
 
 
 class Nodes(ApiView):
@@ -58,7 +57,7 @@ class Nodes(ApiView):
             nodes = with_worst_gpu(nodes, HealthLevel(health))
         elif health is not None:
             nodes = nodes.filter(health=health)
-        return _whole(render.node_list(caller(request), nodes))
+        return Response(answers.NodeList(results=render.node_list(caller(request), nodes), next=None))
 
 
 class OneNode(ApiView):
@@ -136,7 +135,7 @@ class MaintenanceTimes(ApiView):
     @describe("list_maintenance", tag="cluster", answers={200: answers.MaintenanceList})
     def get(self, request: Request) -> Response:
         """What is planned or under way, of every pool."""
-        return _whole([render.maintenance(row) for row in planned()])
+        return Response(answers.MaintenanceList(results=[render.maintenance(row) for row in planned()], next=None))
 
     @describe(
         "plan_maintenance",
@@ -188,7 +187,8 @@ class Gpus(ApiView):
     @describe("list_gpus", tag="cluster", answers={200: answers.GpuList})
     def get(self, request: Request) -> Response:
         """Each GPU with its newest reading and, where the caller may see it, the job that holds it."""
-        return _whole(render.gpu_list(caller(request), Gpu.objects.exclude(node__admin=NodeAdmin.RETIRED)))
+        gpus = Gpu.objects.exclude(node__admin=NodeAdmin.RETIRED)
+        return Response(answers.GpuList(results=render.gpu_list(caller(request), gpus), next=None))
 
 
 def _operator(request: Request) -> User:
@@ -203,8 +203,3 @@ def _node(name: str) -> Node:
     if node is None:
         raise NotFound(f"there is no node {name}")
     return node
-
-
-def _whole(results: list[Json]) -> Response:
-    """A list that comes in one piece."""
-    return Response({"results": results, "next": None})

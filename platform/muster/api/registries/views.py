@@ -7,7 +7,6 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from muster.api.base import ApiView, body_of, caller, describe
-from muster.api.jobs.render import Json
 from muster.api.registries import bodies
 from muster.common.errors import NotFound
 from muster.common.moments import moment
@@ -22,7 +21,8 @@ class Registries(ApiView):
     @describe("list_registries", tag="account", answers={200: answers.RegistryList})
     def get(self, request: Request) -> Response:
         """Which registries the tenants that you manage have credentials for, by tenant and registry."""
-        return Response({"results": [_shown(row) for row in registries_managed_by(caller(request))], "next": None})
+        rows = registries_managed_by(caller(request))
+        return Response(answers.RegistryList(results=[_shown(row) for row in rows], next=None))
 
     @describe(
         "store_registry",
@@ -60,7 +60,7 @@ class OneRegistry(ApiView):
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 
-def _shown(row: RegistryCredentials) -> Json:
+def _shown(row: RegistryCredentials) -> answers.Registry:
     return {
         "id": row.pk,
         "tenant": row.tenant.name,

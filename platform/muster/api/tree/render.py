@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
-from typing import Any
 
 from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet
 
 from muster.accounts.models import User
-from muster.api.jobs.render import Json
 from muster.cells.models import Binding
 from muster.common.models import DatabaseNow
 from muster.common.moments import moment
@@ -18,7 +16,6 @@ from muster.jobs.models import GpuClaim, Job
 from muster.tenants.caps import cap_as_data
 from muster.tenants.models import (
     CommonQuota,
-    Limits,
     Loan,
     Membership,
     Organisation,
@@ -29,12 +26,13 @@ from muster.tenants.models import (
 )
 from muster.tenants.roles import Role
 from muster.tenants.selectors import organisations_of, tenants_of
+from muster_client.answers import tree as answers
 from scheduler.model.lifecycle import JobState, Stage
 
 LOANS_SHOWN, LOANS_KEPT = 100, timedelta(days=30)
 
 
-def virtual_cluster_list(user: User, clusters: QuerySet[VirtualCluster]) -> list[Json]:
+def virtual_cluster_list(user: User, clusters: QuerySet[VirtualCluster]) -> list[answers.VirtualCluster]:
     """The virtual clusters with what they may hold, hold, lend, borrow and wait for."""
     rows = list(clusters.select_related("tenant__organisation", "pool").prefetch_related("quotas"))
     holding, outside = _holding(rows)
@@ -45,8 +43,8 @@ def virtual_cluster_list(user: User, clusters: QuerySet[VirtualCluster]) -> list
     lent, borrowed = _open_loans(rows)
     managed = _managed(user)
     return [
-        _part(vc, user, vc.tenant_id in managed)
-        | {
+        {
+            **_part(vc, user, vc.tenant_id in managed),
             "tenant": vc.tenant.name,
             "tenant_id": vc.tenant_id,
             "organisation": _name(vc.tenant.organisation),
@@ -59,20 +57,20 @@ def virtual_cluster_list(user: User, clusters: QuerySet[VirtualCluster]) -> list
     ]
 
 
-def virtual_cluster(user: User, vc: VirtualCluster) -> Json:
+def virtual_cluster(user: User, vc: VirtualCluster) -> answers.VirtualClusterDetail:
     """One virtual cluster with its loans."""
     (document,) = virtual_cluster_list(user, VirtualCluster.objects.filter(pk=vc.pk))
-    return document | {"loans": _loans(user, vc)}
+    return {**document, "loans": _loans(user, vc)}
 
 
-def tenant_list(user: User, tenants: QuerySet[Tenant]) -> list[Json]:
+def tenant_list(user: User, tenants: QuerySet[Tenant]) -> list[answers.Tenant]:
     """The tenants with their virtual clusters, members and caps."""
     rows = tenants.order_by("name").select_related("organisation")
     rows = rows.prefetch_related("quotas__pool", "virtual_clusters__pool", "memberships__user", "caps__user")
     managed = _managed(user)
     return [
-        _part(tenant, user, tenant.pk in managed)
-        | {
+        {
+            **_part(tenant, user, tenant.pk in managed),
             "organisation": _name(tenant.organisation),
             "quotas": _common_quotas(tenant.quotas.all()),
             "vcs": [
@@ -80,10 +78,10 @@ def tenant_list(user: User, tenants: QuerySet[Tenant]) -> list[Json]:
                 for vc in sorted(tenant.virtual_clusters.all(), key=lambda vc: vc.name)
                 if vc.closed_at is None
             ],
-            "members": sorted(
-                ({"username": one.user.username, "role": one.role} for one in tenant.memberships.all()),
-                key=lambda one: one["username"],
-            ),
+            "members": [
+                {"username": one.user.username, "role": one.role}
+                for one in sorted(tenant.memberships.all(), key=lambda one: one.user.username)
+            ],
             "caps": sorted(
                 (cap_as_data(cap) for cap in tenant.caps.all()), key=lambda cap: (cap["user"] or "", cap["role"] or "")
             ),
@@ -92,12 +90,12 @@ def tenant_list(user: User, tenants: QuerySet[Tenant]) -> list[Json]:
     ]
 
 
-def tenant(user: User, row: Tenant) -> Json:
+def tenant(user: User, row: Tenant) -> answers.Tenant:
     """One tenant."""
     return tenant_list(user, Tenant.objects.filter(pk=row.pk))[0]
 
 
-def organisation_list(user: User, organisations: QuerySet[Organisation]) -> list[Json]:
+def organisation_list(user: User, organisations: QuerySet[Organisation]) -> list[answers.Organisation]:
     """The organisations with what is directly below them."""
     rows = organisations.order_by("name").select_related("parent").prefetch_related("quotas__pool", "organisations")
     below: dict[int, list[str]] = {}
@@ -106,8 +104,8 @@ def organisation_list(user: User, organisations: QuerySet[Organisation]) -> list
         below.setdefault(organisation_id, []).append(name)
     seen = set(organisations_of(user).values_list("name", flat=True))
     return [
-        _part(row, user, False)
-        | {
+        {
+            **_part(row, user, False),
             "parent": _name(row.parent),
             "quotas": _common_quotas(row.quotas.all()),
             "organisations": sorted(one.name for one in row.organisations.all() if one.name in seen),
@@ -117,7 +115,7 @@ def organisation_list(user: User, organisations: QuerySet[Organisation]) -> list
     ]
 
 
-def organisation(user: User, row: Organisation) -> Json:
+def organisation(user: User, row: Organisation) -> answers.Organisation:
     """One organisation."""
     return organisation_list(user, Organisation.objects.filter(pk=row.pk))[0]
 
@@ -128,7 +126,7 @@ def _tenants_seen(user: User) -> QuerySet[Tenant]:
     return Tenant.objects.filter(Q(pk__in=own) | Q(organisation__in=own.values("organisation")))
 
 
-def _part(row: TreeNode, user: User, manages: bool) -> Json:
+def _part(row: TreeNode, user: User, manages: bool) -> answers.Part:
     return {
         "id": row.pk,
         "name": str(row),
@@ -148,17 +146,17 @@ def _name(row: TreeNode | None) -> str | None:
     return None if row is None else str(row)
 
 
-def _limits(row: Limits | None) -> dict[str, int | None]:
-    return {
-        "gpus": row.gpus if row else 0,
-        "borrowing_limit": row.borrowing if row else None,
-        "lending_limit": row.lending if row else None,
-    }
-
-
-def _common_quotas(rows: Iterable[CommonQuota]) -> list[Json]:
-    found = [{"pool": row.pool.name, "gpu_type": row.gpu_type, **_limits(row)} for row in rows]
-    return sorted(found, key=lambda one: (str(one["pool"]), str(one["gpu_type"])))
+def _common_quotas(rows: Iterable[CommonQuota]) -> list[answers.CommonQuota]:
+    return [
+        {
+            "pool": row.pool.name,
+            "gpu_type": row.gpu_type,
+            "gpus": row.gpus,
+            "borrowing_limit": row.borrowing,
+            "lending_limit": row.lending,
+        }
+        for row in sorted(rows, key=lambda row: (row.pool.name, row.gpu_type))
+    ]
 
 
 def _quotas(
@@ -167,17 +165,26 @@ def _quotas(
     outside: Mapping[tuple[int, str], int],
     lent: Mapping[tuple[int, str], int],
     borrowed: Mapping[tuple[int, str], int],
-) -> list[dict[str, Any]]:
+) -> list[answers.Quota]:
     promised: dict[str, Quota] = {quota.gpu_type: quota for quota in vc.quotas.all()}
     # What is still held of a type whose quota was taken away must stay visible.
     kinds = sorted(promised.keys() | {kind for vc_id, kind in holding if vc_id == vc.pk})
-    return [
-        {"gpu_type": kind}
-        | _limits(promised.get(kind))
-        | {"used": holding.get((vc.pk, kind), 0), "borrowed": borrowed.get((vc.pk, kind), 0)}
-        | {"lent": lent.get((vc.pk, kind), 0), "opportunistic": outside.get((vc.pk, kind), 0)}
-        for kind in kinds
-    ]
+    documents: list[answers.Quota] = []
+    for kind in kinds:
+        row, place = promised.get(kind), (vc.pk, kind)
+        documents.append(
+            {
+                "gpu_type": kind,
+                "gpus": row.gpus if row else 0,
+                "borrowing_limit": row.borrowing if row else None,
+                "lending_limit": row.lending if row else None,
+                "used": holding.get(place, 0),
+                "borrowed": borrowed.get(place, 0),
+                "lent": lent.get(place, 0),
+                "opportunistic": outside.get(place, 0),
+            }
+        )
+    return documents
 
 
 def _holding(rows: list[VirtualCluster]) -> tuple[dict[tuple[int, str], int], dict[tuple[int, str], int]]:
@@ -211,7 +218,7 @@ def _open_loans(rows: list[VirtualCluster]) -> tuple[Counter[tuple[int, str]], C
     return lent, borrowed
 
 
-def _loans(user: User, vc: VirtualCluster) -> list[Json]:
+def _loans(user: User, vc: VirtualCluster) -> list[answers.Loan]:
     rows = Loan.objects.filter(Q(borrower=vc) | Q(lender_vc=vc)).filter(
         Q(until__isnull=True) | Q(until__gte=DatabaseNow() - LOANS_KEPT)
     )
@@ -221,7 +228,7 @@ def _loans(user: User, vc: VirtualCluster) -> list[Json]:
     def shown(other: VirtualCluster) -> str:
         return other.name if known is None or other.tenant_id in known else "another tenant"
 
-    documents = []
+    documents: list[answers.Loan] = []
     for row in rows.order_by(F("until").desc(nulls_first=True), "-since", "-pk")[:LOANS_SHOWN]:
         lent = row.lender_vc_id == vc.pk
         if lent:

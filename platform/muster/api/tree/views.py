@@ -36,8 +36,8 @@ class Kind:
 
     name: str
     rows: Callable[[User], QuerySet[Any]]
-    listed: Callable[[User, QuerySet[Any]], list[dict[str, Any]]]
-    document: Callable[[User, Any], dict[str, Any]]
+    listed: Callable[[User, QuerySet[Any]], list[Any]]
+    document: Callable[[User, Any], Any]
     create: Callable[..., TreeNode]
     edit: Callable[..., TreeNode]
     list_answer: type[Any]
@@ -64,7 +64,7 @@ def _lists(kind: Kind, description: str) -> _Handler:
     @describe(f"list_{kind.key}s", tag="cluster", answers={200: kind.list_answer}, description=description)
     def get(view: ApiView, request: Request) -> Response:
         user = caller(request)
-        return Response({"results": kind.listed(user, kind.rows(user)), "next": None})
+        return Response(kind.list_answer(results=kind.listed(user, kind.rows(user)), next=None))
 
     return cast(_Handler, get)
 

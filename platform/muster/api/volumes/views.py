@@ -16,7 +16,7 @@ class Volumes(ApiView):
     @describe("list_volumes", tag="cluster", answers={200: answers.VolumeList})
     def get(self, request: Request) -> Response:
         """Which volumes jobs of your tenants may mount, by tenant and name."""
-        results = [
+        results: list[answers.Volume] = [
             {
                 "name": row.name,
                 "tenant": row.tenant.name,
@@ -25,4 +25,4 @@ class Volumes(ApiView):
             }
             for row in volumes_of(caller(request))
         ]
-        return Response({"results": results, "next": None})
+        return Response(answers.VolumeList(results=results, next=None))
