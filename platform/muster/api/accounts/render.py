@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from muster.accounts.models import ApiToken, Session, User
-from muster.api.jobs.render import Json
+from muster.accounts.models import ApiToken, User
+from muster.accounts.models import Session as SessionRow
 from muster.common.moments import moment
 from muster.tenants.models import Membership
 from muster.tenants.selectors import default_virtual_cluster, virtual_clusters_of
+from muster_client.answers.accounts import Me, Session, Token
 
 
-def me(user: User) -> Json:
+def me(user: User) -> Me:
     """The user, their tenants and what they may submit to."""
     default = default_virtual_cluster(user)
     memberships = Membership.objects.filter(user=user).order_by("tenant__name").values_list("tenant__name", "role")
@@ -23,7 +24,7 @@ def me(user: User) -> Json:
     }
 
 
-def token(row: ApiToken) -> Json:
+def token(row: ApiToken) -> Token:
     """A token without its secret."""
     return {
         "id": row.pk,
@@ -37,7 +38,7 @@ def token(row: ApiToken) -> Json:
     }
 
 
-def session(row: Session, *, current: bool) -> Json:
+def session(row: SessionRow, *, current: bool) -> Session:
     """A session without its key."""
     return {
         "id": row.pk,

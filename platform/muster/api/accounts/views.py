@@ -125,7 +125,7 @@ class Tokens(ApiView):
     def get(self, request: Request) -> Response:
         """The tokens that are not revoked, newest first."""
         rows = ApiToken.objects.filter(user=caller(request), revoked_at__isnull=True).order_by("-pk")
-        return Response({"results": [render.token(row) for row in rows], "next": None})
+        return Response(answers.TokenList(results=[render.token(row) for row in rows], next=None))
 
     @describe(
         "create_token",
@@ -142,7 +142,8 @@ class Tokens(ApiView):
         except (ValueError, OverflowError) as error:
             raise Invalid.field("expires_in", str(error)) from error
         row, secret = create_token(user=caller(request), expires_in=life, maker=token_of(request), **body)
-        return Response(render.token(row) | {"token": secret}, status=status.HTTP_201_CREATED)
+        answer: answers.TokenWithSecret = {**render.token(row), "token": secret}
+        return Response(answer, status=status.HTTP_201_CREATED)
 
 
 class OneToken(ApiView):
@@ -179,7 +180,7 @@ class Sessions(ApiView):
         key_digest = digest(_session_key(request) or "")
         rows = sessions_of(caller(request))
         results = [render.session(row, current=row.key_digest == key_digest) for row in rows]
-        return Response({"results": results, "next": None})
+        return Response(answers.SessionList(results=results, next=None))
 
     @describe("end_other_sessions", tag="account", answers={204: None})
     def delete(self, request: Request) -> Response:

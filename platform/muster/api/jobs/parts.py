@@ -71,5 +71,9 @@ class JobFiles(ApiView):
         if len(rows) > len(page):
             last = page[-1]
             following = encode_cursor(last.allocation.attempt_id, last.allocation.rank, last.pk)
-        results = [output_file(row) for row in page]
-        return Response({"results": results, "next": following, "summary": outputs_summary(summary_of(job))})
+        answer: OutputFilePage = {
+            "results": [output_file(row) for row in page],
+            "next": following,
+            "summary": outputs_summary(summary_of(job)),
+        }
+        return Response(answer)

@@ -8,7 +8,6 @@ from rest_framework.response import Response
 
 from muster.accounts.models import User
 from muster.api.base import ApiView, body_of, caller, describe
-from muster.api.jobs.render import Json
 from muster.api.notices import bodies
 from muster.common.moments import moment
 from muster.notices.mails import why_no_mail
@@ -46,7 +45,8 @@ class Webhooks(ApiView):
     @describe("list_webhooks", tag="account", answers={200: answers.WebhookList})
     def get(self, request: Request) -> Response:
         """Your webhooks, and how it stands with them, oldest first."""
-        return Response({"results": [_shown(row) for row in webhooks_of(caller(request))], "next": None})
+        results = [_shown(row) for row in webhooks_of(caller(request))]
+        return Response(answers.WebhookList(results=results, next=None))
 
     @describe(
         "create_webhook",
@@ -58,7 +58,8 @@ class Webhooks(ApiView):
     def post(self, request: Request) -> Response:
         """Make a webhook. The secret that its calls are signed with is in this answer and never shown again."""
         row, secret = add_webhook(user=caller(request), url=body_of(request, bodies.NewWebhook)["url"])
-        return Response(_shown(row) | {"secret": secret}, status=status.HTTP_201_CREATED)
+        answer: answers.WebhookWithSecret = {**_shown(row), "secret": secret}
+        return Response(answer, status=status.HTTP_201_CREATED)
 
 
 class OneWebhook(ApiView):
@@ -90,7 +91,7 @@ class TestWebhook(ApiView):
         return Response(_shown(webhook), status=status.HTTP_202_ACCEPTED)
 
 
-def _chosen(user: User, choice: Choice) -> Json:
+def _chosen(user: User, choice: Choice) -> answers.Notifications:
     return {
         "mail": ordered(choice.mail),
         "webhook": ordered(choice.webhook),
@@ -100,7 +101,7 @@ def _chosen(user: User, choice: Choice) -> Json:
     }
 
 
-def _shown(row: Webhook) -> Json:
+def _shown(row: Webhook) -> answers.Webhook:
     failing = "failing" if row.failing_since else "working"
     return {
         "id": row.pk,

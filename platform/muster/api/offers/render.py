@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from muster.api.jobs.render import Json
 from muster.common.moments import moment
 from muster.fleet.models import Gpu
 from muster.fleet.runtimes import forms_of
-from muster.offers.models import Framework, Offer
+from muster.offers import models
+from muster_client.answers.offers import Framework, Offer, OfferedGpu
 
 
-def framework(row: Framework) -> Json:
+def framework(row: models.Framework) -> Framework:
     """A framework."""
     return {
         "id": row.pk,
@@ -24,11 +24,13 @@ def framework(row: Framework) -> Json:
     }
 
 
-def offer_list(offers: Sequence[Offer]) -> list[Json]:
+def offer_list(offers: Sequence[models.Offer]) -> list[Offer]:
     """The offers with their GPUs, which take one query for all of them."""
     gpu_ids = [gpu_id for offer in offers for gpu_id in offer.gpu_ids]
-    gpus = {
-        row["id"]: row for row in Gpu.objects.filter(pk__in=gpu_ids).values("id", "uuid", "index", "type", "memory_mib")
+    columns = Gpu.objects.filter(pk__in=gpu_ids).values_list("id", "uuid", "index", "type", "memory_mib")
+    gpus: dict[int, OfferedGpu] = {
+        pk: {"uuid": uuid, "index": index, "type": kind, "memory_mib": memory}
+        for pk, uuid, index, kind, memory in columns
     }
     return [
         {
@@ -38,11 +40,7 @@ def offer_list(offers: Sequence[Offer]) -> list[Json]:
             "node": offer.node.name,
             "runtimes": _texts(offer, "runtimes"),
             "starts": _starts(offer),
-            "gpus": [
-                {name: gpus[gpu_id][name] for name in ("uuid", "index", "type", "memory_mib")}
-                for gpu_id in offer.gpu_ids
-                if gpu_id in gpus
-            ],
+            "gpus": [gpus[gpu_id] for gpu_id in offer.gpu_ids if gpu_id in gpus],
             "cpus": offer.cpus,
             "memory_mib": offer.memory_mib,
             "revocable": offer.framework.role.revocable,
@@ -53,11 +51,11 @@ def offer_list(offers: Sequence[Offer]) -> list[Json]:
     ]
 
 
-def _starts(offer: Offer) -> list[str]:
+def _starts(offer: models.Offer) -> list[str]:
     default_image = str(offer.node.labels.get("default-image", ""))
     return [form.value for form in forms_of(_texts(offer, "runtimes"), default_image, _texts(offer, "mount_roots"))]
 
 
-def _texts(offer: Offer, what: str) -> list[str]:
+def _texts(offer: models.Offer, what: str) -> list[str]:
     """What the node's agent says of one thing, as `standing_offers` has read it beside the offer."""
     return [str(one) for one in getattr(offer, what) or ()]

@@ -8,7 +8,6 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from muster.accounts.models import User
-from muster.api.jobs.render import Json
 from muster.api.offers.bodies import MAX_WAIT_S
 from muster.api.offers.render import offer_list
 from muster.api.streaming.callers import caller, number
@@ -18,6 +17,7 @@ from muster.events.hub import hub
 from muster.events.redis import offers_channel
 from muster.events.services import wake_pool
 from muster.offers.selectors import note_asked, standing_offers
+from muster_client.answers.offers import Offer, OfferList
 
 READ_AGAIN_AFTER_S = 2.0
 
@@ -41,10 +41,10 @@ async def offers(request: Request) -> Response:
             if await request.is_disconnected():
                 break
             found = await in_thread(_look, user, after, False)
-    return JSONResponse({"results": found, "next": None})
+    return JSONResponse(OfferList(results=found, next=None))
 
 
-def _look(user: User, after: int, first: bool) -> list[Json]:
+def _look(user: User, after: int, first: bool) -> list[Offer]:
     pools = note_asked(user)
     found = standing_offers(user)
     if first and not any(offer.pk > after for offer in found):

@@ -73,7 +73,7 @@ class Offers(ApiView):
         if not any(offer.pk > query["after"] for offer in offers):
             for pool_id in sorted(pools):
                 wake_pool(pool_id)
-        return Response({"results": render.offer_list(offers), "next": None})
+        return Response(answers.OfferList(results=render.offer_list(offers), next=None))
 
 
 class AcceptOffer(ApiView):
@@ -98,7 +98,7 @@ class AcceptOffer(ApiView):
             wanted=[services.Wanted(one["spec"], one.get("gpus")) for one in body["jobs"]],
             filter_s=_filter_s(body["filter"]),
         )
-        return Response({"jobs": job_list(jobs)}, status=status.HTTP_201_CREATED)
+        return Response(answers.Accepted(jobs=job_list(jobs)), status=status.HTTP_201_CREATED)
 
 
 class DeclineOffer(ApiView):

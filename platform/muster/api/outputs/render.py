@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import Any
-
 from muster.common.moments import moment
-from muster.outputs.models import OutputFile
+from muster.outputs.models import OutputFile as FileRow
 from muster.outputs.selectors import Summary
+from muster_client.answers.outputs import OutputFile, OutputsSummary
 
-Json = dict[str, Any]
 
-
-def output_file(file: OutputFile) -> Json:
+def output_file(file: FileRow) -> OutputFile:
     """A file, with its attempt and rank."""
     return {
         "id": file.pk,
@@ -26,6 +22,17 @@ def output_file(file: OutputFile) -> Json:
     }
 
 
-def outputs_summary(summary: Summary) -> Json:
+def outputs_summary(summary: Summary) -> OutputsSummary:
     """What is said of a job's files as a whole."""
-    return asdict(summary) | {"kept_until": moment(summary.kept_until)}
+    return {
+        "patterns": summary.patterns,
+        "kept_files": summary.kept_files,
+        "kept_bytes": summary.kept_bytes,
+        "most_files": summary.most_files,
+        "most_bytes": summary.most_bytes,
+        "kept_until": moment(summary.kept_until),
+        "pending": summary.pending,
+        "lost": summary.lost,
+        "unnamed": summary.unnamed,
+        "cut_short": summary.cut_short,
+    }

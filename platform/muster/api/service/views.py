@@ -35,7 +35,7 @@ class Alive(ApiView):
     @describe("get_health", tag="service", answers={200: answers.Health}, anonymous=True)
     def get(self, request: Request) -> Response:
         """Answers as long as the process does; looks at nothing else."""
-        return Response({"status": "ok"})
+        return Response(answers.Health(status="ok"))
 
 
 class Ready(ApiView):
@@ -48,9 +48,13 @@ class Ready(ApiView):
     def get(self, request: Request) -> Response:
         """Postgres and Redis, each with its state. Only Postgres is needed."""
         postgres, cache = _postgres_is_up(), _redis_is_up()
-        state = "unavailable" if not postgres else "ready" if cache else "degraded"
+        answer: answers.Readiness = {
+            "status": "unavailable" if not postgres else "ready" if cache else "degraded",
+            "postgres": _word(postgres),
+            "redis": _word(cache),
+        }
         return Response(
-            {"status": state, "postgres": _word(postgres), "redis": _word(cache)},
+            answer,
             status=status.HTTP_200_OK if postgres else status.HTTP_503_SERVICE_UNAVAILABLE,
         )
 

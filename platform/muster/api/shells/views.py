@@ -41,7 +41,7 @@ class JobShells(ApiView):
             address=current_address(),
         )
         allocation = shell.allocation
-        answer = {
+        answer: OpenedShell = {
             "id": shell.pk,
             "job": shell.job_id,
             "attempt": allocation.attempt.number,
