@@ -1,10 +1,32 @@
-"""SQL files beside migrations: triggers and functions, which Django has no operation for."""
+"""The initial migration of an app, and SQL files beside migrations: triggers and functions."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from django.db.migrations import RunSQL
+from django.db.backends.base.schema import BaseDatabaseSchemaEditor
+from django.db.migrations import Migration, RunSQL
+from django.db.migrations.state import ProjectState
+
+
+class InitialMigration(Migration):
+    """Makes the tables of an app.
+
+    Django makes all related models anew after each operation, which takes longer than the statements; here it makes them
+    once for all operations.
+    """
+
+    initial = True
+
+    def apply(
+        self, project_state: ProjectState, schema_editor: BaseDatabaseSchemaEditor, collect_sql: bool = False
+    ) -> ProjectState:
+        """Run the operations on the state after all of them."""
+        project_state.__dict__.pop("apps", None)
+        state = self.mutate_state(project_state, preserve=False)
+        for operation in self.operations:
+            operation.database_forwards(self.app_label, schema_editor, state, state)
+        return state
 
 
 def sql_file(migration: str, name: str) -> RunSQL:

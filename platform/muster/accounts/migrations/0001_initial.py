@@ -5,13 +5,12 @@ import django.contrib.postgres.fields
 import django.db.models.deletion
 import django.utils.timezone
 
+from muster.common.migrations import InitialMigration
 import muster.accounts.uids
 import muster.common.models
 
 
-class Migration(migrations.Migration):
-    initial = True
-
+class Migration(InitialMigration):
     dependencies = [
         ('auth', '0012_alter_user_first_name_max_length'),
     ]

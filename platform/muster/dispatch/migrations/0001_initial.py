@@ -2,12 +2,11 @@ from django.db import migrations, models
 import django.core.validators
 import django.db.models.deletion
 
+from muster.common.migrations import InitialMigration
 import muster.common.models
 
 
-class Migration(migrations.Migration):
-    initial = True
-
+class Migration(InitialMigration):
     dependencies = [
         ('fleet', '0001_initial'),
         ('tenants', '0001_initial'),

@@ -1,12 +1,10 @@
 from django.db import migrations, models
 
-from muster.common.migrations import sql_file
+from muster.common.migrations import InitialMigration, sql_file
 import muster.common.models
 
 
-class Migration(migrations.Migration):
-    initial = True
-
+class Migration(InitialMigration):
     dependencies = []
 
     operations = [

@@ -1,12 +1,11 @@
 from django.db import migrations, models
 import django.db.models.deletion
 
+from muster.common.migrations import InitialMigration
 import muster.common.models
 
 
-class Migration(migrations.Migration):
-    initial = True
-
+class Migration(InitialMigration):
     dependencies = [
         ('jobs', '0001_initial'),
     ]

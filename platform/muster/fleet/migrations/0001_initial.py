@@ -2,16 +2,14 @@ from django.db import migrations, models
 import django.core.validators
 import django.db.models.deletion
 
-from muster.common.migrations import sql_file
+from muster.common.migrations import InitialMigration, sql_file
 import muster.common.models
 import muster.fleet.models
 import scheduler.diagnosis.health
 import scheduler.model.lifecycle
 
 
-class Migration(migrations.Migration):
-    initial = True
-
+class Migration(InitialMigration):
     dependencies = []
 
     operations = [

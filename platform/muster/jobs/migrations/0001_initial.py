@@ -11,15 +11,13 @@ import django.db.models.fields.json
 import django.db.models.functions.comparison
 import django.db.models.functions.text
 
-from muster.common.migrations import sql_file
+from muster.common.migrations import InitialMigration, sql_file
 import muster.common.models
 import muster.jobs.fields
 import scheduler.model.lifecycle
 
 
-class Migration(migrations.Migration):
-    initial = True
-
+class Migration(InitialMigration):
     dependencies = [
         ('fleet', '0001_initial'),
         ('tenants', '0001_initial'),

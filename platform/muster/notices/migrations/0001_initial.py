@@ -2,12 +2,11 @@ from django.conf import settings
 from django.db import migrations, models
 import django.db.models.deletion
 
+from muster.common.migrations import InitialMigration
 import muster.common.models
 
 
-class Migration(migrations.Migration):
-    initial = True
-
+class Migration(InitialMigration):
     dependencies = [
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]

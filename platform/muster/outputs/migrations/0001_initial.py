@@ -1,13 +1,12 @@
 from django.db import migrations, models
 import django.db.models.deletion
 
+from muster.common.migrations import InitialMigration
 import muster.common.models
 import muster.outputs.models
 
 
-class Migration(migrations.Migration):
-    initial = True
-
+class Migration(InitialMigration):
     dependencies = [
         ('jobs', '0001_initial'),
     ]

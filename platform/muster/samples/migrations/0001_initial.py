@@ -3,7 +3,9 @@ import django.contrib.postgres.fields
 import django.contrib.postgres.indexes
 import django.db.models.deletion
 
+from muster.common.migrations import InitialMigration
 import muster.samples.models
+
 
 _GPU = [
     'utilization', 'memory_used_mib', 'power_w', 'temperature_c', 'sm_clock_mhz', 'memory_clock_mhz', 'ecc_corrected',
@@ -29,9 +31,7 @@ def _stretches(name, key, figures):
         ]})
 
 
-class Migration(migrations.Migration):
-    initial = True
-
+class Migration(InitialMigration):
     dependencies = [
         ('jobs', '0001_initial'),
     ]

@@ -2,13 +2,12 @@ from django.db import migrations, models
 import django.core.validators
 import django.db.models.deletion
 
+from muster.common.migrations import InitialMigration
 import muster.common.models
 import scheduler.diagnosis.screening
 
 
-class Migration(migrations.Migration):
-    initial = True
-
+class Migration(InitialMigration):
     dependencies = [
         ('fleet', '0001_initial'),
         ('jobs', '0001_initial'),

@@ -2,14 +2,13 @@ from django.conf import settings
 from django.db import migrations, models
 import django.db.models.deletion
 
+from muster.common.migrations import InitialMigration
 import muster.common.models
 import muster.shells.models
 import scheduler.model.lifecycle
 
 
-class Migration(migrations.Migration):
-    initial = True
-
+class Migration(InitialMigration):
     dependencies = [
         ('jobs', '0001_initial'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),

@@ -1,10 +1,10 @@
 from django.db import migrations, models
 import django.db.models.deletion
 
+from muster.common.migrations import InitialMigration
 
-class Migration(migrations.Migration):
-    initial = True
 
+class Migration(InitialMigration):
     dependencies = [
         ('jobs', '0001_initial'),
     ]

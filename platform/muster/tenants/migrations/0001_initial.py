@@ -3,15 +3,14 @@ from django.db import migrations, models
 import django.core.validators
 import django.db.models.deletion
 
+from muster.common.migrations import InitialMigration
 import muster.common.models
 import muster.tenants.roles
 import scheduler.diagnosis.idle
 import scheduler.diagnosis.screening
 
 
-class Migration(migrations.Migration):
-    initial = True
-
+class Migration(InitialMigration):
     dependencies = [
         ('fleet', '0001_initial'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
