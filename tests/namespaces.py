@@ -33,7 +33,6 @@ class Lost(Enum):
     """Which packets between a namespace and the others are dropped; the value names chains of iptables."""
 
     TO_IT = ("INPUT",)
-    FROM_IT = ("OUTPUT",)
     BOTH = ("INPUT", "OUTPUT")
 
 

@@ -30,7 +30,6 @@ SHA256_HEADER = "X-Muster-Sha256"
 JSON_TYPE = "application/json"
 LOG_TYPE = "application/octet-stream"
 CODE_TYPE = "application/gzip"
-PROBLEM_TYPE = "application/problem+json"
 
 
 def log_path(allocation_id: int) -> str:

@@ -369,8 +369,3 @@ def require_move(table: str, source: StrEnum, target: StrEnum) -> None:
     """
     if target not in TABLES[table][source]:
         raise TransitionError(table, source, target)
-
-
-def sources_of(table: str, target: StrEnum) -> frozenset[StrEnum]:
-    """The states with a transition to `target`."""
-    return frozenset(source for source, targets in TABLES[table].items() if target in targets)

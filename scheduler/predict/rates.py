@@ -149,10 +149,6 @@ class Rates:
         self._learn(tenants)
         self._completion = self._completed()
 
-    def claims_of(self, owner: Hashable) -> tuple[int, float, float]:
-        """How many claims of the owner were measured, and the mean and the deviation of log(measured / claimed)."""
-        return (self._claiming.count(("owner", owner)), *self._claiming.of(("owner", owner)))
-
     def estimate(self, ask: Ask) -> Answer:
         """The rates of the job on its sizes."""
         ignored: list[str] = []

@@ -68,7 +68,6 @@ CAUSES: Sequence[Cause] = (
     Cause("gpu_ecc_error", 10, 26.82, 671.92, 2_035.02, transient=True),
     Cause("no_signature", 698, 1.87, 28.00, 95.17),
 )
-BY_NAME = {cause.name: cause for cause in CAUSES}
 
 _SUMS = list(accumulate(cause.jobs for cause in CAUSES))
 

@@ -35,7 +35,6 @@ from nodeagent.transport.transport import Transport, Unreachable
 from tests.protocol.kernel import Kernel
 
 WAY_S = 0.01
-READ_AGAIN_S = 5.0
 
 Answer = tuple[int, bytes]
 Respond = Callable[[Answer], None]

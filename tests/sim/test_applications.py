@@ -119,9 +119,8 @@ def test_a_prediction_counts_whole_epochs(toy: Application) -> None:
     assert work.iterations_left(0.0) == work.iterations_left(99.0) == 70
     assert work.iterations_left(100.0) == 1
     assert work.remaining_s(0.0) == pytest.approx(70 * 2.5)
-    assert work.remaining_on_one_s(0.0) == pytest.approx(70 * 4.0)
     assert work.speeds() == pytest.approx((1.0, 4.0 / 2.5))
-    assert work.remaining_s(0.0) * work.speeds()[1] == pytest.approx(work.remaining_on_one_s(0.0))
+    assert work.remaining_s(0.0) * work.speeds()[1] == pytest.approx(70 * work.seconds_per_iteration(1))
     assert work.alone_s() == pytest.approx(work.seconds_left(0.0, "T4", (2,), 1.0))
 
 

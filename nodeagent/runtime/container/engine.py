@@ -11,7 +11,6 @@ from nodeagent.runtime.container.plan import Plan
 from nodeagent.runtime.turns import Turn
 
 LABEL = "muster.agent"
-ALLOCATION_LABEL, FENCE_LABEL = "muster.allocation", "muster.fence"
 
 Tell = Callable[[str], None]
 Wanted = Callable[[], bool]

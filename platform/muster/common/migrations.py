@@ -12,8 +12,8 @@ from django.db.migrations.state import ProjectState
 class InitialMigration(Migration):
     """Makes the tables of an app.
 
-    Django makes all related models anew after each operation, which takes longer than the statements; here it makes them
-    once for all operations.
+    Django makes all related models anew after each operation, which takes longer than the statements. This class makes
+    them once.
     """
 
     initial = True

@@ -26,7 +26,6 @@ COMMAND_TIMEOUT_S = 30.0
 MAX_OUTPUT_BYTES = 256 << 10
 # A peer that acknowledges nothing for so long is gone (TCP_USER_TIMEOUT).
 _UNACKNOWLEDGED_MS = 30_000
-OLD_PYTHON = 65
 
 # Reads one line, a JSON list of words, and becomes Python with these. A byte at a time: what comes after the line is
 # for the program that it becomes.

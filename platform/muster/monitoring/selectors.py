@@ -14,7 +14,7 @@ from muster.monitoring.models import FailureRate, JobAdvice, Series
 from muster.monitoring.store import CHECKPOINT, TOTAL, curve_of
 from scheduler.diagnosis.training import Interval, interval_of
 from scheduler.diagnosis.training.advice import LOSSES
-from scheduler.diagnosis.training.checkpoints import PRIOR_FAILURES, PRIOR_NODE_HOURS, failures_per_node_hour
+from scheduler.diagnosis.training.checkpoints import failures_per_node_hour
 from scheduler.diagnosis.training.curve import joined
 from scheduler.model.lifecycle import AttemptState
 
@@ -86,11 +86,6 @@ def checkpoint_advice(job: Job) -> CheckpointAdvice | None:
         cost_s=median(costs), nodes=job.request.nodes, per_node_hour=failures_per_node_hour(failures, node_hours)
     )
     return CheckpointAdvice(interval, measured, len(costs), failures, node_hours, job.request.nodes)
-
-
-def prior() -> tuple[float, float]:
-    """The failures and hours of nodes that are assumed beside what was seen."""
-    return PRIOR_FAILURES, PRIOR_NODE_HOURS
 
 
 def _reported_costs(job: Job) -> list[float]:

@@ -6,7 +6,7 @@ from collections import Counter
 from copy import copy
 from typing import Self
 
-from scheduler.admission.hived.topology import NONE, Territory, Topology
+from scheduler.admission.hived.topology import NONE, Topology
 from scheduler.admission.hived.want import OPPORTUNISTIC
 
 FREE = OPPORTUNISTIC - 1  # the priority of a GPU without a holder
@@ -396,8 +396,3 @@ def swap_remove(cells: list[int], cell: int) -> None:
     at = cells.index(cell)
     cells[at] = cells[-1]
     cells.pop()
-
-
-def territory_free(ground: Ground, territory: Territory) -> int:
-    """The GPUs of a territory that nothing uses."""
-    return territory.size - sum(ground.at[territory.number].values())

@@ -87,10 +87,6 @@ class PolluxWork:
         """See `Work`; on nodes of four GPUs, in exact seconds instead of whole epochs."""
         return self.seconds_left(0.0, "", _filled(self.gpus), 1.0)
 
-    def remaining_on_one_s(self, done: float) -> float:
-        """The same on one GPU; equals `remaining_s` times the asked size's speed in `speeds`."""
-        return self.iterations_left(done) * self.seconds_per_iteration(1)
-
     def iterations_left(self, done: float) -> float:
         """Iterations at the job's batch size from the end of the current epoch to that of the last, at least 1.
 

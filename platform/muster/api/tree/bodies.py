@@ -10,7 +10,6 @@ from muster.api.fields import Choice, Flag, Integer, Number, Shape, Text, values
 from muster.tenants.roles import Role
 
 MAX_GPUS = 2**31 - 1
-_MAY = [("operate", "operate"), ("manage", "manage"), ("read", "read")]
 _PROMISED = "The number of GPUs that it is promised."
 _BORROWING = "How many GPUs more it may borrow; null: no limit."
 _LENDING = "How many of its GPUs others may borrow; null: all."

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.model.lifecycle import TABLES, TransitionError, require_move, sources_of
+from scheduler.model.lifecycle import TABLES, TransitionError, require_move
 
 DOCUMENT = Path(__file__).parents[4] / "docs" / "states.md"
 
@@ -50,7 +50,7 @@ def test_every_state_can_be_reached_and_stands_in_its_table(name: str) -> None:
     table = TABLES[name]
     first, *others = table
     assert set(table) == set(type(first))
-    assert all(sources_of(name, state) for state in others)
+    assert set().union(*table.values()) >= set(others)
 
 
 @pytest.mark.parametrize("name", TABLES)
@@ -59,7 +59,6 @@ def test_a_move_is_allowed_exactly_when_it_is_in_the_table(name: str) -> None:
         for target in TABLES[name]:
             if target in targets:
                 require_move(name, source, target)
-                assert source in sources_of(name, target)
             else:
                 with pytest.raises(TransitionError, match=f"{name}: {source} cannot become {target}; it can become "):
                     require_move(name, source, target)
