@@ -14,8 +14,7 @@ from typing import Any
 
 import re2
 
-from scheduler.diagnosis.failures.rules import RuleError, compiled
-from scheduler.documents import DocumentError, load_yaml
+from scheduler.diagnosis.patterns import RuleError, load_rules, options_of, proven, source_of
 
 MAX_RULES = 200
 MAX_LINE_BYTES = 4096
@@ -78,25 +77,17 @@ def read_log_rules(text: str) -> LogRules:
 
     Raises RuleError, which names the rule and its field.
     """
-    try:
-        document = load_yaml(text, only_text=True) if text.strip() else {}
-    except DocumentError as error:
-        raise RuleError(f"the rules: {error}") from None
-    if not isinstance(document, dict):
-        raise RuleError("the rules must be a mapping of names to rules, such as hang: {match: …, line: …}")
+    if not text.strip():
+        return LogRules(())
+    document = load_rules(text, "the rules", "names to rules, such as hang: {match: …, line: …}")
     if len(document) > MAX_RULES:
         raise RuleError(f"there are {len(document)} rules; at most {MAX_RULES} are allowed")
     rules = [_rule(name, body) for name, body in document.items()]
     if not rules:
         return LogRules(())
     joined = "|".join(f"(?:{rule.match})" for rule in rules)
-    options = re2.Options()
-    options.encoding = re2.Options.Encoding.LATIN1
-    options.case_sensitive = False
-    options.log_errors = False
-    options.max_mem = 64 << 20
     try:
-        prefilter = re2.compile(f"(?m){joined}".encode(), options)
+        prefilter = re2.compile(source_of(joined), options_of(memory_bytes=64 << 20))
     except re2.error as error:
         raise RuleError(f"all rules together are too large: {error}") from None
     return LogRules(tuple(rules), prefilter)
@@ -107,34 +98,11 @@ def _rule(name: str, body: Any) -> LogRule:
         raise RuleError(f"rule {name[:60]!r}: its name must be 1 to 60 small letters, digits and -_.")
     if not isinstance(body, dict):
         raise RuleError(f"rule {name!r}: must be a mapping")
-    for key, value in body.items():
-        if key not in _FIELDS:
-            raise RuleError(f"rule {name!r}: {key}: unknown field; the fields are {', '.join(sorted(_FIELDS))}")
-        if key != "actions" and not isinstance(value, str):
-            raise RuleError(f"rule {name!r}: {key}: must be a string")
-    for key in ("match", "line"):
-        if not body.get(key):
-            raise RuleError(f"rule {name!r}: {key}: is missing")
-    pattern = compiled(body["match"], rule=name, name_of_field="match")
-    unless = body.get("unless", "")
-    exception = compiled(unless, rule=name, name_of_field="unless") if unless else None
-    line = body["line"].encode()
-    if pattern.search(b""):
-        raise RuleError(f"rule {name!r}: match: matches the empty line and so every line")
-    if not pattern.search(line):
-        raise RuleError(f"rule {name!r}: line: the rule does not match it")
-    if exception is not None and exception.search(line):
-        raise RuleError(f"rule {name!r}: line: `unless` excludes it")
     return LogRule(
-        name=name,
-        match=body["match"],
-        line=body["line"],
+        **proven(name, body, _FIELDS, lists={"actions"}),
         actions=_actions(name, body.get("actions")),
-        unless=unless,
         pool=body.get("pool", ""),
         tenant=body.get("tenant", ""),
-        pattern=pattern,
-        exception=exception,
     )
 
 

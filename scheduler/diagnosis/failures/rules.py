@@ -11,20 +11,12 @@ from typing import Any
 import re2
 
 from scheduler.diagnosis.failures.evidence import Category, Retry, Strength
-from scheduler.documents import DocumentError, load_yaml
+from scheduler.diagnosis.patterns import RuleError, load_rules, options_of, proven, source_of
 
 FOLDER = Path(__file__).parent / "rules"
 NO_SIGNATURE = "no_signature"
-MAX_PATTERN_BYTES = 6000
-"""The length limit of a pattern in bytes; RE2 itself bounds the memory of the compiled one."""
-
-_MEMORY_BYTES = 8 << 20
 _RULE_FIELDS = frozenset({"name", "match", "unless", "line", "as", "hint", "retry"})
 _CLASS_FIELDS = frozenset({"category", "retry", "hint", "rules"})
-
-
-class RuleError(ValueError):
-    """A rule that cannot be used; the message names the rule and its field."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +82,7 @@ def builtin() -> RuleSet:
     for path in sorted(FOLDER.glob("*.yaml")):
         if path.stem == "facts":
             continue
-        for name, body in _load(path.read_text(encoding="utf-8"), path.name).items():
+        for name, body in load_rules(path.read_text(encoding="utf-8"), path.name, "classes").items():
             classes[name] = _class_of(name, body)
             rules += [_rule_of(one, name) for one in body.get("rules") or ()]
     return _with_facts(classes, rules)
@@ -107,7 +99,7 @@ def read_rules(text: str, *, classes: Mapping[str, FailureClass] | None = None) 
     known = builtin().classes if classes is None else classes
     found: list[Rule] = []
     names: set[str] = set()
-    for failure, bodies in _load(text, "the rules").items():
+    for failure, bodies in load_rules(text, "the rules", "classes").items():
         if failure not in known:
             raise RuleError(f"class {failure!r}: unknown class; the classes are {', '.join(sorted(known))}")
         if not isinstance(bodies, list):
@@ -119,42 +111,6 @@ def read_rules(text: str, *, classes: Mapping[str, FailureClass] | None = None) 
             names.add(rule.name)
             found.append(rule)
     return found
-
-
-def compiled(pattern: str, *, rule: str, name_of_field: str) -> Any:
-    """The compiled pattern for bytes, case-insensitive, with `^` and `$` at lines."""
-    if len(pattern) > MAX_PATTERN_BYTES:
-        raise RuleError(f"rule {rule!r}: {name_of_field}: is longer than {MAX_PATTERN_BYTES} characters")
-    try:
-        return re2.compile(_source(pattern), _options())
-    except re2.error as error:
-        said = error.args[0] if error.args else error
-        told = said.decode("latin-1") if isinstance(said, bytes) else str(said)
-        raise RuleError(f"rule {rule!r}: {name_of_field}: is not a valid pattern: {told}") from None
-
-
-def _source(pattern: str) -> bytes:
-    return f"(?m){pattern}".encode()
-
-
-def _options() -> Any:
-    options = re2.Options()
-    # any bytes are valid text; non-ASCII letters of patterns match as bytes
-    options.encoding = re2.Options.Encoding.LATIN1
-    options.case_sensitive = False
-    options.log_errors = False
-    options.max_mem = _MEMORY_BYTES
-    return options
-
-
-def _load(text: str, where: str) -> dict[str, Any]:
-    try:
-        document = load_yaml(text, only_text=True)
-    except DocumentError as error:
-        raise RuleError(f"{where}: {error}") from None
-    if not isinstance(document, dict):
-        raise RuleError(f"{where} must be a mapping of classes")
-    return document
 
 
 def _class_of(name: str, body: Any) -> FailureClass:
@@ -172,35 +128,12 @@ def _rule_of(body: Any, failure: str) -> Rule:
     name = str(body.get("name") or "")
     if not name:
         raise RuleError(f"class {failure!r}: a rule has no name")
-    for key, value in body.items():
-        if key not in _RULE_FIELDS:
-            raise RuleError(f"rule {name!r}: {key}: unknown field; the fields are {', '.join(sorted(_RULE_FIELDS))}")
-        if not isinstance(value, str):
-            raise RuleError(f"rule {name!r}: {key}: must be a string")
-    for key in ("match", "line"):
-        if not body.get(key):
-            raise RuleError(f"rule {name!r}: {key}: is missing")
-    pattern = compiled(body["match"], rule=name, name_of_field="match")
-    unless = body.get("unless", "")
-    exception = compiled(unless, rule=name, name_of_field="unless") if unless else None
-    line = body["line"].encode()
-    if pattern.search(b""):
-        raise RuleError(f"rule {name!r}: match: matches the empty line and so every line")
-    if not pattern.search(line):
-        raise RuleError(f"rule {name!r}: line: the rule does not match it")
-    if exception is not None and exception.search(line):
-        raise RuleError(f"rule {name!r}: line: `unless` excludes it")
     return Rule(
-        name=name,
+        **proven(name, body, _RULE_FIELDS),
         failure=failure,
-        match=body["match"],
-        line=body["line"],
-        unless=unless,
         strength=_word(Strength, body.get("as") or Strength.CAUSE, name, "as"),
         hint=body.get("hint", ""),
         retry=_word(Retry, body["retry"], name, "retry") if "retry" in body else None,
-        pattern=pattern,
-        exception=exception,
     )
 
 
@@ -212,7 +145,7 @@ def _word(words: Any, value: str, rule: str, name_of_field: str) -> Any:
 
 
 def _with_facts(classes: Mapping[str, FailureClass], rules: Sequence[Rule]) -> RuleSet:
-    facts = _load((FOLDER / "facts.yaml").read_text(encoding="utf-8"), "facts.yaml")
+    facts = load_rules((FOLDER / "facts.yaml").read_text(encoding="utf-8"), "facts.yaml", "facts")
 
     def fact(body: Mapping[str, str]) -> Fact:
         if body["class"] not in classes:
@@ -234,7 +167,7 @@ def _prefilter_of(rules: Sequence[Rule]) -> Any:
     """One automaton over the literals that the rules need: one pass over a text finds the rules that may match."""
     prefilter = re2.Filter()
     for rule in rules:
-        prefilter.Add(_source(rule.match), _options())
+        prefilter.Add(source_of(rule.match), options_of())
     prefilter.Compile()
     # RE2 builds automata lazily; matching the example lines builds them now, so the first log is no slower.
     prefilter.Match("\n".join(rule.line for rule in rules).encode(), True)

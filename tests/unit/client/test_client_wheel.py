@@ -12,7 +12,7 @@ import pytest
 from hatchling.build import build_wheel
 
 ROOT = Path(__file__).parents[3]
-BASE = {"httpx", "pathspec", "pyyaml", "rich", "typer"}
+BASE = {"httpx", "httpx-sse", "pathspec", "pyyaml", "rich", "typer"}
 
 # Refuses what the base install does not bring; the wheel's own folder goes before the working tree.
 PROGRAM = """

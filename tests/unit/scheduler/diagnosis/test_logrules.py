@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler.diagnosis.failures.rules import RuleError
 from scheduler.diagnosis.logrules import EVIDENCE_CHARS, Action, LogRules, read_log_rules
+from scheduler.diagnosis.patterns import RuleError
 
 RULES = """
 hang:
