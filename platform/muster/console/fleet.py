@@ -83,6 +83,30 @@ class ReasonForm(forms.Form):
     reason = forms.CharField(max_length=500, widget=UnfoldAdminTextInputWidget(attrs={"autofocus": True}))
 
 
+def _with_reason(name: str, act: Callable[..., None], description: str, explanation: str) -> Callable[..., Any]:
+    """An action that asks for a reason on a page of its own, and then acts node by node."""
+
+    @admin.action(description=description)
+    def ask(self: NodeAdmin, request: HttpRequest, nodes: QuerySet[Node]) -> HttpResponse | None:
+        form = ReasonForm(request.POST if "apply" in request.POST else None)
+        if not form.is_valid():
+            context = {
+                **self.admin_site.each_context(request),
+                "title": name.replace("_", " ").capitalize(),
+                "opts": self.model._meta,
+                "explanation": explanation,
+                "nodes": nodes.select_related("pool"),
+                "action": name,
+                "form": form,
+                "checkbox_name": ACTION_CHECKBOX_NAME,
+            }
+            return TemplateResponse(request, "admin/fleet/node/give_reason.html", context)
+        self._act_on_each(request, nodes, act, name, reason=form.cleaned_data["reason"])
+        return None
+
+    return ask
+
+
 @admin.register(Node)
 class NodeAdmin(AuditedMixin, ModelAdmin[Node]):
     """Servers."""
@@ -281,109 +305,58 @@ class NodeAdmin(AuditedMixin, ModelAdmin[Node]):
         where = reverse("admin:fleet_strike_changelist")
         return format_html('{} <a href="{}?node__id__exact={}">Which?</a>', f"{counted:g}", where, node.pk)
 
-    @admin.action(description="Cordon: nothing new starts")
-    def cordon(self, request: HttpRequest, queryset: QuerySet[Node]) -> HttpResponse | None:
-        """Let nothing new start."""
-        return self._with_reason(request, queryset, cordon_node, "cordon", "Nothing new will start; what runs goes on.")
-
-    @admin.action(description="Drain: cordon and wait for what runs")
-    def drain(self, request: HttpRequest, queryset: QuerySet[Node]) -> HttpResponse | None:
-        """Let nothing new start and wait for what runs."""
-        return self._with_reason(
-            request,
-            queryset,
-            drain_node,
-            "drain",
-            "Nothing new will start; the nodes are empty when what runs has ended.",
-        )
-
-    @admin.action(description="Move jobs off: drain, and queue preemptible jobs again")
-    def move_jobs_off(self, request: HttpRequest, queryset: QuerySet[Node]) -> HttpResponse | None:
-        """Let nothing new start and have jobs go elsewhere."""
-        return self._with_reason(
-            request,
-            queryset,
-            move_jobs_off,
-            "move_jobs_off",
-            "Nothing new will start; preemptible jobs save their work, stop and are queued again.",
-        )
+    cordon = _with_reason(
+        "cordon", cordon_node, "Cordon: nothing new starts", "Nothing new will start; what runs goes on."
+    )
+    drain = _with_reason(
+        "drain",
+        drain_node,
+        "Drain: cordon and wait for what runs",
+        "Nothing new will start; the nodes are empty when what runs has ended.",
+    )
+    move_jobs_off = _with_reason(
+        "move_jobs_off",
+        move_jobs_off,
+        "Move jobs off: drain, and queue preemptible jobs again",
+        "Nothing new will start; preemptible jobs save their work, stop and are queued again.",
+    )
 
     @admin.action(description="Resume: give back to the scheduler")
     def resume(self, request: HttpRequest, queryset: QuerySet[Node]) -> None:
         """Give the nodes back to the scheduler."""
         self._act_on_each(request, queryset, resume_node, "resume")
 
-    @admin.action(description="Declare gone: let go of what a silent node has")
-    def declare_gone(self, request: HttpRequest, queryset: QuerySet[Node]) -> HttpResponse | None:
-        """Take silent nodes for gone."""
-        return self._with_reason(
-            request,
-            queryset,
-            declare_gone,
-            "declare_gone",
-            "Be sure that the machines run nothing any more: what they have is lost, and its jobs may start elsewhere "
-            "at once. The nodes are cordoned.",
-        )
-
-    @admin.action(description="Retire: take out for good")
-    def retire(self, request: HttpRequest, queryset: QuerySet[Node]) -> HttpResponse | None:
-        """Take the nodes out for good."""
-        return self._with_reason(
-            request, queryset, retire_node, "retire", "The nodes' agents are refused from now on; there is no way back."
-        )
-
-    @admin.action(description="Forgive: its strikes no longer count")
-    def forgive(self, request: HttpRequest, queryset: QuerySet[Node]) -> HttpResponse | None:
-        """Let the nodes' strikes no longer count."""
-        return self._with_reason(
-            request,
-            queryset,
-            forgive_strikes,
-            "forgive",
-            "What the nodes were blamed for so far no longer counts; what comes after does.",
-        )
-
-    @admin.action(description="Repair: its GPUs are well again and take jobs")
-    def repair(self, request: HttpRequest, queryset: QuerySet[Node]) -> HttpResponse | None:
-        """Let jobs have the nodes' unhealthy GPUs again."""
-        return self._with_reason(
-            request,
-            queryset,
-            repair_gpus,
-            "repair",
-            "Jobs will get the nodes' GPUs that failed again, and warnings are forgotten.",
-        )
+    declare_gone = _with_reason(
+        "declare_gone",
+        declare_gone,
+        "Declare gone: let go of what a silent node has",
+        "Be sure that the machines run nothing any more: what they have is lost, and its jobs may start elsewhere "
+        "at once. The nodes are cordoned.",
+    )
+    retire = _with_reason(
+        "retire",
+        retire_node,
+        "Retire: take out for good",
+        "The nodes' agents are refused from now on; there is no way back.",
+    )
+    forgive = _with_reason(
+        "forgive",
+        forgive_strikes,
+        "Forgive: its strikes no longer count",
+        "What the nodes were blamed for so far no longer counts; what comes after does.",
+    )
+    repair = _with_reason(
+        "repair",
+        repair_gpus,
+        "Repair: its GPUs are well again and take jobs",
+        "Jobs will get the nodes' GPUs that failed again, and warnings are forgotten.",
+    )
 
     @admin.action(description="Renew the join token")
     def renew_join_token(self, request: HttpRequest, queryset: QuerySet[Node]) -> None:
         """Show a new join token for each node; the old ones end to work."""
         for node in queryset:
             self._show_join_token(request, node, renew_join_token(node=node, actor=actor(request)))
-
-    def _with_reason(
-        self,
-        request: HttpRequest,
-        nodes: QuerySet[Node],
-        act: Callable[..., None],
-        action: str,
-        explanation: str,
-    ) -> HttpResponse | None:
-        """Ask for a reason on a page of its own, then do it node by node."""
-        form = ReasonForm(request.POST if "apply" in request.POST else None)
-        if not form.is_valid():
-            context = {
-                **self.admin_site.each_context(request),
-                "title": action.replace("_", " ").capitalize(),
-                "opts": self.model._meta,
-                "explanation": explanation,
-                "nodes": nodes.select_related("pool"),
-                "action": action,
-                "form": form,
-                "checkbox_name": ACTION_CHECKBOX_NAME,
-            }
-            return TemplateResponse(request, "admin/fleet/node/give_reason.html", context)
-        self._act_on_each(request, nodes, act, action, reason=form.cleaned_data["reason"])
-        return None
 
     def _act_on_each(
         self, request: HttpRequest, nodes: QuerySet[Node], act: Callable[..., None], action: str, **given: str
