@@ -20,7 +20,6 @@ from scheduler.policies.gavel.problem import Problem
 
 _TYPES = ("A100", "H100", "T4", "V100")
 _SIZES, _WEIGHTS = (1, 2, 4, 8), (0.70, 0.10, 0.15, 0.05)  # as in Gavel's evaluation
-_MODELS = 26
 _JOBS_PER_GPU = 4
 _GPUS_PER_NODE = 8
 _PARTS_OF = 512  # jobs, where parts are compared with the exact solution

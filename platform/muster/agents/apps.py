@@ -5,5 +5,4 @@ from django.apps import AppConfig
 
 class AgentsConfig(AppConfig):
     name = "muster.agents"
-    label = "agents"
     verbose_name = "Agents"

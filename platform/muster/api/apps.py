@@ -5,7 +5,6 @@ from django.apps import AppConfig
 
 class ApiConfig(AppConfig):
     name = "muster.api"
-    label = "api"
     verbose_name = "REST API"
 
     def ready(self) -> None:

@@ -5,5 +5,4 @@ from django.apps import AppConfig
 
 class CellsConfig(AppConfig):
     name = "muster.cells"
-    label = "cells"
     verbose_name = "Cells"

@@ -5,7 +5,6 @@ from django.apps import AppConfig
 
 class DispatchConfig(AppConfig):
     name = "muster.dispatch"
-    label = "dispatch"
     verbose_name = "Dispatch"
 
     def ready(self) -> None:

@@ -7,7 +7,6 @@ from muster.events.labels import label_columns
 
 class EventsConfig(AppConfig):
     name = "muster.events"
-    label = "events"
     verbose_name = "Events"
 
     def ready(self) -> None:

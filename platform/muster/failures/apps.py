@@ -5,7 +5,6 @@ from django.apps import AppConfig
 
 class FailuresConfig(AppConfig):
     name = "muster.failures"
-    label = "failures"
     verbose_name = "Failures"
 
     def ready(self) -> None:

@@ -5,5 +5,4 @@ from django.apps import AppConfig
 
 class FleetConfig(AppConfig):
     name = "muster.fleet"
-    label = "fleet"
     verbose_name = "Fleet"

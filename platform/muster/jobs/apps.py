@@ -5,5 +5,4 @@ from django.apps import AppConfig
 
 class JobsConfig(AppConfig):
     name = "muster.jobs"
-    label = "jobs"
     verbose_name = "Jobs"

@@ -5,5 +5,4 @@ from django.apps import AppConfig
 
 class LinksConfig(AppConfig):
     name = "muster.links"
-    label = "links"
     verbose_name = "Servers over SSH"

@@ -5,5 +5,4 @@ from django.apps import AppConfig
 
 class LogsConfig(AppConfig):
     name = "muster.logs"
-    label = "logs"
     verbose_name = "Logs"

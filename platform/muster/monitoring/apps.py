@@ -5,5 +5,4 @@ from django.apps import AppConfig
 
 class MonitoringConfig(AppConfig):
     name = "muster.monitoring"
-    label = "monitoring"
     verbose_name = "Monitoring of jobs"

@@ -5,5 +5,4 @@ from django.apps import AppConfig
 
 class NoticesConfig(AppConfig):
     name = "muster.notices"
-    label = "notices"
     verbose_name = "Notices"

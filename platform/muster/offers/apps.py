@@ -5,7 +5,6 @@ from django.apps import AppConfig
 
 class OffersConfig(AppConfig):
     name = "muster.offers"
-    label = "offers"
     verbose_name = "Offers"
 
     def ready(self) -> None:

@@ -5,5 +5,4 @@ from django.apps import AppConfig
 
 class OutputsConfig(AppConfig):
     name = "muster.outputs"
-    label = "outputs"
     verbose_name = "Outputs"

@@ -5,7 +5,6 @@ from django.apps import AppConfig
 
 class ScreeningConfig(AppConfig):
     name = "muster.screening"
-    label = "screening"
     verbose_name = "Screening"
 
     def ready(self) -> None:

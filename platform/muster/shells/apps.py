@@ -5,5 +5,4 @@ from django.apps import AppConfig
 
 class ShellsConfig(AppConfig):
     name = "muster.shells"
-    label = "shells"
     verbose_name = "Shells"

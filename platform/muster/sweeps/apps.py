@@ -5,5 +5,4 @@ from django.apps import AppConfig
 
 class SweepsConfig(AppConfig):
     name = "muster.sweeps"
-    label = "sweeps"
     verbose_name = "Sweeps"

@@ -5,5 +5,4 @@ from django.apps import AppConfig
 
 class TenantsConfig(AppConfig):
     name = "muster.tenants"
-    label = "tenants"
     verbose_name = "Tenants"

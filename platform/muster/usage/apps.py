@@ -5,7 +5,6 @@ from django.apps import AppConfig
 
 class UsageConfig(AppConfig):
     name = "muster.usage"
-    label = "usage"
     verbose_name = "Usage"
 
     def ready(self) -> None:

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from rest_framework import serializers
 
-from muster.api.fields import Flag, Shape, Text, values
-from muster.jobs.spec.notify import Kind
+from muster.api.fields import Flag, Shape, Text
 from muster.notices.models import MAX_URL_CHARS
-
-_KINDS = values(Kind)
 
 
 class NotificationChanges(Shape):

@@ -15,7 +15,6 @@ from scheduler.model.plan import Plan, apply
 from scheduler.policies.tetris.policy import Tetris
 from tests.unit.scheduler.factories import NOW, make_job, make_node, make_running, make_share, make_snapshot, make_vc
 
-GIB = 1024  # in MiB
 VCS = [make_vc(1, "a"), make_vc(2, "b")]
 
 
