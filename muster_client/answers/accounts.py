@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, TypedDict
 
-from muster_client.answers.enums import Role, TokenScope
-from muster_client.answers.terms import Moment
+from muster_client.answers.terms import Moment, Role, TokenScope
 
 
 class MyTenant(TypedDict):

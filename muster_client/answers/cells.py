@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, TypedDict
 
-from muster_client.answers.enums import CellState
-from muster_client.answers.terms import Values
+from muster_client.answers.terms import CellState, Values
 
 
 class CellLevel(TypedDict):

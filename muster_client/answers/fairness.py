@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, TypedDict
 
 from muster_client.answers.terms import Moment, Values
-from muster_client.answers.usage import OfPeriod
+from muster_client.answers.usage import AnswerOfPeriod
 
 
 class JobFairness(TypedDict):
@@ -49,10 +49,9 @@ class FairnessRow(RhoFigures):
     user: Annotated[str | None, "The name of the owner."]
 
 
-class FairnessOfPeriod(OfPeriod):
+class FairnessOfPeriod(AnswerOfPeriod):
     """The finish-time fairness of the applications that ended in a period."""
 
-    to: Annotated[Moment, "The end of the period."]
     by: Annotated[list[str], "What the rows are grouped by."]
     results: Annotated[list[FairnessRow], "One row for each group, in the order of their values."]
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Annotated, TypedDict
 
-from muster_client.answers.enums import (
+from muster_client.answers.terms import (
     CheckResult,
     GpuAction,
     GpuLevel,
     LinkState,
+    Moment,
     NodeAdmin,
     NodeHealth,
     RunningJobs,
     StrikeReason,
 )
-from muster_client.answers.terms import Moment
 
 
 class GpuJob(TypedDict):

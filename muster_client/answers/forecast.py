@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, TypedDict
 
-from muster_client.answers.enums import JobRuntime, JobState
 from muster_client.answers.jobs import DryRunSize, Failure, GpuChoice, Hold, RunTimeEstimate
-from muster_client.answers.terms import JobSpec, Moment, Values
+from muster_client.answers.terms import JobRuntime, JobSpec, JobState, Moment, Values
 
 
 class Outlook(TypedDict):

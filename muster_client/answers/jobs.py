@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, TypedDict
 
-from muster_client.answers.enums import (
+from muster_client.answers.service import Problem
+from muster_client.answers.terms import (
     AttemptState,
     Desired,
     EndReason,
@@ -15,16 +16,17 @@ from muster_client.answers.enums import (
     GroupKind,
     GroupState,
     HoldReason,
+    JobSpec,
     JobState,
+    Moment,
     Observed,
     Priority,
     RateSource,
     Retry,
     ScreeningVerdict,
     Stage,
+    Values,
 )
-from muster_client.answers.service import Problem
-from muster_client.answers.terms import JobSpec, Moment, Values
 
 FINISHED: frozenset[str] = frozenset({"succeeded", "failed", "cancelled"})
 

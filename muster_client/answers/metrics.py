@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, TypedDict
 
-from muster_client.answers.enums import AdviceKind
-from muster_client.answers.terms import Moment
+from muster_client.answers.terms import AdviceKind, Moment
 
 
 class FigureOverTime(TypedDict):

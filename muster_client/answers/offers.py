@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, TypedDict
 
-from muster_client.answers.enums import JobForm
 from muster_client.answers.jobs import JobInList
-from muster_client.answers.terms import Moment
+from muster_client.answers.terms import JobForm, Moment
 
 
 class Framework(TypedDict):

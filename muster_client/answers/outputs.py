@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, TypedDict
 
-from muster_client.answers.enums import OutputFileState
-from muster_client.answers.terms import Moment
+from muster_client.answers.terms import Moment, OutputFileState
 
 
 class OutputFile(TypedDict):

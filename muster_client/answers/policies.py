@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, TypedDict
 
-from muster_client.answers.enums import PolicyNeed
 from muster_client.answers.jobs import JobRate
-from muster_client.answers.terms import Moment, Values
+from muster_client.answers.terms import Moment, PolicyNeed, Values
 
 
 class PlugIn(TypedDict):

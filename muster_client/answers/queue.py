@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, TypedDict
 
-from muster_client.answers.enums import JobClass
 from muster_client.answers.jobs import JobInList
-from muster_client.answers.terms import Moment, Values
+from muster_client.answers.terms import JobClass, Moment, Values
 
 _OfClass = TypedDict("_OfClass", {"class": Annotated[JobClass, "Jobs exchange places within their class only."]})
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, TypedDict
 
-from muster_client.answers.enums import UpOrDown
+from muster_client.answers.terms import UpOrDown
 
 
 class Health(TypedDict):

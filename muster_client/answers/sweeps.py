@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, TypedDict
 
-from muster_client.answers.enums import Goal, GroupState, MemberState, Method
-from muster_client.answers.terms import JsonObject, Moment, Schema, Values
+from muster_client.answers.terms import Goal, GroupState, JsonObject, MemberState, Method, Moment, Schema, Values
 
 
 class MemberCounts(TypedDict):

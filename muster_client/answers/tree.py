@@ -5,8 +5,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, TypedDict
 
-from muster_client.answers.enums import Role
-from muster_client.answers.terms import Moment
+from muster_client.answers.terms import Moment, Role
 
 
 class Registry(TypedDict):

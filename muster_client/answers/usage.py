@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, TypedDict
 
-from muster_client.answers.enums import FailureCategory, Grade, JobClass, JobState, UsageBy, UsageOutcome
-from muster_client.answers.terms import Moment
+from muster_client.answers.terms import FailureCategory, Grade, JobClass, JobState, Moment, UsageBy, UsageOutcome
 
-OfPeriod = TypedDict("OfPeriod", {"from": Annotated[Moment, "The beginning of the period."]})
+_OfPeriod = TypedDict("_OfPeriod", {"from": Annotated[Moment, "The beginning of the period."]})
+
+
+class AnswerOfPeriod(_OfPeriod):
+    """The two ends of a period."""
+
+    to: Annotated[Moment, "The end of the period."]
 
 
 class UsageTotal(TypedDict):
@@ -39,10 +44,9 @@ class UsageRow(_OfClass, UsageTotal):
     retry: Annotated[bool | None, "Whether it is another try after one that failed."]
 
 
-class Usage(OfPeriod):
+class Usage(AnswerOfPeriod):
     """GPU-hours of a period: by time first, and the largest first within."""
 
-    to: Annotated[Moment, "The end of the period."]
     by: Annotated[list[UsageBy], "What the rows are grouped by."]
     total: Annotated[UsageTotal, "The sum over the period."]
     results: Annotated[list[UsageRow], "One row for each group."]
@@ -118,18 +122,16 @@ class LeastEfficient(TypedDict):
     advice: Annotated[list[str], "At most two sentences on how to use fewer resources."]
 
 
-class LeastEfficientList(OfPeriod):
+class LeastEfficientList(AnswerOfPeriod):
     """The runs that ended in the period and left the most GPU time idle, the worst first."""
 
-    to: Annotated[Moment, "The end of the period."]
     total: Annotated[Graded, "The sum over all graded runs of the period."]
     results: Annotated[list[LeastEfficient], "The runs, the most idle GPU time first."]
 
 
-class Waste(OfPeriod):
+class Waste(AnswerOfPeriod):
     """What GPU-hours were for. Wasted are those that failed, whose node was lost, or that begin anew when preempted."""
 
-    to: Annotated[Moment, "The end of the period."]
     total: Annotated[UsageTotal, "The sum over the period."]
     wasted_gpu_hours: Annotated[float, "GPU-hours of attempts whose work was lost."]
     outcomes: Annotated[list[OutcomeUsage], "By what became of the attempts."]
@@ -150,9 +152,8 @@ class DelaysRow(TypedDict):
     other_s: Annotated[float, "Mean wait for anything else, such as a pause between attempts, s."]
 
 
-class Delays(OfPeriod):
+class Delays(AnswerOfPeriod):
     """How long the jobs of a virtual cluster waited for their starts in a period."""
 
-    to: Annotated[Moment, "The end of the period."]
     by: Annotated[Literal["day", "week"], "What each row is about."]
     results: Annotated[list[DelaysRow], "Days or weeks in which nothing started, and nothing waits, have no row."]

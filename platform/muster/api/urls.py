@@ -26,6 +26,7 @@ from muster.api.registries import views as registries
 from muster.api.service import views as service
 from muster.api.shells import views as shells
 from muster.api.sweeps import views as sweeps
+from muster.api.training import views as training
 from muster.api.tree import views as tree
 from muster.api.usage import views as usage
 from muster.api.volumes import views as volumes
@@ -105,7 +106,7 @@ v1 = [
     _to("jobs/<id:job_id>/files", job_parts.JobFiles),
     _to("jobs/<id:job_id>/shells", shells.JobShells, Scope.SUBMIT),
     _to("jobs/<id:job_id>/metrics", metrics.MetricsOfJob),
-    _to("jobs/<id:job_id>/training", metrics.TrainingOfJob),
+    _to("jobs/<id:job_id>/training", training.TrainingOfJob),
     _to("sweeps", sweeps.Sweeps, Scope.SUBMIT),
     _to("sweeps/<id:sweep_id>", sweeps.OneSweep),
     _to("sweeps/<id:sweep_id>/members", sweeps.SweepMembers),

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from statistics import median
+from typing import Literal
 
 from django.db.models import F
 
@@ -26,7 +27,7 @@ class CheckpointAdvice:
     """How often a job should save, and the figures that it comes from."""
 
     interval: Interval
-    measured: str
+    measured: Literal["reported", "stops"]
     """`reported`: by the job itself; `stops`: by how long it took to go when it was asked to."""
     measurements: int
     failures: int
@@ -75,9 +76,10 @@ def checkpoint_advice(job: Job) -> CheckpointAdvice | None:
        from the signal to the end: a job that saves when it is asked to stop does little else then.
     2. The rate of failures is that of the pool's nodes of late, with a prior that counts where little was seen.
     """
-    costs, measured = _reported_costs(job), "reported"
+    costs = _reported_costs(job)
+    measured: Literal["reported", "stops"] = "reported" if costs else "stops"
     if not costs and job.checkpoints:
-        costs, measured = _times_of_stops(job), "stops"
+        costs = _times_of_stops(job)
     if not costs:
         return None
     rate = FailureRate.objects.filter(pool=job.pool_id).first()

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection
-from dataclasses import asdict
-from typing import Any
 
 from muster.cells.models import CellShare, PinnedCell
 from muster.dispatch.explain.cells import CellsNow, Preview
 from muster.tenants.models import VirtualCluster
+from muster_client.answers.cells import CellLevel, CellsPreview, PhysicalCell, PoolCells, VcCells, VirtualCell
 from scheduler.admission.hived import Look, PhysicalBox, VirtualBox
+from scheduler.admission.hived.pool import LevelCounts
 from scheduler.model.lifecycle import JobClass
-
-Json = dict[str, Any]
 
 OTHER = "other"
 
 
-def pool_cells(now: CellsNow, *, measured: bool, visible: Collection[str]) -> Json:
+def pool_cells(now: CellsNow, *, measured: bool, visible: Collection[str]) -> PoolCells:
     """The cells of a pool; those of virtual clusters that are not `visible` are told as `other`."""
     cells = now.ledger.cells
     config = cells.topology.config
@@ -31,7 +29,7 @@ def pool_cells(now: CellsNow, *, measured: bool, visible: Collection[str]) -> Js
             {
                 "name": name,
                 "leaf": chains[name].leaf_type,
-                "levels": [asdict(one) | {"owned": owned[one.path]} for one in cells.levels(name)],
+                "levels": [_level(one, owned[one.path]) for one in cells.levels(name)],
             }
             for name in sorted(chains)
         ],
@@ -40,7 +38,21 @@ def pool_cells(now: CellsNow, *, measured: bool, visible: Collection[str]) -> Js
     }
 
 
-def vc_cells(vc: VirtualCluster, now: CellsNow) -> Json:
+def _level(counts: LevelCounts, owned: int) -> CellLevel:
+    return {
+        "type": counts.type,
+        "path": counts.path,
+        "gpus": counts.gpus,
+        "node": counts.node,
+        "total": counts.total,
+        "owned": owned,
+        "promised": counts.promised,
+        "free": counts.free,
+        "splittable": counts.splittable,
+    }
+
+
+def vc_cells(vc: VirtualCluster, now: CellsNow) -> VcCells:
     """The cells of a virtual cluster."""
     shares = CellShare.objects.filter(vc=vc).order_by("cell")
     pins = PinnedCell.objects.filter(vc=vc).order_by("address")
@@ -62,7 +74,7 @@ def vc_cells(vc: VirtualCluster, now: CellsNow) -> Json:
     }
 
 
-def cells_preview(preview: Preview) -> Json:
+def cells_preview(preview: Preview) -> CellsPreview:
     """What would become of a change."""
     return {
         "fits": not preview.problem,
@@ -77,10 +89,15 @@ def _look(now: CellsNow) -> Look:
     return Look(now.ledger.cells, [one.job_id for one in now.snapshot.reservations if one.job_id in waiting])
 
 
-def _physical(box: PhysicalBox, visible: Collection[str]) -> Json:
+def _physical(box: PhysicalBox, visible: Collection[str]) -> PhysicalCell:
     seen = box.vc in visible
     return {
-        **{name: getattr(box, name) for name in ("address", "type", "gpus", "healthy", "used", "opportunistic")},
+        "address": box.address,
+        "type": box.type,
+        "gpus": box.gpus,
+        "healthy": box.healthy,
+        "used": box.used,
+        "opportunistic": box.opportunistic,
         "state": box.state.value,
         "vc": (box.vc if seen else OTHER) if box.vc else None,
         "virtual": box.virtual if box.virtual and seen else None,
@@ -88,9 +105,13 @@ def _physical(box: PhysicalBox, visible: Collection[str]) -> Json:
     }
 
 
-def _virtual(box: VirtualBox) -> Json:
+def _virtual(box: VirtualBox) -> VirtualCell:
     return {
-        **{name: getattr(box, name) for name in ("id", "type", "gpus", "doomed", "used")},
+        "id": box.id,
+        "type": box.type,
+        "gpus": box.gpus,
+        "doomed": box.doomed,
+        "used": box.used,
         "state": box.state.value,
         "physical": box.physical or None,
         "jobs": list(box.jobs),

@@ -14,7 +14,7 @@ from muster.tenants.selectors import virtual_clusters_of
 from muster.usage.delays import delays_of
 from muster.usage.dimensions import By
 from muster.usage.periods import period_of
-from muster_client.answers.usage import Delays
+from muster_client.answers.usage import Delays, DelaysRow
 
 
 class DelaysOfVirtualCluster(ApiView):
@@ -35,7 +35,7 @@ class DelaysOfVirtualCluster(ApiView):
         now = utc_now()
         period = period_of(start=query.get("from"), end=query.get("to"), since=query.get("since"), now=now)
         rows = delays_of(vc_id, period, By(query["by"]), waiting=period.end == now)
-        results = [
+        results: list[DelaysRow] = [
             {
                 "begins": row.begins.date().isoformat(),
                 "starts": row.starts,
@@ -46,4 +46,5 @@ class DelaysOfVirtualCluster(ApiView):
             }
             for row in rows
         ]
-        return Response({**period_document(period), "by": query["by"], "results": results})
+        answer: Delays = {**period_document(period), "by": query["by"], "results": results}
+        return Response(answer)

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Any
 
 from muster.api.usage.render import csv_table
+from muster.common.moments import moment
+from muster.dispatch.explain.fairness import PolicyVerdicts as Verdicts
 from muster.usage.dimensions import By
-from muster.usage.fairness import FairnessRow
+from muster.usage.fairness import FairnessRow as FairnessFound
 from muster.usage.finish_times import Fairness
 from muster.usage.models import FinishTime
+from muster_client.answers.fairness import FairnessRow, JobFairness, PolicyVerdicts, RhoFigures, TenantRho, WeekRho
 from muster_client.answers.sweeps import SweepRho
 
-Json = dict[str, Any]
-
 _OF_SEVERAL = tuple(f"{rho}_{name}" for rho in ("rho_quota", "rho_cluster") for name in ("median", "mean", "max"))
-_FIGURES = ("rho_quota", "rho_cluster", "taken_s", "alone_s", "contention", "vc_contention")
 
 
-def job_fairness(found: Fairness) -> Json:
+def job_fairness(found: Fairness) -> JobFairness:
     """The figures of one job, and the sentence about them."""
     row = found.times if isinstance(found.times, FinishTime) else None
     return {
@@ -27,27 +26,79 @@ def job_fairness(found: Fairness) -> Json:
         "sentence": found.sentence,
         "quota_gpus": row.quota_gpus if row else 0,
         "pool_gpus": row.pool_gpus if row else 0,
-        **{name: _rounded(getattr(row, name)) if row else None for name in _FIGURES},
+        "rho_quota": _rounded(row.rho_quota) if row else None,
+        "rho_cluster": _rounded(row.rho_cluster) if row else None,
+        "taken_s": _rounded(row.taken_s) if row else None,
+        "alone_s": _rounded(row.alone_s) if row else None,
+        "contention": _rounded(row.contention) if row else None,
+        "vc_contention": _rounded(row.vc_contention) if row else None,
     }
 
 
-def fairness_row(row: FairnessRow) -> Json:
+def fairness_row(row: FairnessFound) -> FairnessRow:
     """The figures of several applications, and by what they are told apart."""
-    values = {one.value: value for one, value in row.values.items()}
-    if isinstance(week := values.get(By.WEEK), datetime):
-        values[By.WEEK] = week.date().isoformat()
     return {
-        **dict.fromkeys(("week", "tenant", "vc", "user")),
-        **values,
-        "applications": row.applications,
-        **{name: _rounded(getattr(row, name)) for name in _OF_SEVERAL},
+        "week": _week(row),
+        "tenant": _text(row, By.TENANT),
+        "vc": _text(row, By.VC),
+        "user": _text(row, By.USER),
+        **_figures(row),
     }
 
 
-def fairness_csv(by: Sequence[By], rows: Iterable[FairnessRow]) -> str:
+def _week(row: FairnessFound) -> str | None:
+    week = row.values.get(By.WEEK)
+    return week.date().isoformat() if isinstance(week, datetime) else week
+
+
+def tenant_rho(row: FairnessFound) -> TenantRho:
+    """The figures of one tenant."""
+    return {"tenant": _text(row, By.TENANT) or "", **_figures(row)}
+
+
+def week_rho(row: FairnessFound) -> WeekRho:
+    """The figures of one week."""
+    return {"week": _week(row) or "", **_figures(row)}
+
+
+def _figures(row: FairnessFound) -> RhoFigures:
+    return {
+        "applications": row.applications,
+        "rho_quota_median": _rounded(row.rho_quota_median),
+        "rho_quota_mean": _rounded(row.rho_quota_mean),
+        "rho_quota_max": _rounded(row.rho_quota_max),
+        "rho_cluster_median": _rounded(row.rho_cluster_median),
+        "rho_cluster_mean": _rounded(row.rho_cluster_mean),
+        "rho_cluster_max": _rounded(row.rho_cluster_max),
+    }
+
+
+def _text(row: FairnessFound, by: By) -> str | None:
+    value = row.values.get(by)
+    return value if value is None or isinstance(value, str) else None
+
+
+def fairness_csv(by: Sequence[By], rows: Iterable[FairnessFound]) -> str:
     """A table with a column for each thing asked for."""
     names = [*(one.value for one in by), "applications", *_OF_SEVERAL]
     return csv_table(names, map(fairness_row, rows))
+
+
+def verdicts_document(found: Verdicts) -> PolicyVerdicts:
+    """In how many of the judged snapshots each property held under one policy."""
+    return {
+        "policy": found.policy,
+        "policy_params": found.policy_params,
+        "today": found.today,
+        "snapshots": found.snapshots,
+        "decided_by": found.decided_by,
+        "sharing_incentive": found.sharing_incentive,
+        "pareto_efficiency": found.pareto_efficiency,
+        "kept_by_quotas": found.kept_by_quotas,
+        "envy_freeness": found.envy_freeness,
+        "problem": found.problem,
+        "witnesses": [{"at": moment(one.at), "sentence": one.sentence} for one in found.witnesses],
+    }
 
 
 def sweep_rho(found: Fairness) -> SweepRho:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from datetime import timedelta
 from typing import Any
 
@@ -11,7 +10,7 @@ from rest_framework.response import Response
 
 from muster.api.base import ApiView, caller, describe, query_of
 from muster.api.fairness.bodies import FairnessFilter, PoolFairnessFilter
-from muster.api.fairness.render import Json, fairness_csv, fairness_row, job_fairness
+from muster.api.fairness.render import fairness_csv, fairness_row, job_fairness, tenant_rho, verdicts_document, week_rho
 from muster.api.policies.views import pool_named, require_operator
 from muster.api.usage.render import period_document
 from muster.api.usage.views import accepted, asked, table
@@ -23,7 +22,7 @@ from muster.usage.fairness import fairness_by, fairness_now, parse_fairness_by
 from muster.usage.finish_times import fairness_of
 from muster.usage.periods import Period
 from muster.usage.scope import Scope
-from muster_client.answers.fairness import FairnessOfPeriod, JobFairness, PoolFairness
+from muster_client.answers import fairness as answers
 from scheduler.sim.judge import Parties
 
 DAYS = 28  # of the weeks of a pool
@@ -32,7 +31,7 @@ DAYS = 28  # of the weeks of a pool
 class FairnessOfJob(ApiView):
     """How much longer a job takes than alone."""
 
-    @describe("get_job_fairness", tag="jobs", answers={200: JobFairness}, problems=(404,))
+    @describe("get_job_fairness", tag="jobs", answers={200: answers.JobFairness}, problems=(404,))
     def get(self, request: Request, job_id: int) -> Response:
         """The final figures of a job that has ended; of another one as it stands now, if its run time is expected."""
         return Response(job_fairness(fairness_of(get_job(caller(request), job_id))))
@@ -44,7 +43,7 @@ class FairnessOfUsage(ApiView):
     @describe(
         "get_usage_fairness",
         tag="usage",
-        answers={200: FairnessOfPeriod},
+        answers={200: answers.FairnessOfPeriod},
         problems=(422,),
         parameters=[FairnessFilter],
         tables=(200,),
@@ -58,8 +57,12 @@ class FairnessOfUsage(ApiView):
         rows = fairness_by(period, scope, by)
         if query.get("format", accepted(request)) == "csv":
             return table("fairness.csv", fairness_csv(by, rows))
-        results = [fairness_row(row) for row in rows]
-        return Response({**period_document(period), "by": [one.value for one in by], "results": results})
+        answer: answers.FairnessOfPeriod = {
+            **period_document(period),
+            "by": [one.value for one in by],
+            "results": [fairness_row(row) for row in rows],
+        }
+        return Response(answer)
 
 
 class FairnessOfPool(ApiView):
@@ -68,7 +71,7 @@ class FairnessOfPool(ApiView):
     @describe(
         "get_pool_fairness",
         tag="cluster",
-        answers={200: PoolFairness},
+        answers={200: answers.PoolFairness},
         problems=(403, 404, 422),
         parameters=[PoolFairnessFilter],
     )
@@ -82,17 +85,12 @@ class FairnessOfPool(ApiView):
         now = utc_now()
         period = Period(now - timedelta(days=DAYS), now)
         tenants, weeks = (fairness_by(period, Scope(), [by], pool_id=pool.pk) for by in (By.TENANT, By.WEEK))
-        return Response(
-            {
-                "pool": pool.name,
-                "days": DAYS,
-                "verdicts": [asdict(one) for one in verdicts],
-                "tenants": [_without(fairness_row(row), "vc", "user", "week") for row in tenants],
-                "weeks": [_without(fairness_row(row), "vc", "user", "tenant") for row in weeks],
-                "now": [_without(fairness_row(row), "vc", "user", "week") for row in fairness_now(pool.pk)],
-            }
-        )
-
-
-def _without(row: Json, *names: str) -> Json:
-    return {name: value for name, value in row.items() if name not in names}
+        answer: answers.PoolFairness = {
+            "pool": pool.name,
+            "days": DAYS,
+            "verdicts": [verdicts_document(one) for one in verdicts],
+            "tenants": [tenant_rho(row) for row in tenants],
+            "weeks": [week_rho(row) for row in weeks],
+            "now": [tenant_rho(row) for row in fairness_now(pool.pk)],
+        }
+        return Response(answer)

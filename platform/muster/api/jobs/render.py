@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import Any
 
 from django.db.models import F, QuerySet
 
@@ -58,8 +57,6 @@ from scheduler.diagnosis.failures import title_of
 from scheduler.diagnosis.failures.rules import NO_SIGNATURE
 from scheduler.engine.finish import Finish
 from scheduler.model.lifecycle import JOB_TERMINAL, JobState, Reason
-
-Json = dict[str, Any]
 
 _PRIORITY_NAMES = {number: name for name, number in PRIORITIES.items()}
 
@@ -166,7 +163,7 @@ def job_document(job: Job, *, finish: JobFinish | None = None) -> JobDocument:
         "sizes": sizes(job),
         "cloned_from": job.cloned_from_id,
         "estimate": current_estimate(job),
-        "rates": [_rate(rate) for rate in rates_of(job)] if job.gpus else [],
+        "rates": [job_rate(rate) for rate in rates_of(job)] if job.gpus else [],
         "finish": finish,
         "failed_resize": _failed_resize(job),
         "efficiency": None if found is None else efficiency(found),
@@ -178,7 +175,8 @@ def _screening_runs(job: Job) -> list[ScreeningRun]:
     return [_screening_run(row) for row in results_of(job)] if job.gpus_total > 1 else []
 
 
-def _rate(rate: KnownRate) -> JobRate:
+def job_rate(rate: KnownRate) -> JobRate:
+    """How fast a job is on GPUs of one type."""
     return {
         "gpu_type": rate.gpu_type,
         "gpus": rate.gpus,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-from muster.api.jobs.render import Json
 from muster.common.moments import moment
 from muster.fleet.models import Gpu, Node
 from muster.jobs.models import Allocation, Attempt, GpuClaim
@@ -13,11 +12,12 @@ from muster.monitoring.selectors import series_of
 from muster.monitoring.store import curve_of
 from muster.samples.families import GPU, HOST, RANK, Family
 from muster.samples.selectors import Lines, Window, read
+from muster_client.answers.metrics import FigureOverTime, GpuOverTime, JobMetrics, Metrics, NodeMetrics, ReportedSeries
 
 _NOTHING = Lines()
 
 
-def job_metrics(attempt: Attempt | None, window: Window) -> Json:
+def job_metrics(attempt: Attempt | None, window: Window) -> JobMetrics:
     """What an attempt's GPUs and ranks used."""
     ranks = list(Allocation.objects.filter(attempt=attempt).select_related("node").order_by("rank")) if attempt else []
     ids = [allocation.pk for allocation in ranks]
@@ -50,7 +50,7 @@ def job_metrics(attempt: Attempt | None, window: Window) -> Json:
     }
 
 
-def node_metrics(node: Node, window: Window) -> Json:
+def node_metrics(node: Node, window: Window) -> NodeMetrics:
     """The metrics of a node's GPUs, whichever jobs held them, and of the node itself."""
     gpus = list(Gpu.objects.filter(node=node, present=True).order_by("index"))
     by_gpu = read(GPU, window, by="gpu_id", only={"gpu_id": [gpu.pk for gpu in gpus]})
@@ -66,7 +66,7 @@ def node_metrics(node: Node, window: Window) -> Json:
     }
 
 
-def _series(row: Series) -> Json:
+def _series(row: Series) -> ReportedSeries:
     points = curve_of(row).points()
     return {
         "name": row.name,
@@ -83,7 +83,7 @@ def finite(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
 
 
-def _window(window: Window) -> Json:
+def _window(window: Window) -> Metrics:
     return {
         "from": moment(window.start),
         "to": moment(window.end),
@@ -92,7 +92,7 @@ def _window(window: Window) -> Json:
     }
 
 
-def _gpu(gpu: Gpu, node: str, rank: int | None, lines: Lines) -> Json:
+def _gpu(gpu: Gpu, node: str, rank: int | None, lines: Lines) -> GpuOverTime:
     return {
         "uuid": gpu.uuid,
         "index": gpu.index,
@@ -104,7 +104,7 @@ def _gpu(gpu: Gpu, node: str, rank: int | None, lines: Lines) -> Json:
     }
 
 
-def _figures(family: Family, lines: Lines) -> list[Json]:
+def _figures(family: Family, lines: Lines) -> list[FigureOverTime]:
     return [
         {
             "name": figure.name,

@@ -11,7 +11,6 @@ from rest_framework.response import Response
 from muster.api.base import ApiView, caller, describe, query_of
 from muster.api.metrics import render
 from muster.api.metrics.bodies import JobMetricsFilter, MetricsFilter
-from muster.api.training import render as training_render
 from muster.common.clock import utc_now
 from muster.common.errors import NotFound
 from muster.fleet.models import Node
@@ -19,7 +18,7 @@ from muster.jobs.selectors import get_job
 from muster.logs.selectors import attempt_of
 from muster.samples.families import GPU
 from muster.samples.selectors import Window, window_of
-from muster_client.answers.metrics import JobMetrics, JobTraining, NodeMetrics
+from muster_client.answers.metrics import JobMetrics, NodeMetrics
 
 _AN_HOUR = timedelta(hours=1)
 _A_STEP = timedelta(seconds=GPU.levels[0].seconds)
@@ -42,15 +41,6 @@ class MetricsOfJob(ApiView):
         start = max(min(start, now - _A_STEP), now - GPU.levels[-1].kept_for)
         window = _window(query, start=start, end=max(end, start + _A_STEP), now=now)
         return Response(render.job_metrics(attempt, window))
-
-
-class TrainingOfJob(ApiView):
-    """How the training of a job goes."""
-
-    @describe("get_job_training", tag="jobs", answers={200: JobTraining}, problems=(404,))
-    def get(self, request: Request, job_id: int) -> Response:
-        """Its newest figures, what its owner was told of its loss, and how often it should save."""
-        return Response(training_render.job_training(get_job(caller(request), job_id)))
 
 
 class MetricsOfNode(ApiView):

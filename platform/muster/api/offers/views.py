@@ -26,7 +26,8 @@ class Frameworks(ApiView):
     @describe("list_frameworks", tag="offers", answers={200: answers.FrameworkList})
     def get(self, request: Request) -> Response:
         """The roles in which the caller has a framework."""
-        return Response({"results": [render.framework(row) for row in frameworks_of(caller(request))], "next": None})
+        results = [render.framework(row) for row in frameworks_of(caller(request))]
+        return Response(answers.FrameworkList(results=results, next=None))
 
     @describe(
         "register_framework",

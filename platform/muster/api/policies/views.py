@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from muster.accounts.models import User
 from muster.api.base import ApiView, body_of, caller, describe
-from muster.api.jobs.render import Json
-from muster.api.policies import bodies
+from muster.api.policies import bodies, render
 from muster.common.errors import Forbidden, NotFound
+from muster.common.moments import moment
 from muster.dispatch.config.knowledge import knowledge_of, needs_of
-from muster.dispatch.config.plugins import KINDS
-from muster.dispatch.config.settings import SETTINGS, change_settings, config_of, fallback_of
+from muster.dispatch.config.settings import change_settings, config_of
 from muster.dispatch.explain.auctions import last_auctions
 from muster.dispatch.explain.decided import last_round
 from muster.dispatch.models import PolicyState
 from muster.fleet.models import Pool
 from muster_client.answers import policies as answers
 from scheduler.presets import PRESETS
-
-_PLURALS = {"policy": "policies", "placement": "placements", "admission": "admissions"}
 
 
 class Policies(ApiView):
@@ -31,15 +26,16 @@ class Policies(ApiView):
     @describe("list_policies", tag="cluster", answers={200: answers.PlugIns})
     def get(self, request: Request) -> Response:
         """Every policy, placement and admission with the JSON Schema of its parameters, and the presets."""
-        plugins = {
-            _PLURALS[kind]: [{"name": name, "params_schema": registry.schema(name)} for name in registry.names]
-            for kind, registry in KINDS.items()
+        answer: answers.PlugIns = {
+            "policies": render.plug_ins("policy"),
+            "placements": render.plug_ins("placement"),
+            "admissions": render.plug_ins("admission"),
+            "presets": [
+                {"name": one.name, "title": one.title, "purpose": one.purpose, "settings": one.settings}
+                for one in PRESETS.values()
+            ],
         }
-        presets = [
-            {"name": one.name, "title": one.title, "purpose": one.purpose, "settings": one.settings}
-            for one in PRESETS.values()
-        ]
-        return Response({**plugins, "presets": presets})
+        return Response(answer)
 
 
 class OnePoolPolicy(ApiView):
@@ -50,7 +46,7 @@ class OnePoolPolicy(ApiView):
         """The pool's policy, placement and admission with their parameters, and whether it has fallen back. For
         operators."""
         require_operator(caller(request))
-        return Response(_settings(pool_named(name)))
+        return Response(render.settings(pool_named(name)))
 
     @describe(
         "change_pool_policy",
@@ -66,7 +62,9 @@ class OnePoolPolicy(ApiView):
         pool = pool_named(name)
         changes = body_of(request, bodies.PoolPolicyChange)
         reason = changes.pop("reason", "")
-        return Response(_settings(change_settings(pool=pool, changes=changes, actor=user.username, reason=reason)))
+        return Response(
+            render.settings(change_settings(pool=pool, changes=changes, actor=user.username, reason=reason))
+        )
 
 
 class PoolDecisions(ApiView):
@@ -79,17 +77,17 @@ class PoolDecisions(ApiView):
         require_operator(caller(request))
         pool = pool_named(name)
         config, found = config_of(pool), last_round(pool)
-        return Response(
-            {
-                "policy": config.policy,
-                "policy_params": config.policy_params,
-                "needs": sorted(needs_of(config.policy, config.policy_params)),
-                "knows": asdict(knowledge_of(pool)),
-                "last_round": found and asdict(found),
-                "auctions": last_auctions(pool),
-                "wakes_at": PolicyState.objects.filter(pool=pool).values_list("wake_at", flat=True).first(),
-            }
-        )
+        wakes_at = PolicyState.objects.filter(pool=pool).values_list("wake_at", flat=True).first()
+        answer: answers.PoolDecisions = {
+            "policy": config.policy,
+            "policy_params": config.policy_params,
+            "needs": sorted(needs_of(config.policy, config.policy_params)),
+            "knows": render.knowledge(knowledge_of(pool)),
+            "last_round": None if found is None else render.last_round(found),
+            "auctions": last_auctions(pool),
+            "wakes_at": moment(wakes_at),
+        }
+        return Response(answer)
 
 
 def require_operator(user: User) -> None:
@@ -104,17 +102,3 @@ def pool_named(name: str) -> Pool:
     if pool is None:
         raise NotFound(f"there is no pool {name}")
     return pool
-
-
-def _settings(pool: Pool) -> Json:
-    fallback = fallback_of(pool)
-    return {
-        **{name: getattr(pool, name) for name in SETTINGS},
-        "fallback": fallback
-        and {
-            **{kind: fallback["config"][kind] for kind in KINDS},
-            "since": fallback["since"],
-            "why": fallback["why"],
-            "cycle": fallback["cycle"],
-        },
-    }

@@ -117,7 +117,7 @@ class HoldSweep(_JobAct):
     def post(self, request: Request, sweep_id: int) -> Response:
         """Hold the waiting members back until they are released; members that run go on."""
         user = caller(request)
-        return Response({"members": hold_group(user=user, group=_sweep_to_change(request, user, sweep_id))})
+        return Response(HeldMembers(members=hold_group(user=user, group=_sweep_to_change(request, user, sweep_id))))
 
 
 class ReleaseSweep(_JobAct):
@@ -127,7 +127,7 @@ class ReleaseSweep(_JobAct):
     def post(self, request: Request, sweep_id: int) -> Response:
         """Let the held members wait for their turns again."""
         user = caller(request)
-        return Response({"members": release_group(user=user, group=_sweep_to_change(request, user, sweep_id))})
+        return Response(HeldMembers(members=release_group(user=user, group=_sweep_to_change(request, user, sweep_id))))
 
 
 def _cluster(user: User, vc_id: int) -> VirtualCluster:

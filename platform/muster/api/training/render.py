@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from muster.api.jobs.render import Json
 from muster.api.metrics.render import finite
 from muster.common.moments import moment
 from muster.failures.selectors import log_matches_of
 from muster.jobs.models import Job
 from muster.monitoring.selectors import CheckpointAdvice, advice_of, checkpoint_advice, newest_of
+from muster_client.answers.metrics import CheckpointInterval, JobTraining
 
 
-def job_training(job: Job) -> Json:
+def job_training(job: Job) -> JobTraining:
     """The newest figures, what the owner was told, and how often to save."""
     interval = checkpoint_advice(job)
     return {
@@ -44,7 +44,7 @@ def job_training(job: Job) -> Json:
     }
 
 
-def _checkpoint(advice: CheckpointAdvice) -> Json:
+def _checkpoint(advice: CheckpointAdvice) -> CheckpointInterval:
     interval = advice.interval
     return {
         "daly_s": interval.daly_s,

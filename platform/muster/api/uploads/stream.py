@@ -12,6 +12,7 @@ from muster.api.streaming.callers import caller
 from muster.common.asgi import checked_in_thread, in_thread
 from muster.common.errors import Invalid, NotFound, TooLarge
 from muster.jobs.submit.uploads import MAX_ARCHIVE_BYTES, has_code, new_draft, no_room, store_code
+from muster_client.answers.outputs import Upload
 
 _DIGEST = re.compile(r"[0-9a-fA-F]{64}")
 
@@ -43,7 +44,7 @@ async def upload(request: Request) -> Response:
         archive, created = await checked_in_thread(store_code, user=user, draft=draft, sha256=sha256)
     finally:
         draft.unlink(missing_ok=True)
-    return JSONResponse({"sha256": archive.sha256, "size": archive.size}, status_code=201 if created else 200)
+    return JSONResponse(Upload(sha256=archive.sha256, size=archive.size), status_code=201 if created else 200)
 
 
 async def known(request: Request) -> Response:

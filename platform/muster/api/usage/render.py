@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -15,21 +15,48 @@ from muster.usage.efficiency import Graded
 from muster.usage.models import Efficiency
 from muster.usage.periods import Period
 from muster.usage.selectors import Row
-from muster.usage.waste import Waste
-
-Json = dict[str, Any]
+from muster.usage.waste import Waste as WasteFound
+from muster_client.answers.usage import (
+    AnswerOfPeriod,
+    FailureUsage,
+    LeastEfficientList,
+    ScreeningUsage,
+    Usage,
+    UsageRow,
+    UsageTotal,
+    Waste,
+)
 
 # A spreadsheet takes a cell that begins so for a formula, and runs it.
 _FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
-def usage_document(period: Period, by: Sequence[By], total: Row, rows: Iterable[Row]) -> Json:
+def usage_document(period: Period, by: Sequence[By], total: Row, rows: Iterable[Row]) -> Usage:
     """The sum and the rows, each with all that can be told apart."""
     return {
         **period_document(period),
         "by": [one.value for one in by],
         "total": _amounts(total),
-        "results": [{**_NOTHING, **_values(row), **_amounts(row)} for row in rows],
+        "results": [_row(row) for row in rows],
+    }
+
+
+def _row(row: Row) -> UsageRow:
+    told = _values(row)
+    return {
+        "tenant": told.get("tenant"),
+        "vc": told.get("vc"),
+        "user": told.get("user"),
+        "gpu_type": told.get("gpu_type"),
+        "class": told.get("class"),
+        "day": told.get("day"),
+        "week": told.get("week"),
+        "state": told.get("state"),
+        "outcome": told.get("outcome"),
+        "failure": told.get("failure"),
+        "category": told.get("category"),
+        "retry": told.get("retry"),
+        **_amounts(row),
     }
 
 
@@ -41,7 +68,7 @@ def usage_csv(by: Sequence[By], rows: Iterable[Row]) -> str:
     return csv_table([*names, *figures], told)
 
 
-def csv_table(names: Sequence[str], rows: Iterable[Json]) -> str:
+def csv_table(names: Sequence[str], rows: Iterable[Mapping[str, object]]) -> str:
     """A table with a column for each name; what a spreadsheet would run is written as text."""
     out = io.StringIO()
     writer = csv.writer(out)
@@ -50,15 +77,15 @@ def csv_table(names: Sequence[str], rows: Iterable[Json]) -> str:
     return out.getvalue()
 
 
-def waste_document(period: Period, found: Waste) -> Json:
+def waste_document(period: Period, found: WasteFound) -> Waste:
     """What GPU-hours were for."""
     return {
         **period_document(period),
         "total": _amounts(found.total),
         "wasted_gpu_hours": _hours(found.wasted_gpu_hours),
-        "outcomes": [{**_values(row), **_amounts(row)} for row in found.outcomes],
-        "states": [{**_values(row), **_amounts(row)} for row in found.states],
-        "failures": [{**_values(row), **_amounts(row)} for row in found.failures],
+        "outcomes": [{"outcome": _values(row)["outcome"], **_amounts(row)} for row in found.outcomes],
+        "states": [{"state": _values(row)["state"], **_amounts(row)} for row in found.states],
+        "failures": [_failure(row) for row in found.failures],
         "retries": {
             "gpu_hours": _hours(found.retries.gpu_hours),
             "attempts": found.retries.attempts,
@@ -69,7 +96,12 @@ def waste_document(period: Period, found: Waste) -> Json:
     }
 
 
-def least_efficient_document(period: Period, total: Graded, rows: Iterable[Efficiency]) -> Json:
+def _failure(row: Row) -> FailureUsage:
+    told = _values(row)
+    return {"failure": told["failure"], "category": told["category"], "outcome": told["outcome"], **_amounts(row)}
+
+
+def least_efficient_document(period: Period, total: Graded, rows: Iterable[Efficiency]) -> LeastEfficientList:
     """The runs that left the most GPU time idle."""
     return {
         **period_document(period),
@@ -98,24 +130,26 @@ def least_efficient_document(period: Period, total: Graded, rows: Iterable[Effic
     }
 
 
-def _screening(found: ScreeningTotals) -> Json:
-    counts = ("tried", "passed", "failed", "inconclusive", "interrupted", "untried", "trusted")
+def _screening(found: ScreeningTotals) -> ScreeningUsage:
     return {
-        **{name: getattr(found, name) for name in counts},
+        "tried": found.tried,
+        "passed": found.passed,
+        "failed": found.failed,
+        "inconclusive": found.inconclusive,
+        "interrupted": found.interrupted,
+        "untried": found.untried,
+        "trusted": found.trusted,
         "spent_gpu_hours": _hours(found.spent_gpu_s / 3600),
         "saved_gpu_hours": _hours(found.saved_gpu_s / 3600),
     }
 
 
-_NOTHING: Json = dict.fromkeys(one.value for one in By)
-
-
-def period_document(period: Period) -> Json:
+def period_document(period: Period) -> AnswerOfPeriod:
     """The two ends of a period."""
     return {"from": moment(period.start), "to": moment(period.end)}
 
 
-def _amounts(row: Row) -> Json:
+def _amounts(row: Row) -> UsageTotal:
     return {"gpu_hours": _hours(row.gpu_hours), "jobs": row.jobs, "attempts": row.attempts}
 
 
@@ -123,7 +157,7 @@ def _hours(value: float) -> float:
     return round(value, 6)
 
 
-def _values(row: Row) -> Json:
+def _values(row: Row) -> dict[str, Any]:
     return {
         one.value: value.date().isoformat() if isinstance(value, datetime) else value
         for one, value in row.values.items()

@@ -7,15 +7,17 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from muster.common.moments import moment
 from muster.dispatch.config.policy_state import pool_state_of
 from muster.dispatch.config.settings import config_of
 from muster.fleet.models import Pool
 from muster.jobs.models import Job, JobGroup
 from muster.tenants.models import Tenant
+from muster_client.answers.policies import Auction
 from scheduler.policies.themis import Themis
 
 
-def last_auctions(pool: Pool) -> list[dict[str, Any]]:
+def last_auctions(pool: Pool) -> list[Auction]:
     """Who was offered what, who bid, won and paid in the last auctions, the newest first; none for other policies."""
     state = pool_state_of(pool)
     if state is None or (state.policy, state.version) != ("themis", Themis.state_version):
@@ -28,10 +30,10 @@ def last_auctions(pool: Pool) -> list[dict[str, Any]]:
     return [_auction(one, names, tenants) for one in reversed(rounds)]
 
 
-def _auction(one: Mapping[str, Any], names: Mapping[str, str], tenants: Mapping[int, str]) -> dict[str, Any]:
+def _auction(one: Mapping[str, Any], names: Mapping[str, str], tenants: Mapping[int, str]) -> Auction:
     return {
         "number": one["auction"],
-        "at": datetime.fromtimestamp(one["at"], UTC),
+        "at": moment(datetime.fromtimestamp(one["at"], UTC)),
         "offer": one["offer"],
         "bids": [
             {
@@ -49,8 +51,16 @@ def _auction(one: Mapping[str, Any], names: Mapping[str, str], tenants: Mapping[
         ],
         "outside": one["outside"],
         "wins": [
-            {name: value for name, value in win.items() if name != "jobs"}
-            | {"name": names.get(win["application"], ""), "job_ids": win["jobs"]}
+            {
+                "application": win["application"],
+                "name": names.get(win["application"], ""),
+                "gpu_type": win["gpu_type"],
+                "gpus": win["gpus"],
+                "packed": win["packed"],
+                "part": win["part"],
+                "lease_s": win["lease_s"],
+                "job_ids": win["jobs"],
+            }
             for win in one["wins"]
         ],
         "drawn": one["drawn"],
