@@ -11,30 +11,7 @@ from urllib.parse import quote
 
 import httpx
 
-from muster_client.answers.accounts import Me, Token, TokenWithSecret
-from muster_client.answers.fairness import JobFairness
-from muster_client.answers.fleet import Gpu, Maintenance, Node, NodeDetail
-from muster_client.answers.forecast import DryRun, Why
-from muster_client.answers.jobs import (
-    FINISHED,
-    Attempt,
-    BatchAnswer,
-    CancelAnswer,
-    Job,
-    JobCount,
-    JobEvent,
-    JobInList,
-    JobPage,
-    SubmittedJob,
-)
-from muster_client.answers.metrics import JobTraining
-from muster_client.answers.notices import Webhook, WebhookWithSecret
-from muster_client.answers.offers import Accepted, Framework, Offer
-from muster_client.answers.outputs import OutputFile, OutputFilePage, Upload
-from muster_client.answers.shells import OpenedShell
-from muster_client.answers.terms import JobSpec, JsonObject
-from muster_client.answers.tree import Registry, VirtualCluster, Volume
-from muster_client.answers.usage import Usage, Waste
+from muster_client.answers.terms import FINISHED
 from muster_client.calls.backoff import BackOff
 from muster_client.calls.logs import LogEvent, LogPage, follow, page_of
 from muster_client.calls.queue import QueueCalls
@@ -46,6 +23,30 @@ from muster_client.errors import MusterError
 from muster_client.local.config import normalise_url
 
 if TYPE_CHECKING:
+    from muster_client.answers.accounts import Me, Token, TokenWithSecret
+    from muster_client.answers.fairness import JobFairness
+    from muster_client.answers.fleet import Gpu, Maintenance, Node, NodeDetail
+    from muster_client.answers.forecast import DryRun, Why
+    from muster_client.answers.jobs import (
+        Attempt,
+        BatchAnswer,
+        CancelAnswer,
+        Job,
+        JobCount,
+        JobEvent,
+        JobInList,
+        JobPage,
+        SubmittedJob,
+    )
+    from muster_client.answers.metrics import JobTraining
+    from muster_client.answers.notices import Webhook, WebhookWithSecret
+    from muster_client.answers.offers import Accepted, Framework, Offer
+    from muster_client.answers.outputs import OutputFile, OutputFilePage, Upload
+    from muster_client.answers.shells import OpenedShell
+    from muster_client.answers.terms import JobSpec, JsonObject
+    from muster_client.answers.tree import Registry, VirtualCluster, Volume
+    from muster_client.answers.usage import Usage, Waste
+
     # What packing needs to import takes as long as many a command.
     from muster_client.local.pack import Archive
 
@@ -114,15 +115,15 @@ class Client(SweepCalls, QueueCalls):
         # The session ends by itself; losing the new token over it would be worse.
         with contextlib.suppress(MusterError):
             self._http.request("POST", "/logout")
-        return SignIn(me=cast(Me, me), token=token)
+        return SignIn(me=cast("Me", me), token=token)
 
     def me(self) -> Me:
         """Return the user whom the token belongs to."""
-        return cast(Me, self._http.document("GET", "/me"))
+        return cast("Me", self._http.document("GET", "/me"))
 
     def tokens(self) -> list[Token]:
         """Return the user's API tokens, without their secrets."""
-        return cast(list[Token], self._all("/tokens"))
+        return cast("list[Token]", self._all("/tokens"))
 
     def create_token(
         self,
@@ -143,7 +144,7 @@ class Client(SweepCalls, QueueCalls):
             body["scopes"] = list(scopes)
         if survives_password_change:
             body["survives_password_change"] = True
-        return cast(TokenWithSecret, self._http.document("POST", "/tokens", json_body=body))
+        return cast("TokenWithSecret", self._http.document("POST", "/tokens", json_body=body))
 
     def revoke_token(self, token_id: int) -> None:
         """End a token for good."""
@@ -151,7 +152,7 @@ class Client(SweepCalls, QueueCalls):
 
     def maintenance(self) -> list[Maintenance]:
         """Return the times in which nodes are to be free of jobs, the next one first."""
-        return cast(list[Maintenance], self._all("/maintenance"))
+        return cast("list[Maintenance]", self._all("/maintenance"))
 
     def plan_maintenance(
         self,
@@ -167,7 +168,7 @@ class Client(SweepCalls, QueueCalls):
         given = {"node": node, "pool": pool, "begins_at": begins_at}
         body = {name: value for name, value in given.items() if value is not None}
         body |= {"ends_at": ends_at, "running_jobs": running_jobs, "reason": reason}
-        return cast(Maintenance, self._http.document("POST", "/maintenance", json_body=body))
+        return cast("Maintenance", self._http.document("POST", "/maintenance", json_body=body))
 
     def call_off_maintenance(self, maintenance_id: int, *, reason: str | None = None) -> None:
         """End it now, or call it off before it begins. For operators."""
@@ -176,18 +177,18 @@ class Client(SweepCalls, QueueCalls):
 
     def volumes(self) -> list[Volume]:
         """Return the volumes that the user's jobs may mount."""
-        return cast(list[Volume], self._all("/volumes"))
+        return cast("list[Volume]", self._all("/volumes"))
 
     def registries(self) -> list[Registry]:
         """Return which registries the tenants that the user manages have credentials for, without the passwords."""
-        return cast(list[Registry], self._all("/registries"))
+        return cast("list[Registry]", self._all("/registries"))
 
     def store_registry(self, registry: str, username: str, password: str, *, tenant: str | None = None) -> Registry:
         """Return the stored credentials of a tenant, in the place of those that it had for the registry."""
         body: JsonObject = {"registry": registry, "username": username, "password": password}
         if tenant is not None:
             body["tenant"] = tenant
-        return cast(Registry, self._http.document("POST", "/registries", json_body=body, repeatable=True))
+        return cast("Registry", self._http.document("POST", "/registries", json_body=body, repeatable=True))
 
     def remove_registry(self, registry_id: int) -> None:
         """Forget a tenant's credentials for a registry."""
@@ -195,11 +196,11 @@ class Client(SweepCalls, QueueCalls):
 
     def webhooks(self) -> list[Webhook]:
         """Return the user's webhooks, oldest first, without their secrets."""
-        return cast(list[Webhook], self._all("/webhooks"))
+        return cast("list[Webhook]", self._all("/webhooks"))
 
     def create_webhook(self, url: str) -> WebhookWithSecret:
         """Return a new webhook with its secret, which the server tells only this once."""
-        return cast(WebhookWithSecret, self._http.document("POST", "/webhooks", json_body={"url": url}))
+        return cast("WebhookWithSecret", self._http.document("POST", "/webhooks", json_body={"url": url}))
 
     def remove_webhook(self, webhook_id: int) -> None:
         """Remove a webhook; what waits for it is not sent."""
@@ -207,11 +208,11 @@ class Client(SweepCalls, QueueCalls):
 
     def test_webhook(self, webhook_id: int, *, timeout_s: int = 60) -> Webhook | None:
         """Return the webhook after a ping of it was tried, or None if none was within the time."""
-        before = cast(Webhook, self._http.document("POST", f"/webhooks/{webhook_id}:test"))
+        before = cast("Webhook", self._http.document("POST", f"/webhooks/{webhook_id}:test"))
         for second in range(timeout_s):
             if second:
                 self._http.backoff.sleep(1.0)
-            now = cast(Webhook, self._http.document("GET", f"/webhooks/{webhook_id}"))
+            now = cast("Webhook", self._http.document("GET", f"/webhooks/{webhook_id}"))
             if now["last_try_at"] != before["last_try_at"]:
                 return now
         return None
@@ -223,7 +224,7 @@ class Client(SweepCalls, QueueCalls):
         key = idempotency_key or new_idempotency_key()
         headers = {"Idempotency-Key": key}
         answer = self._http.document("POST", "/jobs", json_body=spec, headers=headers, repeatable=True)
-        return cast(SubmittedJob, answer)
+        return cast("SubmittedJob", answer)
 
     def submit_batch(self, specs: Sequence[JobSpec], *, idempotency_key: str | None = None) -> BatchAnswer:
         """Return the stored jobs, and each refused spec with its index and the reason; up to 1,000 specs a call.
@@ -234,11 +235,11 @@ class Client(SweepCalls, QueueCalls):
         body: JsonObject = {"jobs": list(specs)}
         headers = {"Idempotency-Key": key}
         answer = self._http.document("POST", "/jobs:batch", json_body=body, headers=headers, repeatable=True)
-        return cast(BatchAnswer, answer)
+        return cast("BatchAnswer", answer)
 
     def dry_run(self, spec: JobSpec) -> DryRun:
         """Return what would happen to this job, without storing it."""
-        return cast(DryRun, self._http.document("POST", "/jobs:dry-run", json_body=spec, repeatable=True))
+        return cast("DryRun", self._http.document("POST", "/jobs:dry-run", json_body=spec, repeatable=True))
 
     def spec_schema(self) -> JsonObject:
         """Return the JSON Schema of a spec."""
@@ -246,18 +247,18 @@ class Client(SweepCalls, QueueCalls):
 
     def job(self, job_id: int) -> Job:
         """Return one job."""
-        return cast(Job, self._http.document("GET", f"/jobs/{job_id}"))
+        return cast("Job", self._http.document("GET", f"/jobs/{job_id}"))
 
     def jobs_page(self, *, limit: int = 50, cursor: str | None = None, **filters: Any) -> JobPage:
         """Return one page of jobs, newest first; the filters are those of `muster_client.calls.selection`."""
         params = selection(**filters) | {"limit": min(limit, MAX_PAGE)}
         if cursor is not None:
             params["cursor"] = cursor
-        return cast(JobPage, self._http.document("GET", "/jobs", params=params))
+        return cast("JobPage", self._http.document("GET", "/jobs", params=params))
 
     def count_jobs(self, **filters: Any) -> JobCount:
         """Return how many jobs match, and how many of them the user can cancel; filters as in `jobs_page`."""
-        return cast(JobCount, self._http.document("GET", "/jobs:count", params=selection(**filters)))
+        return cast("JobCount", self._http.document("GET", "/jobs:count", params=selection(**filters)))
 
     def cancel_jobs(self, **filters: Any) -> CancelAnswer:
         """Cancel the jobs that match and that the user may cancel, queued jobs first; filters as in `jobs_page`.
@@ -267,7 +268,7 @@ class Client(SweepCalls, QueueCalls):
         result: CancelAnswer = {"cancelled": [], "refused": [], "remaining": 0}
         while True:
             body = selection(**filters)
-            part = cast(CancelAnswer, self._http.document("POST", "/jobs:cancel", json_body=body, repeatable=True))
+            part = cast("CancelAnswer", self._http.document("POST", "/jobs:cancel", json_body=body, repeatable=True))
             result["cancelled"] += part["cancelled"]
             result["refused"] += part["refused"]
             result["remaining"] = part["remaining"]
@@ -286,37 +287,37 @@ class Client(SweepCalls, QueueCalls):
 
     def why(self, job_id: int) -> Why:
         """Return why a job is in the state it is in."""
-        return cast(Why, self._http.document("GET", f"/jobs/{job_id}/why"))
+        return cast("Why", self._http.document("GET", f"/jobs/{job_id}/why"))
 
     def fairness(self, job_id: int) -> JobFairness:
         """Return how much longer a job takes than alone, final or as it stands."""
-        return cast(JobFairness, self._http.document("GET", f"/jobs/{job_id}/fairness"))
+        return cast("JobFairness", self._http.document("GET", f"/jobs/{job_id}/fairness"))
 
     def training(self, job_id: int) -> JobTraining:
         """Return the newest figures that a job told of itself, and what there is to say of them."""
-        return cast(JobTraining, self._http.document("GET", f"/jobs/{job_id}/training"))
+        return cast("JobTraining", self._http.document("GET", f"/jobs/{job_id}/training"))
 
     def attempts(self, job_id: int) -> list[Attempt]:
         """Return the attempts at running a job."""
-        return cast(list[Attempt], self._all(f"/jobs/{job_id}/attempts"))
+        return cast("list[Attempt]", self._all(f"/jobs/{job_id}/attempts"))
 
     def events(self, job_id: int) -> list[JobEvent]:
         """Return what happened to a job, oldest first."""
-        return cast(list[JobEvent], self._all(f"/jobs/{job_id}/events"))
+        return cast("list[JobEvent]", self._all(f"/jobs/{job_id}/events"))
 
     def cancel(self, job_id: int) -> Job:
         """Return the job, which is being stopped."""
         # Wanting a stop twice is wanting it once, so a lost answer may be asked for again.
-        return cast(Job, self._http.document("POST", f"/jobs/{job_id}:cancel", repeatable=True))
+        return cast("Job", self._http.document("POST", f"/jobs/{job_id}:cancel", repeatable=True))
 
     def requeue(self, job_id: int) -> Job:
         """Return the job, which is stopped if need be and waits again."""
-        return cast(Job, self._http.document("POST", f"/jobs/{job_id}:requeue"))
+        return cast("Job", self._http.document("POST", f"/jobs/{job_id}:requeue"))
 
     def clone(self, job_id: int, *, changes: JobSpec | None = None) -> SubmittedJob:
         """Return a new job with the same spec, but for the keys in `changes`."""
         body = {"spec": changes} if changes else None
-        return cast(SubmittedJob, self._http.document("POST", f"/jobs/{job_id}:clone", json_body=body))
+        return cast("SubmittedJob", self._http.document("POST", f"/jobs/{job_id}:clone", json_body=body))
 
     def wait(self, job_id: int, *, poll_s: float = 2.0, timeout_s: float | None = None) -> Job | None:
         """Return the job when it has finished; None when that took longer than the timeout."""
@@ -350,7 +351,7 @@ class Client(SweepCalls, QueueCalls):
     ) -> OpenedShell:
         """Return a shell that the node's agent is about to open; `shell_calls` carries its bytes."""
         body = {"rank": rank, "command": list(command), "terminal": terminal, "term": term, "rows": rows, "cols": cols}
-        return cast(OpenedShell, self._http.document("POST", f"/jobs/{job_id}/shells", json_body=body))
+        return cast("OpenedShell", self._http.document("POST", f"/jobs/{job_id}/shells", json_body=body))
 
     def shell_calls(self, shell: OpenedShell) -> ShellCalls:
         """Return what carries the bytes of a shell, with the shell's own token."""
@@ -403,7 +404,7 @@ class Client(SweepCalls, QueueCalls):
         if attempt is not None:
             params["attempt"] = attempt
         while True:
-            page = cast(OutputFilePage, self._http.document("GET", f"/jobs/{job_id}/files", params=params))
+            page = cast("OutputFilePage", self._http.document("GET", f"/jobs/{job_id}/files", params=params))
             results += page["results"]
             if page["next"] is None:
                 return {"results": results, "next": None, "summary": page["summary"]}
@@ -443,43 +444,43 @@ class Client(SweepCalls, QueueCalls):
             "Content-Length": str(archive.size),
             "X-Content-SHA256": archive.sha256,
         }
-        return cast(Upload, self._http.document("POST", "/uploads", body=body, headers=headers, repeatable=True))
+        return cast("Upload", self._http.document("POST", "/uploads", body=body, headers=headers, repeatable=True))
 
     # Cluster
 
     def nodes(self, *, health: str | None = None) -> list[Node]:
         """Return the nodes and their GPUs; only those of a health, such as `failure`, by the worst of their GPUs."""
-        return cast(list[Node], self._all("/nodes", {} if health is None else {"health": health}))
+        return cast("list[Node]", self._all("/nodes", {} if health is None else {"health": health}))
 
     def node(self, name: str) -> NodeDetail:
         """Return one node."""
-        return cast(NodeDetail, self._http.document("GET", f"/nodes/{quote(name, safe='')}"))
+        return cast("NodeDetail", self._http.document("GET", f"/nodes/{quote(name, safe='')}"))
 
     def check_node(self, name: str) -> NodeDetail:
         """Have the node's GPUs checked that no job has, and return the node; for operators."""
-        return cast(NodeDetail, self._http.document("POST", f"/nodes/{quote(name, safe='')}:check", repeatable=True))
+        return cast("NodeDetail", self._http.document("POST", f"/nodes/{quote(name, safe='')}:check", repeatable=True))
 
     def change_node(self, name: str, action: str, *, reason: str | None = None) -> NodeDetail:
         """Cordon, drain, move-off or resume the node, and return it; for operators. Only resume needs no reason."""
         body = {"action": action} if reason is None else {"action": action, "reason": reason}
-        return cast(NodeDetail, self._http.document("PATCH", f"/nodes/{quote(name, safe='')}", json_body=body))
+        return cast("NodeDetail", self._http.document("PATCH", f"/nodes/{quote(name, safe='')}", json_body=body))
 
     def declare_node_gone(self, name: str, *, reason: str) -> NodeDetail:
         """Take a silent node for gone, so that what it has is let go, and return the node; for operators."""
         path = f"/nodes/{quote(name, safe='')}:declare-gone"
-        return cast(NodeDetail, self._http.document("POST", path, json_body={"reason": reason}))
+        return cast("NodeDetail", self._http.document("POST", path, json_body={"reason": reason}))
 
     def gpus(self) -> list[Gpu]:
         """Return every GPU."""
-        return cast(list[Gpu], self._all("/gpus"))
+        return cast("list[Gpu]", self._all("/gpus"))
 
     def vcs(self) -> list[VirtualCluster]:
         """Return the virtual clusters that the user may submit to."""
-        return cast(list[VirtualCluster], self._all("/vcs"))
+        return cast("list[VirtualCluster]", self._all("/vcs"))
 
     def usage(self, *, by: str = "vc", **asked: str) -> Usage:
         """Return GPU-hours by what the comma-separated list says; `asked` has since, from, to, tenant, vc, user."""
-        return cast(Usage, self._http.document("GET", "/usage", params={"by": by, **asked}))
+        return cast("Usage", self._http.document("GET", "/usage", params={"by": by, **asked}))
 
     def usage_csv(self, *, by: str = "vc", **asked: str) -> str:
         """Return the same as a table for spreadsheets."""
@@ -487,7 +488,7 @@ class Client(SweepCalls, QueueCalls):
 
     def waste(self, **asked: str) -> Waste:
         """Return what GPU-hours were for, and what of them came to nothing."""
-        return cast(Waste, self._http.document("GET", "/usage/waste", params=asked))
+        return cast("Waste", self._http.document("GET", "/usage/waste", params=asked))
 
     # Offers
 
@@ -497,11 +498,11 @@ class Client(SweepCalls, QueueCalls):
         With `needs`, as "image", it is offered only nodes that start such jobs.
         """
         body = {"role": role} if needs is None else {"role": role, "needs": needs}
-        return cast(Framework, self._http.document("POST", "/frameworks", json_body=body, repeatable=True))
+        return cast("Framework", self._http.document("POST", "/frameworks", json_body=body, repeatable=True))
 
     def frameworks(self) -> list[Framework]:
         """Return the user's frameworks."""
-        return cast(list[Framework], self._all("/frameworks"))
+        return cast("list[Framework]", self._all("/frameworks"))
 
     def leave(self, framework_id: int) -> None:
         """Ask for no more offers, and give back those that stand; what was launched goes on."""
@@ -510,7 +511,7 @@ class Client(SweepCalls, QueueCalls):
     def offers(self, *, wait_s: int = 20, after: int = 0) -> list[Offer]:
         """Return the standing offers, as soon as there is one with an id above `after`, or after `wait_s`."""
         page = self._http.document("GET", "/offers", params={"wait": wait_s, "after": after})
-        return cast(list[Offer], page["results"])
+        return cast("list[Offer]", page["results"])
 
     def accept_offer(self, offer_id: int, launches: Sequence[Launch], *, filter: str = "5s") -> list[JobInList]:  # noqa: A002
         """Return the jobs that were launched, all of them; of what is left nothing is offered again for `filter`.
@@ -518,7 +519,7 @@ class Client(SweepCalls, QueueCalls):
         An `ApiError` with status 409 says why nothing was launched: the offer has ended, or its node has changed.
         """
         body = {"jobs": list(launches), "filter": filter}
-        answer = cast(Accepted, self._http.document("POST", f"/offers/{offer_id}:accept", json_body=body))
+        answer = cast("Accepted", self._http.document("POST", f"/offers/{offer_id}:accept", json_body=body))
         return answer["jobs"]
 
     def decline_offer(self, offer_id: int, *, filter: str = "5s") -> None:  # noqa: A002

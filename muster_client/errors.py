@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from muster_client.answers.service import FieldError, Problem
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from muster_client.answers.service import FieldError, Problem
+
 
 EXIT_ERROR = 1
 EXIT_USAGE = 2

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
-from muster_client.answers.jobs import FINISHED, Job, SubmittedJob
-from muster_client.answers.sweeps import SubmittedSweep
+from muster_client.answers.terms import FINISHED
 from muster_client.calls.logs import LogEnd, LogEvent, LogState, LogText
 from muster_client.client import Client
 from muster_client.errors import EXIT_ERROR, EXIT_INTERRUPTED
 from muster_client.local.terminal import LogWriter
 from muster_client.show.output import Output
+
+if TYPE_CHECKING:
+    from muster_client.answers.jobs import Job, SubmittedJob
+    from muster_client.answers.sweeps import SubmittedSweep
 
 
 def show_logs(

@@ -6,10 +6,8 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from muster_client.answers.jobs import SubmittedJob
-from muster_client.answers.sweeps import Sweep
-from muster_client.answers.terms import JobSpec
 from muster_client.calls.transport import new_idempotency_key
 from muster_client.client import Client
 from muster_client.errors import MusterError, SpecError, UnreachableError, UsageError
@@ -18,6 +16,11 @@ from muster_client.local.pack import Archive, pack_folder
 from muster_client.local.spec import MAX_SPEC_BYTES, apply_sets, load_spec, read_spec
 from muster_client.local.terminal import clean
 from muster_client.show.output import Output
+
+if TYPE_CHECKING:
+    from muster_client.answers.jobs import SubmittedJob
+    from muster_client.answers.sweeps import Sweep
+    from muster_client.answers.terms import JobSpec
 
 
 def read_spec_argument(argument: str, sets: list[str] | None) -> tuple[JobSpec, Path]:

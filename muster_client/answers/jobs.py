@@ -28,8 +28,6 @@ from muster_client.answers.terms import (
     Values,
 )
 
-FINISHED: frozenset[str] = frozenset({"succeeded", "failed", "cancelled"})
-
 
 class Hold(TypedDict):
     """Why a waiting job was not placed: one dominant reason, and what would help."""

@@ -36,6 +36,9 @@ Moment = Annotated[str, Schema(format="date-time")]
 
 JobSpec = Annotated[dict[str, Any], Schema(ref="JobSpec")]
 
+FINISHED: frozenset[str] = frozenset({"succeeded", "failed", "cancelled"})
+"""The states of jobs that have ended."""
+
 # The values of each stand in the OpenAPI document under the name that is given here.
 AdviceKind = Annotated[str, OneOf("AdviceGivenKindEnum")]
 AttemptState = Annotated[str, OneOf("AttemptState")]

@@ -1,39 +1,18 @@
-"""The queue of a virtual cluster: what waits in it, and what is done with waiting jobs."""
+"""The SDK's calls for waiting jobs."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypedDict, cast
+from typing import TYPE_CHECKING, cast
 
-from muster_client.answers.jobs import Job
-from muster_client.answers.terms import JsonObject
 from muster_client.calls.transport import Transport
 
+if TYPE_CHECKING:
+    from muster_client.answers.jobs import Job
+    from muster_client.answers.queue import Queue
+    from muster_client.answers.terms import JsonObject
+
 MAX_QUEUE_PAGE = 200
-
-
-class QueueEntry(Job):
-    """A waiting job, with the figures behind its reason."""
-
-    evidence: JsonObject
-    waited_s: float
-    starts_at: str | None
-    movable: bool
-
-
-class Queue(TypedDict):
-    """What waits in a virtual cluster, in the order of its policy."""
-
-    vc: str
-    pool: str
-    policy: str
-    planner: str
-    ordered_at: str | None
-    waiting: int
-    held: int
-    manages: bool
-    results: list[QueueEntry]
-    next: str | None
 
 
 class QueueCalls:
@@ -47,7 +26,7 @@ class QueueCalls:
         found: Queue | None = None
         while True:
             params["limit"] = min(limit - len(found["results"]) if found else limit, MAX_QUEUE_PAGE)
-            page = cast(Queue, self._http.document("GET", f"/vcs/{vc_id}/queue", params=params))
+            page = cast("Queue", self._http.document("GET", f"/vcs/{vc_id}/queue", params=params))
             found = page if found is None else {**page, "results": [*found["results"], *page["results"]]}
             if page["next"] is None or len(found["results"]) >= limit:
                 return found
@@ -74,4 +53,4 @@ class QueueCalls:
         self._http.request("POST", f"/vcs/{vc_id}/queue:reorder", json_body={"jobs": list(job_ids)})
 
     def _act(self, job_id: int, act: str) -> Job:
-        return cast(Job, self._http.document("POST", f"/jobs/{job_id}:{act}", repeatable=act != "bump"))
+        return cast("Job", self._http.document("POST", f"/jobs/{job_id}:{act}", repeatable=act != "bump"))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from muster_client.answers.terms import JsonObject
+if TYPE_CHECKING:
+    from muster_client.answers.terms import JsonObject
 
 
 def selection(

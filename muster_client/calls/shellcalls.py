@@ -6,10 +6,13 @@ import base64
 import binascii
 from dataclasses import dataclass
 from types import TracebackType
+from typing import TYPE_CHECKING
 
-from muster_client.answers.terms import JsonObject
 from muster_client.calls.transport import GATEWAY_STATUSES, Transport
 from muster_client.errors import ApiError, MusterError, UnreachableError
+
+if TYPE_CHECKING:
+    from muster_client.answers.terms import JsonObject
 
 WAIT_S = 20
 MAX_INPUT_BYTES = 64 << 10

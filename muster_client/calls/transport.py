@@ -13,15 +13,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx
 
-from muster_client.answers.service import FieldError, Problem
-from muster_client.answers.terms import JsonObject
 from muster_client.calls.backoff import BackOff
 from muster_client.errors import ApiError, MusterError, UnreachableError
 from muster_client.version import VERSION
+
+if TYPE_CHECKING:
+    from muster_client.answers.service import FieldError, Problem
+    from muster_client.answers.terms import JsonObject
 
 API = "/api/v1"
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})

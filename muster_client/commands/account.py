@@ -7,11 +7,10 @@ import secrets
 import sys
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from muster_client.answers.accounts import Me
 from muster_client.commands.group import Group
 from muster_client.commands.options import JsonFlag
 from muster_client.errors import ApiError, ConfigError, NotLoggedInError, UnreachableError
@@ -20,6 +19,9 @@ from muster_client.local.terminal import clean
 from muster_client.session import Session, begin
 from muster_client.show.account import me_sheet, tokens_table
 from muster_client.show.times import utc_now
+
+if TYPE_CHECKING:
+    from muster_client.answers.accounts import Me
 
 
 class Scope(StrEnum):

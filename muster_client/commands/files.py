@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from muster_client.answers.jobs import FINISHED
-from muster_client.answers.outputs import OutputFile, OutputFilePage
+from muster_client.answers.terms import FINISHED
 from muster_client.client import Client
 from muster_client.commands.options import Attempt, JobId, JsonFlag
 from muster_client.errors import EXIT_NOT_FOUND
@@ -18,6 +17,9 @@ from muster_client.local.terminal import clean
 from muster_client.session import begin
 from muster_client.show.filesheet import files_notes, files_table
 from muster_client.show.output import Output
+
+if TYPE_CHECKING:
+    from muster_client.answers.outputs import OutputFile, OutputFilePage
 
 
 def files_command(ctx: typer.Context, job_id: JobId, attempt: Attempt = None, as_json: JsonFlag = False) -> None:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import codecs
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 from rich.text import Text
 
-from muster_client.answers.jobs import Job, NotCancelled
 from muster_client.calls.logs import LogPage, LogTurn
 from muster_client.client import Client
 from muster_client.commands.options import (
@@ -30,6 +29,9 @@ from muster_client.show.output import Output
 from muster_client.show.render import attempts_table, job_sheet, jobs_table, why_sheet
 from muster_client.show.times import utc_now
 from muster_client.show.trainingsheet import training_lines
+
+if TYPE_CHECKING:
+    from muster_client.answers.jobs import Job, NotCancelled
 
 T = TypeVar("T")
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import RenderableType
 from rich.text import Text
 
-from muster_client.answers.fleet import NodeDetail
 from muster_client.client import Client
 from muster_client.commands.options import JsonFlag
 from muster_client.errors import UsageError
@@ -18,6 +17,9 @@ from muster_client.session import Session, begin
 from muster_client.show.render import gpus_table, nodes_table
 from muster_client.show.tables import make_table
 from muster_client.show.times import ago, utc_now
+
+if TYPE_CHECKING:
+    from muster_client.answers.fleet import NodeDetail
 
 _REASONED: dict[str, str] = {
     "cordon": "takes no new jobs; the jobs that run there go on",

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
 
-from muster_client.answers.jobs import Job
-from muster_client.calls.queue import QueueEntry
 from muster_client.client import Client
 from muster_client.commands.options import JobId, JobIds, JsonFlag
 from muster_client.errors import UsageError
@@ -17,6 +15,10 @@ from muster_client.local.terminal import clean
 from muster_client.session import begin
 from muster_client.show.tables import make_table, text_of
 from muster_client.show.times import duration
+
+if TYPE_CHECKING:
+    from muster_client.answers.jobs import Job
+    from muster_client.answers.queue import QueueEntry
 
 
 def queue_command(

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import typer
 
-from muster_client.answers.jobs import SubmittedJob
 from muster_client.client import Client
 from muster_client.commands.options import JobId, JsonFlag, Sets
 from muster_client.follow import warn_of
 from muster_client.local.spec import apply_sets, spec_text, without_defaults
 from muster_client.local.terminal import clean
 from muster_client.session import begin
+
+if TYPE_CHECKING:
+    from muster_client.answers.jobs import SubmittedJob
 
 
 def clone_command(ctx: typer.Context, job_id: JobId, sets: Sets = None, as_json: JsonFlag = False) -> None:

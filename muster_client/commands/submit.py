@@ -5,18 +5,20 @@ from __future__ import annotations
 import shlex
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from muster_client.answers.service import FieldError, Problem
-from muster_client.answers.terms import JobSpec
 from muster_client.commands.options import Follow, IdempotencyKey, JsonFlag, Sets, SpecFile
 from muster_client.errors import EXIT_ERROR, ApiError
 from muster_client.local.spec import parse_value
 from muster_client.session import begin
 from muster_client.show.render import dry_run_sheet
 from muster_client.submission import for_dry_run, read_spec_argument, submit
+
+if TYPE_CHECKING:
+    from muster_client.answers.service import FieldError, Problem
+    from muster_client.answers.terms import JobSpec
 
 
 class Screening(StrEnum):

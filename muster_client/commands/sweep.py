@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from muster_client.answers.terms import JobSpec
 from muster_client.calls.sweeps import SWEEP_STATES, SweepState
 from muster_client.commands.group import Group
 from muster_client.commands.options import JsonFlag, Sets
@@ -17,6 +16,9 @@ from muster_client.session import begin
 from muster_client.show.sweepsheet import by_value, members_table, rungs_table, sweep_sheet, sweeps_table
 from muster_client.show.times import utc_now
 from muster_client.submission import submitted_line
+
+if TYPE_CHECKING:
+    from muster_client.answers.terms import JobSpec
 
 sweep_app = typer.Typer(
     cls=Group, help="See, cancel and repeat sweeps; `muster submit` submits them.", no_args_is_help=True

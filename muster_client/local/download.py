@@ -8,9 +8,12 @@ import tempfile
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from muster_client.answers.outputs import OutputFile
 from muster_client.errors import MusterError
+
+if TYPE_CHECKING:
+    from muster_client.answers.outputs import OutputFile
 
 _NOT_ON_WINDOWS = frozenset('<>:"|?*\\')
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from muster_client.answers.terms import JobSpec, JsonObject
 from muster_client.errors import SpecError
 from muster_client.local.terminal import clean
 from scheduler.documents import FLOAT, DocumentError, load_yaml
+
+if TYPE_CHECKING:
+    from muster_client.answers.terms import JobSpec, JsonObject
 
 MAX_SPEC_BYTES = 1024 * 1024
 

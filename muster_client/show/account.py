@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from rich.console import RenderableType
 from rich.text import Text
 
-from muster_client.answers.accounts import Me, Token
-from muster_client.answers.notices import Webhook
-from muster_client.answers.tree import Registry, VirtualCluster, Volume
 from muster_client.show.tables import make_table, sheet, text_of
 from muster_client.show.times import ago, moment_text
+
+if TYPE_CHECKING:
+    from muster_client.answers.accounts import Me, Token
+    from muster_client.answers.notices import Webhook
+    from muster_client.answers.tree import Registry, VirtualCluster, Volume
 
 _NAME_CHARS = 40
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from rich.console import RenderableType
 from rich.text import Text
 
-from muster_client.answers.outputs import OutputFile, OutputsSummary
 from muster_client.show.tables import make_table, state_text, text_of
+
+if TYPE_CHECKING:
+    from muster_client.answers.outputs import OutputFile, OutputsSummary
 
 
 def files_table(files: Sequence[OutputFile]) -> RenderableType:

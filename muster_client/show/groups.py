@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from muster_client.answers.jobs import GroupOfJob, GroupProgress
-from muster_client.answers.terms import Values
+from typing import TYPE_CHECKING
+
 from muster_client.local.terminal import clean
 from muster_client.show.marks import params_text
+
+if TYPE_CHECKING:
+    from muster_client.answers.jobs import GroupOfJob, GroupProgress
+    from muster_client.answers.terms import Values
 
 
 def group_texts(group: GroupOfJob | None, params: Values) -> list[str]:

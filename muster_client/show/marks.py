@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from muster_client.answers.jobs import JobFinish, JobRate
-from muster_client.answers.terms import Values
 from muster_client.local.terminal import clean
+
+if TYPE_CHECKING:
+    from muster_client.answers.jobs import JobFinish, JobRate
+    from muster_client.answers.terms import Values
 
 
 def params_text(params: Values) -> str:

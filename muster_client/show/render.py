@@ -8,31 +8,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import RenderableType
 from rich.text import Text
 
-from muster_client.answers.fairness import JobFairness
-from muster_client.answers.fleet import Gpu, Maintenance, Node
-from muster_client.answers.forecast import DryRun, QuotaHolder, RuntimeOutlook, Why
-from muster_client.answers.jobs import (
-    Attempt,
-    Efficiency,
-    FailedResize,
-    Failure,
-    GroupOfJob,
-    GroupProgress,
-    Hold,
-    Idle,
-    Job,
-    JobInList,
-    JobRate,
-    Kept,
-    RunTimeEstimate,
-    ScreeningRun,
-)
-from muster_client.answers.service import Problem
 from muster_client.local.terminal import clean
 from muster_client.show.groups import group_state, group_texts, progress_text
 from muster_client.show.marks import finish_texts, rate_text
@@ -48,6 +28,28 @@ from muster_client.show.times import (
     utc_now,
     with_times_in_words,
 )
+
+if TYPE_CHECKING:
+    from muster_client.answers.fairness import JobFairness
+    from muster_client.answers.fleet import Gpu, Maintenance, Node
+    from muster_client.answers.forecast import DryRun, QuotaHolder, RuntimeOutlook, Why
+    from muster_client.answers.jobs import (
+        Attempt,
+        Efficiency,
+        FailedResize,
+        Failure,
+        GroupOfJob,
+        GroupProgress,
+        Hold,
+        Idle,
+        Job,
+        JobInList,
+        JobRate,
+        Kept,
+        RunTimeEstimate,
+        ScreeningRun,
+    )
+    from muster_client.answers.service import Problem
 
 _NAME_CHARS = 40
 

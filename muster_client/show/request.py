@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import RenderableType
 from rich.text import Text
 
-from muster_client.answers.jobs import DryRunSize, GpuChoice, JobSize
-from muster_client.answers.terms import JobSpec
 from muster_client.local.terminal import clean
+
+if TYPE_CHECKING:
+    from muster_client.answers.jobs import DryRunSize, GpuChoice, JobSize
+    from muster_client.answers.terms import JobSpec
 
 
 def gpus_text(choices: Sequence[GpuChoice], nodes: int) -> str:

@@ -5,17 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from rich.console import RenderableType
 from rich.text import Text
 
-from muster_client.answers.sweeps import Sweep, SweepInList, SweepMember
 from muster_client.local.terminal import clean
 from muster_client.show.groups import group_state
 from muster_client.show.marks import params_text, value_text
 from muster_client.show.tables import make_table, sheet, state_text, text_of
 from muster_client.show.times import ago, moment_text
 from muster_client.show.usage import hours
+
+if TYPE_CHECKING:
+    from muster_client.answers.sweeps import Sweep, SweepInList, SweepMember
 
 _NAME_CHARS = 40
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
-from muster_client.answers.jobs import JobInList
 from muster_client.local.terminal import clean
+
+if TYPE_CHECKING:
+    from muster_client.answers.jobs import JobInList
 
 DAY_S = 86_400
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:\d\d)")

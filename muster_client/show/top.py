@@ -9,17 +9,19 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.cells import cell_len
 from rich.text import Text
 
-from muster_client.answers.fleet import Gpu, Node
-from muster_client.answers.jobs import JobInList
-from muster_client.answers.tree import Quota, VirtualCluster
 from muster_client.local.terminal import clean
 from muster_client.show.request import gpus_text
 from muster_client.show.times import ago, run_time, took
+
+if TYPE_CHECKING:
+    from muster_client.answers.fleet import Gpu, Node
+    from muster_client.answers.jobs import JobInList
+    from muster_client.answers.tree import Quota, VirtualCluster
 
 _GAP = 2
 _NARROWEST = 8

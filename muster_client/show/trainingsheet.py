@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from rich.text import Text
 
-from muster_client.answers.metrics import CheckpointInterval, JobTraining
 from muster_client.local.terminal import clean
+
+if TYPE_CHECKING:
+    from muster_client.answers.metrics import CheckpointInterval, JobTraining
 
 _MAX_FIGURES = 12
 _SAID = {

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from rich.console import RenderableType
 from rich.text import Text
 
-from muster_client.answers.usage import Usage, UsageTotal, Waste
 from muster_client.local.terminal import clean
 from muster_client.show.tables import make_table
 from muster_client.show.times import moment_text
+
+if TYPE_CHECKING:
+    from muster_client.answers.usage import Usage, UsageTotal, Waste
 
 OUTCOMES = {
     "running": "still running",

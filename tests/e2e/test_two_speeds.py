@@ -20,7 +20,7 @@ from muster.local.demo import jobs
 from muster.local.demo.cluster import MIXED
 from muster.local.places import find_places, service_password
 from muster.local.postgres import DATABASE, OWNER
-from muster_client.answers.jobs import FINISHED
+from muster_client.answers.terms import FINISHED
 from tests.e2e import browser as browsing
 from tests.e2e.demo import Demo, new_demo, read_until
 

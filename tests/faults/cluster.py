@@ -27,7 +27,8 @@ from muster.local.children import ROOT, AgentOptions, Site
 from muster.local.places import agents_folder
 from muster.local.services import start_services
 from muster.local.supervisor import Child
-from muster_client.answers.jobs import FINISHED, Job
+from muster_client.answers.jobs import Job
+from muster_client.answers.terms import FINISHED
 from muster_client.client import Client
 from muster_client.errors import ApiError
 from tests.faults.layout import GPU_TYPE, GPUS_PER_NODE, NODES, PATIENT, QUOTAS

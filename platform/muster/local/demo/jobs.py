@@ -17,7 +17,8 @@ from rich.text import Text
 from muster.local.children import ROOT
 from muster.local.demo.cluster import MIXED
 from muster.local.demo.people import Access
-from muster_client.answers.jobs import FINISHED, Job
+from muster_client.answers.jobs import Job
+from muster_client.answers.terms import FINISHED
 from muster_client.calls.logs import LogText
 from muster_client.client import Client
 from muster_client.errors import MusterError
