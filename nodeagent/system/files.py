@@ -5,10 +5,29 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import stat
 from typing import Any, Dict, Optional
 
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 """How a folder is opened in which a job makes names: it may have put a link, or anything else, in its place."""
+
+
+def open_of_job(home: str, name: str) -> Optional[int]:
+    """Open for reading what a job wrote into its home; None where that is no plain file of its own."""
+    try:
+        folder = os.open(home, FOLDER)
+        try:
+            # Not blocking: a FIFO would hold the agent up. Not following: a link leads out of the folder.
+            descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+        finally:
+            os.close(folder)
+    except OSError:
+        return None
+    found = os.fstat(descriptor)
+    if stat.S_ISREG(found.st_mode) and found.st_nlink == 1:  # another name of it may be anybody's
+        return descriptor
+    os.close(descriptor)
+    return None
 
 
 def write_atomic(path: str, data: bytes, mode: int = 0o600, sync: bool = False) -> None:

@@ -113,15 +113,8 @@ class Client:
         self, allocation_id: int, fence: int, start: int, data: bytes, dropped: Optional[Tuple[int, int]]
     ) -> int:
         """Ship a chunk and return the size that the platform has now, also when it found a gap (416)."""
-        headers = {
-            "Content-Type": calls.LOG_TYPE,
-            calls.CONTENT_RANGE_HEADER: calls.content_range(start, len(data)),
-            calls.CRC32_HEADER: calls.crc32_hex(data),
-            calls.FENCE_HEADER: str(fence),
-        }
-        if dropped is not None:
-            headers[calls.DROPPED_HEADER] = calls.format_range(*dropped)
-        return self._append(calls.log_path(allocation_id), data, headers)
+        gap = {} if dropped is None else {calls.DROPPED_HEADER: calls.format_range(*dropped)}
+        return self._append(calls.log_path(allocation_id), fence, start, data, gap)
 
     def name_outputs(self, allocation_id: int, request: OutputsRequest) -> OutputsAnswer:
         """Ask for slots for files that a job left."""
@@ -131,15 +124,8 @@ class Client:
         self, allocation_id: int, file_id: int, fence: int, start: int, data: bytes, *, sha256: Optional[str]
     ) -> int:
         """Ship a chunk of a file, the last one with the file's digest; return the size that the platform has now."""
-        headers = {
-            "Content-Type": calls.LOG_TYPE,
-            calls.CONTENT_RANGE_HEADER: calls.content_range(start, len(data)),
-            calls.CRC32_HEADER: calls.crc32_hex(data),
-            calls.FENCE_HEADER: str(fence),
-        }
-        if sha256 is not None:
-            headers[calls.SHA256_HEADER] = sha256
-        return self._append(calls.OUTPUT_PATH.format(id=allocation_id, file=file_id), data, headers)
+        digest = {} if sha256 is None else {calls.SHA256_HEADER: sha256}
+        return self._append(calls.OUTPUT_PATH.format(id=allocation_id, file=file_id), fence, start, data, digest)
 
     def finish_outputs(self, allocation_id: int, request: OutputsFinishRequest) -> None:
         """Tell that all files are shipped, and which are left out."""
@@ -172,8 +158,15 @@ class Client:
         if status != http.client.OK:
             raise _refusal_of(status, body)
 
-    def _append(self, path: str, data: bytes, headers: Mapping[str, str]) -> int:
+    def _append(self, path: str, fence: int, start: int, data: bytes, more_headers: Mapping[str, str]) -> int:
         """Send a chunk and return the size that the platform has now, also when it found a gap (416)."""
+        headers = {
+            "Content-Type": calls.LOG_TYPE,
+            calls.CONTENT_RANGE_HEADER: calls.content_range(start, len(data)),
+            calls.CRC32_HEADER: calls.crc32_hex(data),
+            calls.FENCE_HEADER: str(fence),
+            **more_headers,
+        }
         try:
             body = self._request("PATCH", path, data, headers)
         except Refused as refusal:

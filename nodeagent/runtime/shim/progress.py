@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 from typing import Optional
 
-from nodeagent.system.files import FOLDER
+from nodeagent.system.files import open_of_job
 
 NAME = ".muster-progress"
 """The file's name, in the home of the job."""
@@ -23,23 +22,16 @@ _NUMBER = re.compile(rb"[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?")
 
 def read_progress(home: str) -> Optional[float]:
     """The number in the last line that is not empty; None where there is none."""
+    descriptor = open_of_job(home, NAME)
+    if descriptor is None:
+        return None
     try:
-        folder = os.open(home, FOLDER)
-        try:
-            # Not blocking: a FIFO would hold the agent up. Not following: a link leads out of the folder.
-            descriptor = os.open(NAME, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
-        finally:
-            os.close(folder)
-        try:
-            found = os.fstat(descriptor)
-            if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:  # another name of it may be anybody's
-                return None
-            begin = max(0, found.st_size - _MAX_READ_BYTES)
-            data = os.pread(descriptor, _MAX_READ_BYTES, begin)
-        finally:
-            os.close(descriptor)
+        begin = max(0, os.fstat(descriptor).st_size - _MAX_READ_BYTES)
+        data = os.pread(descriptor, _MAX_READ_BYTES, begin)
     except OSError:
         return None
+    finally:
+        os.close(descriptor)
     if begin:
         data = data.partition(b"\n")[2]  # the line that it begins with has lost its beginning
     lines = [line for line in map(bytes.strip, data.splitlines()) if line]

@@ -12,12 +12,11 @@ import json
 import math
 import os
 import re
-import stat
 from dataclasses import dataclass, field
 from typing import Any, Dict, Iterator, List, Optional, Set, Tuple
 
 from nodeagent.protocol.messages import MAX_REPORTED_NAMES, MAX_REPORTED_POINTS, MetricPoint
-from nodeagent.system.files import FOLDER
+from nodeagent.system.files import open_of_job
 
 NAME = ".muster-metrics"
 """The file's name, in the home of the job."""
@@ -55,7 +54,7 @@ class ReportReader:
 
     def skip(self, allocation_id: int, home: str) -> None:
         """Read only what comes from now on: an earlier run of the agent has told of what is there."""
-        descriptor = _open(home)
+        descriptor = open_of_job(home, NAME)
         if descriptor is not None:
             with os.fdopen(descriptor, "rb") as file:
                 self._places[allocation_id] = _Place(os.fstat(file.fileno()).st_size)
@@ -67,7 +66,7 @@ class ReportReader:
 
 def _new_lines(home: str, place: _Place) -> bytes:
     """The bytes up to the last line end, from where the last look ended or from where the newest part begins."""
-    descriptor = _open(home)
+    descriptor = open_of_job(home, NAME)
     if descriptor is None:
         return b""
     try:
@@ -86,23 +85,6 @@ def _new_lines(home: str, place: _Place) -> bytes:
     place.offset = begin + (end if len(data) - end <= MAX_LINE_BYTES else len(data))
     data = data[:end]
     return data.partition(b"\n")[2] if skipped else data
-
-
-def _open(home: str) -> Optional[int]:
-    """The file, if it is a plain one of the job's own."""
-    try:
-        folder = os.open(home, FOLDER)
-        try:
-            descriptor = os.open(NAME, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
-        finally:
-            os.close(folder)
-    except OSError:
-        return None
-    found = os.fstat(descriptor)
-    if stat.S_ISREG(found.st_mode) and found.st_nlink == 1:
-        return descriptor
-    os.close(descriptor)
-    return None
 
 
 def _points(line: bytes, names: Set[str]) -> Iterator[MetricPoint]:

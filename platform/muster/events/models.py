@@ -106,3 +106,17 @@ class Outbox(models.Model):
 
     def __str__(self) -> str:
         return f"{self.topic} {self.pk}"
+
+
+class EventReader(models.Model):
+    """The place up to which events have been read; one row."""
+
+    id = models.PositiveSmallIntegerField(primary_key=True, default=1)
+    tx = models.BigIntegerField()
+    event_id = models.BigIntegerField()
+
+    class Meta:
+        abstract = True
+
+    def __str__(self) -> str:
+        return f"at {self.tx}, {self.event_id}"

@@ -7,6 +7,7 @@ from django.db import models
 from django.db.models import Q
 
 from muster.common.models import DatabaseNow
+from muster.events.models import EventReader
 
 MAX_URL_CHARS = 1000
 
@@ -92,15 +93,8 @@ class Notice(models.Model):
         return self.subject
 
 
-class Reader(models.Model):
-    """The place up to which events have been read; one row."""
-
-    id = models.PositiveSmallIntegerField(primary_key=True, default=1)
-    tx = models.BigIntegerField()
-    event_id = models.BigIntegerField()
+class Reader(EventReader):
+    """How far events have been read for notices."""
 
     class Meta:
         constraints = [models.CheckConstraint(condition=Q(id=1), name="one_reader_of_events")]
-
-    def __str__(self) -> str:
-        return f"at {self.tx}, {self.event_id}"

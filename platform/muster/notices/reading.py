@@ -1,8 +1,4 @@
-"""From events to notices: read in the order in which they became visible, each exactly once.
-
-The place up to which events were read is stored in the transaction that stores what has to be sent of them. So nothing
-that jobs do knows of notices, and a worker that dies in the middle has neither told anything nor passed it by.
-"""
+"""From events to notices, each exactly once; nothing that jobs do knows of notices."""
 
 from __future__ import annotations
 
@@ -11,12 +7,11 @@ from datetime import datetime
 from typing import Any
 
 from django.conf import settings
-from django.db import transaction
 from django.db.models import Q
 from django.utils import timezone
 
 from muster.events.models import Event, Outbox
-from muster.events.selectors import EventCursor, after, newest
+from muster.events.reading import read_new
 from muster.jobs.models import Attempt, Job
 from muster.jobs.spec.notify import Channel, Kind
 from muster.notices import mails
@@ -51,24 +46,7 @@ def read_events(*, most: int = BATCH) -> int:
 
     The first call only stores the position of the newest event: older events are not reported.
     """
-    horizon = newest()
-    if Reader.objects.filter(tx=horizon.tx, event_id=horizon.id).exists():
-        return 0
-    with transaction.atomic():
-        reader = Reader.objects.select_for_update(skip_locked=True, no_key=True).first()
-        # Read before the events: all that is committed by now is among them, or is not reported.
-        horizon = newest()
-        if reader is None:
-            Reader.objects.bulk_create([Reader(id=1, tx=horizon.tx, event_id=horizon.id)], ignore_conflicts=True)
-            return 0
-        place = EventCursor(reader.tx, reader.event_id)
-        events = list(after(place).filter(kind__in=_KINDS_OF_EVENTS, job_id__isnull=False)[:most])
-        last = EventCursor(events[-1].tx, events[-1].id) if events else place
-        new = last if len(events) == most else max(last, horizon)
-        _tell(events)
-        if new != place:
-            Reader.objects.filter(pk=reader.pk).update(tx=new.tx, event_id=new.id)
-    return len(events)
+    return read_new(Reader, _KINDS_OF_EVENTS, _tell, most=most)
 
 
 def kind_of(event: Event) -> Kind | None:

@@ -1,8 +1,4 @@
-"""Grades for jobs that have ended: read from the events, each once, and made of the samples of the longest run.
-
-Nothing that jobs do waits for it: a worker reads the events after, and the place up to which it did is stored with the
-grades.
-"""
+"""Grades for jobs that have ended: read from the events, each once, and made of the samples of the longest run."""
 
 from __future__ import annotations
 
@@ -11,10 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django.db import transaction
 from django.db.models import OuterRef, Subquery
 
-from muster.events.selectors import EventCursor, after, newest
+from muster.events.models import Event
+from muster.events.reading import read_new
 from muster.jobs.models import Allocation, Attempt, GpuClaim
 from muster.notices.wording import Grade
 from muster.samples.totals import GpuTotal, Held, RankTotal, gpu_totals, rank_totals
@@ -45,25 +41,11 @@ def read_ends(*, most: int = BATCH) -> int:
 
     The first call only notes where it stands: of most that ended before there are no samples to grade it by.
     """
-    horizon = newest()
-    if Reader.objects.filter(tx=horizon.tx, event_id=horizon.id).exists():
-        return 0
-    with transaction.atomic():
-        reader = Reader.objects.select_for_update(skip_locked=True, no_key=True).first()
-        horizon = newest()
-        if reader is None:
-            Reader.objects.bulk_create([Reader(id=1, tx=horizon.tx, event_id=horizon.id)], ignore_conflicts=True)
-            return 0
-        place = EventCursor(reader.tx, reader.event_id)
-        events = list(
-            after(place).filter(kind__in=_ENDS, job_id__isnull=False).values_list("tx", "id", "job_id")[:most]
-        )
-        last = EventCursor(*events[-1][:2]) if events else place
-        new = last if len(events) == most else max(last, horizon)
-        grade_jobs({job_id for _, _, job_id in events if job_id is not None})
-        if new != place:
-            Reader.objects.filter(pk=reader.pk).update(tx=new.tx, event_id=new.id)
-    return len(events)
+    return read_new(Reader, _ENDS, _grade, most=most)
+
+
+def _grade(ends: Sequence[Event]) -> None:
+    grade_jobs({end.job_id for end in ends if end.job_id is not None})
 
 
 def grades_for_notices(job_ids: Collection[int]) -> Mapping[int, Grade]:

@@ -6,6 +6,7 @@ from django.db import models
 from django.db.models import Q
 
 from muster.common.models import choices
+from muster.events.models import EventReader
 from muster.jobs.models import Attempt, Job, JobGroup
 from scheduler.diagnosis.efficiency import Grade, NoGradeReason
 
@@ -43,18 +44,11 @@ class Efficiency(models.Model):
         return f"efficiency of job {self.pk}"
 
 
-class Reader(models.Model):
-    """The place up to which events have been read; one row."""
-
-    id = models.PositiveSmallIntegerField(primary_key=True, default=1)
-    tx = models.BigIntegerField()
-    event_id = models.BigIntegerField()
+class Reader(EventReader):
+    """How far events have been read for grades."""
 
     class Meta:
         constraints = [models.CheckConstraint(condition=Q(id=1), name="one_reader_for_grades")]
-
-    def __str__(self) -> str:
-        return f"at {self.tx}, {self.event_id}"
 
 
 class HeldDay(models.Model):
