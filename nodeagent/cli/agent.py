@@ -20,7 +20,6 @@ from nodeagent.loop.loop import Loop, quit_for
 from nodeagent.protocol.messages import HealthEvent, Inventory, Timers
 from nodeagent.runtime.choose import RuntimeOptions, open_runtime
 from nodeagent.runtime.port import Runtime
-from nodeagent.runtime.turns import Turns
 from nodeagent.ship.outputs import OutputStream
 from nodeagent.ship.shipper import LogShipper, Shipper
 from nodeagent.state.identity import Identity
@@ -43,8 +42,7 @@ from nodeagent.watch.sampler import Sampler
 _log = logging.getLogger("nodeagent")
 
 _LAUNCH_THREADS = 4
-_FETCH_THREADS = 4
-_FETCHES_ALIKE = 2
+_FETCH_THREADS = 16
 _END_THREADS = 2
 _LOG_THREADS = 3
 _OUTPUT_THREADS = 2
@@ -203,7 +201,6 @@ def _serve(
         session=session,
         launches=launches,
         fetches=fetches,
-        turns=Turns(_FETCH_THREADS, _FETCHES_ALIKE),
         ends=ends,
         post=inbox.put,
         wait=stopping.wait,

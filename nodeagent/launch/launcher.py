@@ -15,6 +15,7 @@ from functools import partial
 from typing import Callable, Optional, Set, Tuple
 
 from nodeagent.launch.code import install_code
+from nodeagent.launch.pullslots import PullSlots
 from nodeagent.protocol.messages import (
     EXIT_UNAUTHORIZED,
     MAX_TAIL_BYTES,
@@ -30,7 +31,6 @@ from nodeagent.protocol.messages import (
     RegistryLogin,
 )
 from nodeagent.runtime.port import STOPPED_BEFORE_IT_STARTED, ExitStatus, LaunchError, NotYet, Runtime, Watched
-from nodeagent.runtime.turns import Turn, Turns
 from nodeagent.ship.shipper import LogShipper
 from nodeagent.ship.tail import newest
 from nodeagent.state.inbox import (
@@ -68,7 +68,8 @@ _SETTLE_WAIT_S = 60.0
 _TELL_AFTER_S = 60.0
 """Operators are told of an allocation that cannot be ended for so long: an engine may just be restarted."""
 _NO_LONGER_CARES = (http.client.NOT_FOUND, http.client.CONFLICT)
-_TURN_LOOK_EVERY_S = 0.2
+_PULLS_OF_A_HOST = 2
+_SLOT_LOOK_EVERY_S = 0.2
 
 
 class Launcher:
@@ -86,7 +87,6 @@ class Launcher:
         session: Session,
         launches: WorkPool,
         fetches: WorkPool,
-        turns: Turns,
         ends: WorkPool,
         post: Post,
         wait: Callable[[float], bool],
@@ -104,7 +104,7 @@ class Launcher:
         self._session = session
         self._launches = launches
         self._fetches = fetches  # apart, so that no start waits for the image of another
-        self._turns = turns
+        self._pull_slots = PullSlots(_PULLS_OF_A_HOST)
         self._ends = ends  # apart, so that no end waits for a launch that is slow
         self._post = post
         self._wait = wait
@@ -223,40 +223,38 @@ class Launcher:
             self._install_code(spec, spec.code, folder)
         host = self._runtime.lacks(spec)
         if host:
-            self._await_turn(spec, login, claimed_at, self._turns.ask(owner=spec.owner, host=host))
+            self._pull_slots.ask(host, spec.allocation_id)
+            self._await_slot(spec, login, claimed_at, host)
         else:
             self._launch(spec, claimed_at)
 
-    def _await_turn(self, spec: LaunchSpec, login: Optional[RegistryLogin], claimed_at: float, turn: Turn) -> None:
-        """Fetch once there is a turn. Waiting takes no thread of those who fetch."""
+    def _await_slot(self, spec: LaunchSpec, login: Optional[RegistryLogin], claimed_at: float, host: str) -> None:
+        """Fetch once the host has a slot. Waiting takes no thread of those who fetch."""
         try:
             self._see_it_is_wanted(spec)
-            taken = turn.take()
-        except BaseException:
-            turn.end()  # else those behind it would wait for it to come
+        except LaunchError:
+            self._pull_slots.end(host, spec.allocation_id)
             raise
-        if taken:
-            self._later(self._fetches, spec, lambda: self._fetch_and_launch(spec, login, claimed_at, turn))
+        if self._pull_slots.has(host, spec.allocation_id):
+            self._later(self._fetches, spec, lambda: self._fetch_and_launch(spec, login, claimed_at, host))
         else:
-            again = partial(self._await_turn, spec, login, claimed_at, turn)
-            self._later(self._launches, spec, again, _TURN_LOOK_EVERY_S)
+            again = partial(self._await_slot, spec, login, claimed_at, host)
+            self._later(self._launches, spec, again, _SLOT_LOOK_EVERY_S)
 
-    def _fetch_and_launch(
-        self, spec: LaunchSpec, login: Optional[RegistryLogin], claimed_at: float, turn: Turn
-    ) -> None:
+    def _fetch_and_launch(self, spec: LaunchSpec, login: Optional[RegistryLogin], claimed_at: float, host: str) -> None:
         def tell(text: str) -> None:
             _log.info("allocation %d: %s", spec.allocation_id, text)
             self._sampler.note(ProgressNote(spec.allocation_id, spec.fence, text))
             self._report_soon()
 
         try:
-            self._runtime.fetch(spec, login, tell, lambda: self._is_wanted(spec), turn)
+            self._runtime.fetch(spec, login, tell, lambda: self._is_wanted(spec))
         except LaunchError as error:
             if self._is_ending():
                 raise LaunchError(EndReason.NEVER_STARTED, "the agent ended before it started") from error
             raise
         finally:
-            turn.end()
+            self._pull_slots.end(host, spec.allocation_id)
         self._launch(spec, claimed_at)
 
     def _launch(self, spec: LaunchSpec, claimed_at: float) -> None:

@@ -28,7 +28,6 @@ from nodeagent.runtime.port import (
 from nodeagent.runtime.process.runtime import ProcessRuntime
 from nodeagent.runtime.shim import tree
 from nodeagent.runtime.shim.folders import FolderRuntime, Furnish
-from nodeagent.runtime.turns import Turn
 
 if TYPE_CHECKING:
     from nodeagent.runtime.container.runtime import ContainerRuntime
@@ -158,10 +157,9 @@ class AutoRuntime:
         login: Optional[RegistryLogin],
         tell: Callable[[str], None],
         wanted: Callable[[], bool],
-        turn: Optional[Turn] = None,
     ) -> None:
         """Fetch the image."""
-        self._of(spec.allocation_id).fetch(spec, login, tell, wanted, turn)
+        self._of(spec.allocation_id).fetch(spec, login, tell, wanted)
 
     def give_up_fetches(self, device: int, why: str) -> bool:
         """Cancel the pulls of the engine, if that is its disk."""

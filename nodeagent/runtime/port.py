@@ -7,7 +7,6 @@ from enum import Enum
 from typing import Callable, Mapping, Optional, Protocol, Tuple
 
 from nodeagent.protocol.messages import EndReason, LaunchSpec, MetricPoint, RegistryLogin
-from nodeagent.runtime.turns import Turn
 
 STOPPED_BEFORE_IT_STARTED = "it was stopped before it started"
 """The detail of an end that came before the start."""
@@ -252,12 +251,10 @@ class Runtime(Protocol):
         login: Optional[RegistryLogin],
         tell: Callable[[str], None],
         wanted: Callable[[], bool],
-        turn: Optional[Turn] = None,
     ) -> None:
         """Fetch the image while it is `wanted`, and tell the progress.
 
-        The `login` is not in the spec, because the spec is written to disk. With a `turn`, fetching ends when the turn
-        must end.
+        The `login` is not in the spec, because the spec is written to disk.
 
         Raises: LaunchError if the image cannot be fetched.
         """

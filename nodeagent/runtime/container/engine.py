@@ -8,7 +8,6 @@ from typing import Callable, Mapping, NoReturn, Optional, Protocol, Sequence, Tu
 from nodeagent.protocol.messages import EndReason, RegistryLogin
 from nodeagent.runtime.container.meeting import Network
 from nodeagent.runtime.container.plan import Plan
-from nodeagent.runtime.turns import Turn
 
 LABEL = "muster.agent"
 
@@ -92,11 +91,10 @@ class Engine(Protocol):
         login: Optional[RegistryLogin],
         tell: Tell,
         wanted: Wanted,
-        turn: Optional[Turn] = None,
     ) -> None:
         """Pull an image while `wanted`, and tell the progress.
 
-        With a `turn`, the pull gives up when the turn must end. The registry is asked even if the engine has the image.
+        The registry is asked even if the engine has the image.
 
         Raises: ImageProblem if the image cannot be pulled or the login has no right to it.
         """

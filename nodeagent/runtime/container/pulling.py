@@ -4,8 +4,7 @@ A spec may name any host as a registry, also one that takes a connection and the
 image drip. So a pull ends
 
 1. when it shows nothing at all for a time, which depends on what it is `Doing`;
-2. when in a whole window less has come from its registry than from the slowest honest line;
-3. when others have waited for too long for it (`nodeagent.runtime.turns`).
+2. when in a whole window less has come from its registry than from the slowest honest line.
 """
 
 from __future__ import annotations
@@ -13,13 +12,12 @@ from __future__ import annotations
 import os
 import select
 import time
-from typing import Callable, Iterator, Optional
+from typing import Callable, Iterator
 
 from nodeagent.protocol.messages import EndReason
 from nodeagent.runtime.container.engine import EngineError, ImageProblem, Wanted
 from nodeagent.runtime.container.images import Doing
 from nodeagent.runtime.port import STOPPED_BEFORE_IT_STARTED
-from nodeagent.runtime.turns import Turn
 
 STALLED_S = 120.0
 """So long a pull may go without any progress. Then its registry counts as out of reach."""
@@ -29,8 +27,8 @@ MIN_BYTES_PER_S = float(16 << 10)
 
 _UNPACKING_S = 900.0
 """How long an engine may be silent while it unpacks layers: some do not report progress then."""
-_HELD_UP_S = 4500.0
-"""How long an engine may queue a pull: longer than `MAX_TURN_S`, for which another pull may run while it waits."""
+_HELD_UP_S = 1800.0
+"""How long an engine may queue a pull behind others; it says the same of one whose registry has fallen silent."""
 _LOOK_EVERY_S = 0.5
 _READ_BYTES = 1 << 16
 
@@ -38,10 +36,9 @@ _READ_BYTES = 1 << 16
 class Pulse:
     """What a pull shows of itself by the bytes it has `moved` and by what it is `doing`."""
 
-    def __init__(self, moved: Callable[[], int], doing: Callable[[], Doing], turn: Optional[Turn]) -> None:
+    def __init__(self, moved: Callable[[], int], doing: Callable[[], Doing]) -> None:
         self._moved = moved
         self._doing_now = doing
-        self._turn = turn
         self._count = moved()
         self._since = time.monotonic()
         self._begin_window(doing(), self._since)
@@ -58,15 +55,10 @@ class Pulse:
             self._begin_window(doing, now)
         elif now - self._window_at >= WINDOW_S:
             self._end_window(now)
-        if self._turn is not None:
-            self._turn.note(bytes_per_s=self._bytes_per_s, held_up=doing is Doing.HELD_UP)
-            if self._turn.yields():
-                raise _out_of_reach("others have waited for too long for this pull to end, and it was given up")
 
     def _begin_window(self, doing: Doing, now: float) -> None:
         self._doing = doing
         self._window_at, self._window_count = now, self._count
-        self._bytes_per_s: Optional[float] = None
 
     def _end_window(self, now: float) -> None:
         """Begin the next window with what this one tells; only of what it fetches is a registry the cause."""
@@ -78,7 +70,6 @@ class Pulse:
         if bytes_per_s < MIN_BYTES_PER_S:
             text = "no more than {:.2f} KiB/s came for {:.0f} s, and the pull was given up"
             raise _out_of_reach(text.format(bytes_per_s / 1024, took_s))
-        self._bytes_per_s = bytes_per_s
 
 
 def pieces_of(
@@ -87,7 +78,6 @@ def pieces_of(
     *,
     moved: Callable[[], int],
     doing: Callable[[], Doing] = lambda: Doing.FETCHING,
-    turn: Optional[Turn] = None,
 ) -> Iterator[bytes]:
     """What can be read from a descriptor, as it comes, until its end; `ImageProblem` when the pull is given up.
 
@@ -95,7 +85,7 @@ def pieces_of(
     """
     poller = select.poll()
     poller.register(descriptor, select.POLLIN)
-    pulse = Pulse(moved, doing, turn)
+    pulse = Pulse(moved, doing)
     while True:
         if not wanted():
             raise EngineError(STOPPED_BEFORE_IT_STARTED)

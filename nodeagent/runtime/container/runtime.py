@@ -26,7 +26,6 @@ from nodeagent.runtime.shim import tree
 from nodeagent.runtime.shim.folders import FolderRuntime, JobUser
 from nodeagent.runtime.shim.forker import Forker
 from nodeagent.runtime.shim.layout import AllocationFolder, read_exit
-from nodeagent.runtime.turns import Turn
 from nodeagent.system.files import read_json
 
 _log = logging.getLogger("nodeagent.runtime")
@@ -159,7 +158,6 @@ class ContainerRuntime(FolderRuntime):
         login: Optional[RegistryLogin],
         tell: Callable[[str], None],
         wanted: Callable[[], bool],
-        turn: Optional[Turn] = None,
     ) -> None:
         """Pull the image. A login is sent only to the registry that it belongs to."""
         image = image_of(spec, self._options)
@@ -167,7 +165,7 @@ class ContainerRuntime(FolderRuntime):
             raise LaunchError(EndReason.SPEC_REFUSED, "registry_login: it is not for the registry of {}".format(image))
         with self._fetches.one() as fetch:
             try:
-                self._pull(image, login, tell, lambda: wanted() and not fetch.given_up, turn)
+                self._pull(image, login, tell, lambda: wanted() and not fetch.given_up)
             except LaunchError:
                 if fetch.given_up and wanted():
                     raise LaunchError(EndReason.IMAGE_NO_SPACE, "image {}: {}".format(image, fetch.given_up)) from None
@@ -179,10 +177,9 @@ class ContainerRuntime(FolderRuntime):
         login: Optional[RegistryLogin],
         tell: Callable[[str], None],
         wanted: Callable[[], bool],
-        turn: Optional[Turn],
     ) -> None:
         try:
-            self._engine.pull(image, login, tell, wanted, turn)
+            self._engine.pull(image, login, tell, wanted)
         except ImageProblem as problem:
             said = "image {}: {}".format(image, without_secret(str(problem), login))
             if problem.reason is EndReason.IMAGE_DENIED:

@@ -31,7 +31,6 @@ from nodeagent.runtime.container.meeting import Network
 from nodeagent.runtime.container.plan import Plan
 from nodeagent.runtime.docker.pull import pull
 from nodeagent.runtime.docker.terminal import run_exec
-from nodeagent.runtime.turns import Turn
 
 _CALL_S, _REMOVE_S = 60, 30.0
 
@@ -77,14 +76,13 @@ class DockerEngine:
         login: Optional[RegistryLogin],
         tell: Tell,
         wanted: Wanted,
-        turn: Optional[Turn] = None,
     ) -> None:
         """Pull; closing the stream, as when it is wanted no more, ends the engine's work too."""
         try:
             # A client of its own reads anew what the operator has stored.
             client = docker.APIClient(base_url="unix://" + self._socket, version="auto", timeout=_CALL_S)
             with contextlib.closing(client):
-                pull(client, self._socket, image, login, tell=tell, wanted=wanted, turn=turn)
+                pull(client, self._socket, image, login, tell=tell, wanted=wanted)
         except (OSError, ValueError, DockerException) as error:  # those of `requests` are an OSError
             raise self._unavailable(error) from error
 

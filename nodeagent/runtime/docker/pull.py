@@ -17,9 +17,8 @@ import docker
 
 from nodeagent.protocol.messages import RegistryLogin
 from nodeagent.runtime.container.engine import ImageProblem, Tell, Wanted
-from nodeagent.runtime.container.images import Doing, Progress, problem_of, qualified
+from nodeagent.runtime.container.images import Progress, problem_of, qualified
 from nodeagent.runtime.container.pulling import pieces_of
-from nodeagent.runtime.turns import Turn
 
 _CONNECT_S = 60.0
 _MAX_HEAD_BYTES = 1 << 16
@@ -33,7 +32,6 @@ def pull(
     *,
     tell: Tell,
     wanted: Wanted,
-    turn: Optional[Turn] = None,
 ) -> None:
     """Pull, by the engine behind a socket; `OSError` or `ValueError` if it breaks off or talks nonsense."""
     progress = Progress(image, time.monotonic())
@@ -41,14 +39,9 @@ def pull(
     repository, tag = docker.utils.parse_repository_tag(qualified(image))
     auth = _auth_header(client, repository, login)
 
-    def doing() -> Doing:
-        # The engine says the same of a layer that waits for its registry, once it has waited for the engine.
-        alone = turn is None or not turn.has_others()
-        return Doing.FETCHING if alone and progress.doing is Doing.HELD_UP else progress.doing
-
     def ask(method: str, path: str) -> Generator[Mapping[str, Any], None, None]:
         with contextlib.closing(_send(engine, method, "/v{}{}".format(client._version, path), auth)) as connection:
-            pieces = pieces_of(connection.fileno(), wanted, moved=lambda: progress.moved, doing=doing, turn=turn)
+            pieces = pieces_of(connection.fileno(), wanted, moved=lambda: progress.moved, doing=lambda: progress.doing)
             yield from _lines(_answer(pieces, image))
 
     if tag and ":" in tag:

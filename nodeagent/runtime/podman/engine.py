@@ -27,7 +27,6 @@ from nodeagent.runtime.container.images import Progress, basic, problem_of, qual
 from nodeagent.runtime.container.meeting import Network
 from nodeagent.runtime.container.plan import Mount, Plan
 from nodeagent.runtime.container.pulling import pieces_of
-from nodeagent.runtime.turns import Turn
 from nodeagent.system.files import write_all
 
 _CALL_S, _REMOVE_S = 120.0, 30.0
@@ -71,7 +70,6 @@ class PodmanEngine:
         login: Optional[RegistryLogin],
         tell: Tell,
         wanted: Wanted,
-        turn: Optional[Turn] = None,
     ) -> None:
         """Pull; Podman tells of a layer when it begins to copy it. It asks the registry every time."""
         progress = Progress(image, time.monotonic())
@@ -85,19 +83,17 @@ class PodmanEngine:
                 )  # fmt: skip
             except OSError as error:
                 raise _unavailable(error) from error
-            self._watch_pull(process, image, tell, wanted, turn)
+            self._watch_pull(process, image, tell, wanted)
         tell(progress.ended(time.monotonic()))
 
-    def _watch_pull(
-        self, process: "subprocess.Popen[bytes]", image: str, tell: Tell, wanted: Wanted, turn: Optional[Turn]
-    ) -> None:
+    def _watch_pull(self, process: "subprocess.Popen[bytes]", image: str, tell: Tell, wanted: Wanted) -> None:
         """Return when the pull is done; `ImageProblem` if it has failed."""
         said, layers = b"", 0
         with process:
             descriptor = process.stderr.fileno() if process.stderr is not None else -1
             try:
                 # Podman says nothing while it copies a layer, which may take long.
-                for data in pieces_of(descriptor, wanted, moved=lambda: _bytes_moved(process.pid), turn=turn):
+                for data in pieces_of(descriptor, wanted, moved=lambda: _bytes_moved(process.pid)):
                     said = (said + data)[-65536:]
                     if said.count(b"Copying blob") > layers:
                         layers = said.count(b"Copying blob")

@@ -52,7 +52,6 @@ from nodeagent.runtime.shim.progress import read_progress
 from nodeagent.runtime.shim.removal import remove_tree
 from nodeagent.runtime.shim.reported import ReportReader
 from nodeagent.runtime.shim.spool import SpoolReader
-from nodeagent.runtime.turns import Turn
 from nodeagent.system import clock
 from nodeagent.system.files import read_json, write_atomic, write_in_place, write_json
 
@@ -182,7 +181,6 @@ class FolderRuntime:
         login: Optional[RegistryLogin],
         tell: Callable[[str], None],
         wanted: Callable[[], bool],
-        turn: Optional[Turn] = None,
     ) -> None:
         """Nothing is ever lacking."""
 

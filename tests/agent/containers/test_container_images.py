@@ -5,21 +5,16 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from queue import Queue
 
 import pytest
 
 from nodeagent.protocol.messages import EndReason
-from nodeagent.runtime import turns
 from nodeagent.runtime.container import pulling
 from nodeagent.runtime.container.options import Options
 from nodeagent.runtime.port import LaunchError
-from nodeagent.runtime.turns import Turn
 from tests.agent.conftest import KeptForker, RuntimeUnderTest, runtime_under_test, stop_everything
 from tests.agent.registry import Registry, busybox_layer, layer_of, running_registry
-from tests.waiting import eventually
 
 
 @pytest.fixture(params=["docker", "podman"])
@@ -40,12 +35,12 @@ def registry() -> Iterator[Registry]:
         yield made
 
 
-def fetch(under_test: RuntimeUnderTest, image: str, turn: Turn | None = None) -> list[str]:
+def fetch(under_test: RuntimeUnderTest, image: str) -> list[str]:
     """Have the image pulled; what was told meanwhile."""
     told: list[str] = []
     spec = under_test.spec("echo pulled", image=image)
     assert under_test.runtime.lacks(spec)
-    under_test.runtime.fetch(spec, None, told.append, lambda: True, turn)
+    under_test.runtime.fetch(spec, None, told.append, lambda: True)
     return told
 
 
@@ -171,81 +166,6 @@ def test_a_registry_that_drips_counts_as_out_of_reach(
     with pytest.raises(LaunchError, match=r"no more than \d+\.\d\d KiB/s came for") as caught:
         fetch(under_test, image)
     assert caught.value.reason is EndReason.IMAGE_UNREACHABLE
-
-
-@contextmanager
-def dripping(
-    under_test: RuntimeUnderTest, registry: Registry, name: str, turn: Turn, *, blobs: int, layer_bytes: int
-) -> Iterator[Queue[LaunchError]]:
-    """The pull of an image of six layers, once its registry lets `blobs` blobs drip; yields how it ended."""
-    began, ended, over = threading.Event(), Queue[LaunchError](), threading.Event()
-    image = registry.add(name, *(layer_of("data", os.urandom(layer_bytes)) for _ in range(6)))
-    spec = under_test.spec("true", image=image)
-
-    def look() -> None:
-        if len({path for path in registry.asked if "/blobs/" in path}) >= blobs:
-            began.set()
-
-    registry.before_answer = look
-
-    def pull() -> None:
-        try:
-            under_test.runtime.fetch(spec, None, lambda _: None, lambda: not over.is_set(), turn)
-        except LaunchError as error:
-            ended.put(error)
-        finally:
-            turn.end()
-
-    assert turn.take()
-    thread = threading.Thread(target=pull, daemon=True)
-    thread.start()
-    try:
-        assert began.wait(60.0)
-        yield ended
-    finally:
-        over.set()
-        thread.join(60.0)
-
-
-def test_whatever_a_registry_does_the_image_of_another_gets_its_turn(
-    under_test: RuntimeUnderTest, registry: Registry, dripping_registry: Registry, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(pulling, "WINDOW_S", 0.1)
-    monkeypatch.setattr(pulling, "MIN_BYTES_PER_S", 0.0)
-    monkeypatch.setattr(turns, "LATE_S", 1.0)
-    monkeypatch.setattr(turns, "SLOW_BYTES_PER_S", 1e12)
-    one = turns.Turns(max_at_once=1, max_alike=1)
-    hostile, other = one.ask(owner="hostile", host="drips"), one.ask(owner="other", host="works")
-    with dripping(
-        under_test, dripping_registry, f"turn/{under_test.name}", hostile, blobs=1, layer_bytes=200_000
-    ) as ended:
-        eventually(other.take, "a turn of the other", 60.0)
-        error = ended.get(timeout=60.0)
-        assert "others have waited for too long" in str(error)
-        assert error.reason is EndReason.IMAGE_UNREACHABLE
-        assert fetch(under_test, registry.add(f"other/{under_test.name}", busybox_layer()), other)
-
-
-@pytest.mark.parametrize("kind", ["docker"], indirect=True)
-def test_one_who_fills_the_engine_makes_room_for_an_image_of_another(
-    under_test: RuntimeUnderTest, registry: Registry, dripping_registry: Registry, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # The engine fetches three layers at once, of all pulls: who has a turn may wait all the same. It tells of whole
-    # buffers only, and what it does not tell of counts as silence.
-    dripping_registry.drip_s, dripping_registry.piece_bytes = 1.0, 40_000
-    monkeypatch.setattr(pulling, "WINDOW_S", 0.1)
-    monkeypatch.setattr(pulling, "MIN_BYTES_PER_S", 0.0)
-    monkeypatch.setattr(turns, "LATE_S", 2.0)
-    monkeypatch.setattr(turns, "SLOW_BYTES_PER_S", 1e12)
-    four = turns.Turns(max_at_once=4, max_alike=2)
-    hostile, other = four.ask(owner="hostile", host="drips"), four.ask(owner="other", host="works")
-    with dripping(
-        under_test, dripping_registry, f"fills/{under_test.name}", hostile, blobs=4, layer_bytes=8_000_000
-    ) as ended:
-        assert other.take()
-        image = registry.add(f"held/{under_test.name}", busybox_layer(), layer_of("data", os.urandom(1000)))
-        assert fetch(under_test, image, other)[-1].startswith(f"pulled {image} in ")
-        assert "others have waited for too long" in str(ended.get(timeout=60.0))
 
 
 def test_an_image_without_a_shell_is_told_so(under_test: RuntimeUnderTest, registry: Registry) -> None:

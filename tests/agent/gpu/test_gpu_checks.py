@@ -22,7 +22,6 @@ from nodeagent.protocol.messages import (
     Timers,
     WantedCheck,
 )
-from nodeagent.runtime.turns import Turns
 from nodeagent.sync.outbox import Entry
 from nodeagent.sync.session import Session
 from nodeagent.system import clock
@@ -103,7 +102,6 @@ def test_memory_that_goes_away_in_a_moment_is_waited_for(tmp_path: Path) -> None
         session=Session("boot", "state", RegisterResponse(1, 5, "node-5", "cluster", 7, Timers()), clock.boottime()),
         launches=cast(Any, tasks),
         fetches=cast(Any, tasks),
-        turns=Turns(max_at_once=1, max_alike=1),
         ends=cast(Any, tasks),
         post=nothing,
         wait=goes_away,

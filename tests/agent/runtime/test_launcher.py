@@ -26,12 +26,12 @@ from nodeagent.runtime.port import ExitStatus, LaunchError, NotYet
 from nodeagent.runtime.process import runtime as process_runtime
 from nodeagent.runtime.process.runtime import ProcessRuntime
 from nodeagent.runtime.shim.layout import AllocationFolder
-from nodeagent.runtime.turns import Turn, Turns
 from nodeagent.state.inbox import Exited, Launched, Message
 from nodeagent.sync.session import Session
 from nodeagent.system import clock
 
 STOP_AFTER_S = 600.0
+REGISTRY = "registry.example"
 
 
 class Pool:
@@ -67,7 +67,7 @@ class Stage:
         self.session = Session("boot", "state", RegisterResponse(1, 5, "node-5", "cluster", 7, timers), self.now)
         runtime = SimpleNamespace(
             prepare=lambda _: self.prepare(),
-            lacks=lambda _: "registry.example",
+            lacks=lambda _: REGISTRY,
             fetch=self._fetch,
             launch=self._launch,
             settle=self._settled,
@@ -87,7 +87,6 @@ class Stage:
             "fetches": Pool(self),
             "ends": Pool(self),
         }
-        self.turns = Turns(max_at_once=1, max_alike=1)
         self.launcher = Launcher(
             session=self.session,
             post=self.posted.append,
@@ -96,7 +95,6 @@ class Stage:
             report_now=lambda: None,
             tell_health=lambda _: None,
             make_way=lambda: None,
-            turns=self.turns,
             **doubles,
         )
 
@@ -223,7 +221,7 @@ def test_gpus_are_not_looked_at_while_the_lease_is_low(monkeypatch: pytest.Monke
     assert stage.looked_at == stage.launched
 
 
-@pytest.mark.parametrize("step", ["prepare", "fetch", "launch", "launch with a low lease", "turn"])
+@pytest.mark.parametrize("step", ["prepare", "fetch", "launch", "launch with a low lease"])
 def test_a_start_that_breaks_ends_its_own_allocation_only(monkeypatch: pytest.MonkeyPatch, step: str) -> None:
     stage = staged(monkeypatch, on_disconnect=OnDisconnect.KEEP)
 
@@ -233,9 +231,7 @@ def test_a_start_that_breaks_ends_its_own_allocation_only(monkeypatch: pytest.Mo
     def pull() -> None:
         stage.now += STOP_AFTER_S / 2
 
-    if step == "turn":
-        monkeypatch.setattr(Turn, "take", lambda *_: stage.now > 1001.0 and breaks())
-    elif step == "launch with a low lease":
+    if step == "launch with a low lease":
         stage.fetch = pull
     stage.launch = breaks if step.startswith("launch") else stage.launch
     stage.prepare = breaks if step == "prepare" else stage.prepare
@@ -269,19 +265,20 @@ def test_a_pull_is_given_up_when_the_agent_ends_and_what_it_was_for_was_never_st
     )
 
 
-def test_who_is_not_wanted_any_more_waits_for_no_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_start_that_is_not_wanted_any_more_leaves_the_queue_for_its_registry(monkeypatch: pytest.MonkeyPatch) -> None:
     stage = staged(monkeypatch)
-    first = stage.turns.ask(owner="first", host="first")
-    assert first.take()
+    slots = stage.launcher._pull_slots
+    for other in (1, 2):
+        slots.ask(REGISTRY, other)
     stage.launcher.claim(7, 9)
     began = stage.now
     stage.run(lambda: stage.now > began + 1.0)
-    other = stage.turns.ask(owner="other", host="other")
-    first.end()
-    assert not other.take()
+    slots.ask(REGISTRY, 8)
+    slots.end(REGISTRY, 1)
+    assert not slots.has(REGISTRY, 8)
     stage.launcher.abandon(7)
     stage.run(lambda: bool(stage.exits))
-    assert other.take()
+    assert slots.has(REGISTRY, 8)
 
 
 def test_what_cannot_be_ended_is_tried_again_and_operators_are_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
