@@ -42,42 +42,42 @@ class Answer(OpenApiSerializerExtension):  # type: ignore[no-untyped-call]
 
     def map_serializer(self, auto_schema: Any, direction: Any) -> Json:
         """The schema of the component."""
-        hints = get_type_hints(self.target, include_extras=True)
-
-        def component(answer: Any) -> Json:
-            reference: Json = auto_schema.resolve_serializer(answer, direction).ref
-            return reference
-
-        schema: Json = build_object_type(
-            description=inspect.cleandoc(self.target.__doc__ or ""),
-            properties={name: schema_of(hint, component) for name, hint in hints.items()},
-            required=[name for name, hint in hints.items() if get_origin(hint) is not NotRequired],
-        )
-        return schema
+        return component_of(self.target, lambda answer: auto_schema.resolve_serializer(answer, direction).ref)
 
 
-def schema_of(hint: Any, component: Callable[[Any], Json]) -> Json:
-    """The JSON schema of a type; `component` returns the reference to a typed dictionary."""
+def component_of(answer: Any, refer: Callable[[Any], Json]) -> Json:
+    """The schema of a typed dictionary; `refer` returns the reference to another one."""
+    hints = get_type_hints(answer, include_extras=True)
+    schema: Json = build_object_type(
+        description=inspect.cleandoc(answer.__doc__ or ""),
+        properties={name: schema_of(hint, refer) for name, hint in hints.items()},
+        required=[name for name, hint in hints.items() if get_origin(hint) is not NotRequired],
+    )
+    return schema
+
+
+def schema_of(hint: Any, refer: Callable[[Any], Json]) -> Json:
+    """The JSON schema of a type; `refer` returns the reference to a typed dictionary."""
     origin, parts = get_origin(hint), get_args(hint)
     if origin is NotRequired:
-        return schema_of(parts[0], component)
+        return schema_of(parts[0], refer)
     if origin is Annotated:
-        schema = schema_of(parts[0], component)
+        schema = schema_of(parts[0], refer)
         for note in parts[1:]:
             schema = _with(note, schema)
     elif origin in (Union, UnionType):
         (present,) = (part for part in parts if part is not NoneType)
-        schema = schema_of(present, component)
+        schema = schema_of(present, refer)
         nothing = {"enum": [*schema["enum"], None]} if "enum" in schema else {}
         schema = append_meta(schema | nothing, {"nullable": True})
     elif origin is list:
-        schema = {"type": "array", "items": schema_of(parts[0], component)}
+        schema = {"type": "array", "items": schema_of(parts[0], refer)}
     elif origin in (dict, Mapping):
-        schema = {"type": "object", "additionalProperties": {} if parts[1] is Any else schema_of(parts[1], component)}
+        schema = {"type": "object", "additionalProperties": {} if parts[1] is Any else schema_of(parts[1], refer)}
     elif origin is Literal:
         schema = {"type": "string", "enum": list(parts)}
     elif is_typeddict(hint):
-        schema = component(hint)
+        schema = refer(hint)
     else:
         schema = dict(_PLAIN[hint])
     return schema

@@ -7,10 +7,12 @@ from typing import Any
 from drf_spectacular.openapi import AutoSchema
 
 from muster.accounts.scopes import Scope
+from muster.api.openapi.answers import component_of
 from muster.api.openapi.examples import add_examples
 from muster.api.problems import CONTENT_TYPE
 from muster.api.scopes import scope_of
 from muster.jobs.spec.spec import json_schema
+from muster_client.answers.outputs import Upload
 
 Json = dict[str, Any]
 
@@ -40,14 +42,8 @@ def complete(result: Json, generator: Any, request: Any, public: bool) -> Json:
     """The document with the schemas and paths that it cannot find out by itself; a hook of drf-spectacular."""
     schemas = result.setdefault("components", {}).setdefault("schemas", {})
     schemas.update(_spec_schemas())
-    schemas["Upload"] = {
-        "type": "object",
-        "required": ["sha256", "size"],
-        "properties": {
-            "sha256": {"type": "string", "description": "The SHA-256 of the archive, for `code.upload` of a job spec."},
-            "size": {"type": "integer", "description": "Bytes."},
-        },
-    }
+    # Paths that stream are written out below, so that nothing else leads to this answer.
+    schemas["Upload"] = component_of(Upload, lambda answer: {})
     result["paths"].update(_streams())
     for operations in result["paths"].values():
         for operation in operations.values():
