@@ -5,6 +5,9 @@ from __future__ import annotations
 from cryptography.fernet import Fernet, InvalidToken, MultiFernet
 from django.conf import settings
 
+SEALED = "sealed_"
+"""The names of columns with such secrets begin so: by it `manage.py reencrypt` finds them."""
+
 
 class Unreadable(Exception):
     """What is stored was encrypted by none of the keys that this process has."""

@@ -49,6 +49,9 @@ else:
 
 # Jobs are placed by these, so a cycle that is under way must notice that they changed.
 _PLACEMENT_FIELDS = frozenset({"rack", "labels", "single_user_tenant", "single_user_shared"})
+# What a node's page shows of its state and of its agent.
+_STATE = ["state", "reason", "moves_jobs_off", "planned", "health", "barred", "link", "strikes_now", "last_seen"]
+_AGENT = ["cpus", "memory_mib", "offers", "agent_version", "boot_id", "join_expires_at", "inventory", "links"]
 
 
 def ago(past: timedelta) -> str:
@@ -131,63 +134,12 @@ class NodeAdmin(AuditedMixin, ModelAdmin[Node]):
     fieldsets = [
         (None, {"fields": ["name", "pool", "address", "rack", "labels"]}),
         ("Tenants", {"fields": ["single_user", "single_user_tenant", "single_user_shared"]}),
-        (
-            "State",
-            {
-                "fields": [
-                    "state",
-                    "reason",
-                    "moves_jobs_off",
-                    "planned",
-                    "health",
-                    "barred",
-                    "link",
-                    "strikes_now",
-                    "last_seen",
-                    "version",
-                ]
-            },
-        ),
-        (
-            "Agent",
-            {
-                "fields": [
-                    "cpus",
-                    "memory_mib",
-                    "offers",
-                    "agent_version",
-                    "boot_id",
-                    "join_expires_at",
-                    "inventory",
-                    "links",
-                ]
-            },
-        ),
+        ("State", {"fields": [*_STATE, "version"]}),
+        ("Agent", {"fields": [*_AGENT]}),
         ("Install the agent", {"fields": ["install"]}),
     ]
     add_fieldsets = [(None, {"fields": ["name", "pool", "address", "rack"]})]
-    readonly_fields = [
-        "single_user",
-        "state",
-        "reason",
-        "moves_jobs_off",
-        "planned",
-        "health",
-        "barred",
-        "link",
-        "strikes_now",
-        "last_seen",
-        "version",
-        "cpus",
-        "memory_mib",
-        "offers",
-        "agent_version",
-        "boot_id",
-        "join_expires_at",
-        "inventory",
-        "links",
-        "install",
-    ]
+    readonly_fields = ["single_user", *_STATE, "version", *_AGENT, "install"]
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """Past jobs name their nodes, so nodes stay."""

@@ -14,7 +14,7 @@ from kombu.exceptions import KombuError
 
 from muster.common.errors import Conflict, FieldError
 from muster.common.models import DatabaseNow
-from muster.common.sealed import reseal, seal
+from muster.common.sealed import seal
 from muster.common.secrets import digest, new_secret
 from muster.events.services import audit, record
 from muster.fleet.leases import supersede
@@ -107,19 +107,6 @@ def renew_credential(*, server: Server, actor: str) -> None:
         Node.objects.filter(pk=server.pk).update(credential_digest=digest(credential))
         Server.objects.filter(pk=server.pk).update(sealed_credential=seal(credential))
         audit("renew_credential", actor=actor, object_type="server", object_id=server.node.name)
-
-
-def reseal_servers() -> int:
-    """Encrypt what is stored by the newest key, and return of how many servers."""
-    count = 0
-    for pk in list(Server.objects.order_by("pk").values_list("pk", flat=True)):
-        with transaction.atomic():
-            row = Server.objects.select_for_update(no_key=True).get(pk=pk)
-            Server.objects.filter(pk=pk).update(
-                sealed_key=reseal(row.sealed_key), sealed_credential=reseal(row.sealed_credential)
-            )
-        count += 1
-    return count
 
 
 def ask_for_install(server_id: int) -> None:

@@ -7,20 +7,18 @@ import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
+from django.apps import apps
 from django.conf import settings
 from django.db import transaction
+from django.db.models import Model
 
+from muster.common.sealed import SEALED, reseal
 from muster.fleet.models import Node
 from muster.fleet.services import invalidate_credential
 from muster.links.models import Server
-from muster.links.services import renew_credential, reseal_servers
-from muster.notices.webhooks import reseal_webhooks
+from muster.links.services import renew_credential
 from muster.settings.env import new_encryption_key
-from muster.tenants.registries import reseal_registries
 from scheduler.model.lifecycle import NodeAdmin
-
-RESEALERS = (reseal_servers, reseal_registries, reseal_webhooks)
-"""Each encrypts the secrets of one app by the first key. An app that stores encrypted secrets adds its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +80,20 @@ def reencrypt() -> int:
     Raises:
         Unreadable: none of the keys decrypts a stored secret.
     """
-    return sum(reseal() for reseal in RESEALERS)
+    return sum(_reencrypt(model) for model in apps.get_models())
+
+
+def _reencrypt(model: type[Model]) -> int:
+    """Encrypt the secrets of each row; return the number of rows."""
+    columns = [field.name for field in model._meta.concrete_fields if field.name.startswith(SEALED)]
+    rows, count = model._default_manager, 0
+    for pk in list(rows.order_by("pk").values_list("pk", flat=True)) if columns else ():
+        with transaction.atomic():
+            row = rows.select_for_update(no_key=True).filter(pk=pk).values(*columns).first()
+            if row is not None:
+                rows.filter(pk=pk).update(**{name: reseal(sealed) for name, sealed in row.items()})
+                count += 1
+    return count
 
 
 def _replace(path: Path, secret: str) -> None:

@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from muster.accounts.models import User
 from muster.common.errors import Conflict, Invalid, NotFound
-from muster.common.sealed import reseal, seal
+from muster.common.sealed import seal
 from muster.events.delivery import WEBHOOK, drop, waiting
 from muster.events.models import Outbox
 from muster.events.services import audit
@@ -127,18 +127,6 @@ def require_url(text: str) -> Target:
     if objection:
         raise Invalid.field("url", objection)
     return target
-
-
-def reseal_webhooks() -> int:
-    """Encrypt the secrets by the newest key, and return of how many webhooks."""
-    count = 0
-    for pk in list(Webhook.objects.order_by("pk").values_list("pk", flat=True)):
-        with transaction.atomic():
-            row = Webhook.objects.select_for_update(no_key=True).filter(pk=pk).first()
-            if row is not None:
-                Webhook.objects.filter(pk=pk).update(sealed_secret=reseal(row.sealed_secret))
-                count += 1
-    return count
 
 
 def _drop_waiting(webhook: Webhook, why: str) -> None:

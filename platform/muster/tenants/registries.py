@@ -11,7 +11,7 @@ from django.db.models import QuerySet
 from muster.accounts.models import User
 from muster.common.errors import Forbidden, Invalid, NotFound
 from muster.common.models import DatabaseNow
-from muster.common.sealed import Unreadable, reseal, seal, unseal
+from muster.common.sealed import Unreadable, seal, unseal
 from muster.events.services import audit
 from muster.tenants.models import Membership, PrivateRegistry, RegistryCredentials, Tenant
 from muster.tenants.roles import Role
@@ -129,18 +129,6 @@ def tenant_managed_by(user: User, name: str | None) -> Tenant:
     if not is_manager(user, tenant.pk):
         raise Forbidden(f"only managers of tenant {name} may store credentials for it")
     return tenant
-
-
-def reseal_registries() -> int:
-    """Encrypt what is stored by the newest key, and return of how many credentials."""
-    count = 0
-    for pk in list(RegistryCredentials.objects.order_by("pk").values_list("pk", flat=True)):
-        with transaction.atomic():
-            row = RegistryCredentials.objects.select_for_update(no_key=True).filter(pk=pk).first()
-            if row is not None:
-                RegistryCredentials.objects.filter(pk=pk).update(sealed_password=reseal(row.sealed_password))
-                count += 1
-    return count
 
 
 def require_registry(text: str) -> str:

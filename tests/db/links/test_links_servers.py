@@ -31,7 +31,8 @@ from muster.links.keys import fingerprint_of, is_expected, open_private_key, pub
 from muster.links.models import LinkState, Server, Step
 from muster.links.progress import Failed, due, failed, linked, take_install
 from muster.links.rules import folder_of, require_options
-from muster.links.services import Access, add_server, change_server, remove_server, reseal_servers
+from muster.links.services import Access, add_server, change_server, remove_server
+from muster.local.rotation import reencrypt
 from scheduler.model.lifecycle import NodeHealth
 from tests.db.stories import Other, let_pass
 from tests.factories import make_attempt, make_job, make_node, make_pool, make_user, make_vc
@@ -326,7 +327,7 @@ def test_a_new_encryption_key_takes_over_and_the_old_one_can_go(settings: object
     old, new = settings.ENCRYPTION_KEYS[0], Fernet.generate_key().decode()  # type: ignore[attr-defined]
     settings.ENCRYPTION_KEYS = [new, old]  # type: ignore[attr-defined]
     assert "PRIVATE KEY" in unseal(server.sealed_key)
-    assert reseal_servers() == 1
+    assert reencrypt() == 1
     settings.ENCRYPTION_KEYS = [new]  # type: ignore[attr-defined]
     assert "PRIVATE KEY" in unseal(Server.objects.get().sealed_key)
     with pytest.raises(Unreadable, match="MUSTER_ENCRYPTION_KEYS"):

@@ -8,7 +8,6 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
-from django.apps import apps
 from django.core.management import CommandError, call_command
 from pytest_django import Settings
 
@@ -17,9 +16,7 @@ from muster.common.secrets import digest
 from muster.fleet.leases import Unauthorized, node_of_credential
 from muster.fleet.models import Node
 from muster.links.models import Server
-from muster.notices.models import Webhook
 from muster.settings.env import new_encryption_key
-from muster.tenants.models import RegistryCredentials
 from tests.factories import make_node
 
 pytestmark = pytest.mark.django_db
@@ -75,14 +72,6 @@ def test_a_key_that_is_still_needed_is_kept(home: Path, settings: Settings) -> N
     with pytest.raises(CommandError, match="encrypted by a key that is not among"):
         rotated()
     assert (home / "encryption_key").read_text().split(",")[-1] == old
-
-
-def test_no_other_model_has_encrypted_columns() -> None:
-    """A model with one needs a line in `RESEALERS`."""
-    found = {
-        model for model in apps.get_models() for field in model._meta.get_fields() if field.name.startswith("sealed_")
-    }
-    assert found == {Server, RegistryCredentials, Webhook}
 
 
 def test_agents_are_refused_until_they_join_with_their_new_token(home: Path) -> None:
