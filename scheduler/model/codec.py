@@ -2,14 +2,15 @@
 
 The platform stores a snapshot of up to ten thousand jobs after each cycle that changes something. So the codec reads
 the annotations once per class and caches closures. Decoding is strict: a stored record that does not match its class
-raises an error that names the field.
+raises an error that names the field. A field that has a default may be missing, as in records stored before it was
+added.
 """
 
 from __future__ import annotations
 
 import types
 from collections.abc import Callable, Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from enum import StrEnum
 from functools import cache
 from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
@@ -18,36 +19,9 @@ T = TypeVar("T")
 
 Convert = Callable[[Any], Any]
 
-# The former names of fields, by class: cycles and configurations stored under them are still read.
-FORMER_NAMES: Mapping[str, Mapping[str, str]] = {
-    "CycleConfig": {"guard": "admission", "guard_params": "admission_params"},
-    "Job": {"klass": "job_class", "memo": "policy_state"},
-    "Note": {"memo": "policy_state"},
-    "Node": {
-        "why_not": "unschedulable_reason",
-        "forms": "runtimes",
-        "closes_at": "maintenance_starts_at",
-        "opens_at": "maintenance_ends_at",
-        "closing": "maintenance_reason",
-        "clears": "drains",
-    },
-}
-
 
 class CodecError(ValueError):
     """JSON that does not match the record; the message names the field."""
-
-
-# Fields that former records lack, by class: they take their defaults.
-ADDED_FIELDS: Mapping[str, frozenset[str]] = {
-    "AllocationView": frozenset({"cells"}),
-    "Job": frozenset({"expected_rate", "fixed_until", "group_id", "rates"}),
-    "KnownRate": frozenset({"slowdown"}),
-    "Plan": frozenset({"pool_state", "wake_at"}),
-    "Snapshot": frozenset({"caps", "cell_versions", "groups", "organisations", "pool_state"}),
-    "Tenant": frozenset({"organisation_id", "quotas", "borrowing", "lending"}),
-    "VirtualCluster": frozenset({"weight", "borrowing", "cells", "lending", "past_gpu_s", "pinned"}),
-}
 
 
 def to_json(record: object) -> dict[str, Any]:
@@ -119,23 +93,17 @@ def _decoder(hint: Any) -> Convert:
 def _record_decoder(kind: type) -> Convert:
     hints = get_type_hints(kind)
     steps = {f.name: _decoder(hints[f.name]) for f in fields(kind)}
-    former = FORMER_NAMES.get(kind.__name__, {})
-    added = ADDED_FIELDS.get(kind.__name__, frozenset())
+    optional = {f.name for f in fields(kind) if f.default is not MISSING or f.default_factory is not MISSING}
 
     def decode(data: Any) -> Any:
         values = _expect(dict, data)
-        if not former.keys().isdisjoint(values):
-            values = {former.get(name, name): value for name, value in values.items()}
-        odd = values.keys() ^ steps.keys()
-        if odd and not (odd <= added and odd.isdisjoint(values)):
-            odd = ", ".join(sorted(odd))
-            raise CodecError(f"{kind.__name__}: missing or unknown field: {odd}")
+        odd = (values.keys() ^ steps.keys()) - (optional - values.keys())
+        if odd:
+            raise CodecError(f"{kind.__name__}: missing or unknown field: {', '.join(sorted(odd))}")
         decoded = {}
-        for name, step in steps.items():
-            if name in odd:
-                continue
+        for name, value in values.items():
             try:
-                decoded[name] = step(values[name])
+                decoded[name] = steps[name](value)
             except ValueError as error:
                 raise CodecError(f"{kind.__name__}.{name}: {error}") from error
         return kind(**decoded)

@@ -15,11 +15,9 @@ from functools import cached_property
 from typing import Any, Protocol
 
 from scheduler.model.caps import Cap
-from scheduler.model.codec import CodecError, from_json, to_json
+from scheduler.model.codec import from_json, to_json
 from scheduler.model.jobs import Group, Job, Reservation, Running
-from scheduler.model.lifecycle import Locality, RuntimeNeed
 from scheduler.model.nodes import Gpu, Node
-from scheduler.model.request import REQUEST_FIELDS, request_of, request_to_dict
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,49 +307,9 @@ def snapshot_to_dict(snapshot: Snapshot) -> dict[str, Any]:
 
 
 def snapshot_from_dict(data: object) -> Snapshot:
-    """The snapshot that `snapshot_to_dict` made `data` from, now or when jobs had no request of their own.
+    """The snapshot that `snapshot_to_dict` made `data` from.
 
     Raises:
         CodecError: the data has another shape; it names the field.
     """
-    return from_json(Snapshot, _with_requests(data))
-
-
-def _with_requests(data: object) -> object:
-    """The stored snapshot with the request of each job as one value; what has another shape is left for the codec."""
-    if not isinstance(data, dict):
-        return data
-    waiting, running = data.get("waiting"), data.get("running")
-    if not isinstance(waiting, list) or not isinstance(running, list):
-        return data
-    return {
-        **data,
-        "waiting": [_with_request(job) for job in waiting],
-        "running": [
-            {**run, "job": _with_request(run["job"])} if isinstance(run, dict) and "job" in run else run
-            for run in running
-        ],
-    }
-
-
-# The fields of a job in former snapshots, which have become its request.
-_FORMER_FIELDS = REQUEST_FIELDS - {"min_gpus"}
-
-
-def _with_request(job: object) -> object:
-    if not isinstance(job, dict) or "request" in job or not job.keys() >= _FORMER_FIELDS:
-        return job
-    flat = {name: job[name] for name in _FORMER_FIELDS}
-    rest = {name: value for name, value in job.items() if name not in _FORMER_FIELDS}
-    try:
-        request = request_of(
-            **flat
-            | {
-                "gpu_types": tuple(flat["gpu_types"]),
-                "locality": Locality(flat["locality"]),
-                "form": RuntimeNeed(flat["form"]),
-            }
-        )
-    except (TypeError, ValueError) as error:
-        raise CodecError(f"Job.request: {error}") from error
-    return {**rest, "request": request_to_dict(request)}
+    return from_json(Snapshot, data)
