@@ -63,7 +63,7 @@ def tell_end(output: Output, job: Job) -> None:
         detail = f" ({job['reason_detail']})" if job["state"] != "succeeded" and job["reason_detail"] else ""
         output.note(f"Job {job['id']} {job['state']}{detail}.")
         return
-    line = failure["line"] or failure.get("last_words") or ""
+    line = failure["line"] or failure["last_words"] or ""
     output.note(f"Job {job['id']} failed ({failure['title']})" + (f": {line}" if line else "."))
     if failure["hint"]:
         output.note(f"  {failure['hint']}")

@@ -62,7 +62,7 @@ def show_command(
     with session.client() as client:
         sweep = client.sweep(sweep_id)
         members = by_value(sweep, client.sweep_members(sweep_id))
-    rungs = ["", rungs_table(sweep)] if sweep.get("rungs") else []
+    rungs = ["", rungs_table(sweep)] if sweep["rungs"] else []
     table = ["", members_table(sweep, members[:limit])] if limit else []
     session.output.answer({**sweep, "results": members}, sweep_sheet(sweep, utc_now()), *rungs, *table)
     if len(members) > limit:
@@ -84,7 +84,7 @@ def retry_command(ctx: typer.Context, sweep_id: SweepId, as_json: JsonFlag = Fal
     session = begin(ctx, as_json=as_json)
     with session.client() as client:
         sweep = client.retry_sweep(sweep_id)
-    many = sweep.get("retried", 0)
+    many = sweep["retried"]
     told = "1 member of it runs" if many == 1 else f"{many} members of it run"
     session.output.answer(sweep, f"Sweep {sweep['id']} goes on: {told} again.")
 

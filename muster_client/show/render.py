@@ -75,7 +75,7 @@ def jobs_table(jobs: Sequence[JobInList], now: datetime) -> RenderableType:
         return Text("No jobs.")
     table = make_table("ID", "NAME", "STATE", "VC", "OWNER", "GPUS", "PRIORITY", "SUBMITTED", "RUN TIME", "WHY")
     for job in jobs:
-        group = job.get("group")
+        group = job["group"]
         if group is not None and group["progress"] is not None:
             table.add_row(*_group_row(job, group, group["progress"], now))
             continue
@@ -117,14 +117,14 @@ def _moment(at: str, now: datetime) -> str:
 def job_sheet(job: Job, now: datetime, fairness: JobFairness | None = None) -> RenderableType:
     """Return everything about one job, but its spec's long parts."""
     failure = job["failure"]
-    spec = job.get("spec", {})
+    spec = job["spec"]
     rows: list[tuple[str, RenderableType]] = [
         ("Job", Text(f"{job['id']}  {clean(job['name'])}", style="bold")),
         ("State", _job_state(job)),
         ("Owner", text_of(f"{job['owner']} ({job['tenant']})")),
         ("Virtual cluster", text_of(job["vc"])),
         ("GPUs", text_of(f"{gpus_text(job['gpu_choices'], job['nodes'])} in all, priority {job['priority']}")),
-        *request_rows(job["gpu_choices"], job.get("sizes", []), spec),
+        *request_rows(job["gpu_choices"], job["sizes"], spec),
         ("Submitted", Text(_moment(job["submitted_at"], now))),
     ]
     if job["started_at"]:
@@ -133,30 +133,30 @@ def job_sheet(job: Job, now: datetime, fairness: JobFairness | None = None) -> R
         rows.append(("Ended", Text(_moment(job["ended_at"], now))))
     if job["started_at"]:
         rows.append(("Run time", Text(run_time(job, now))))
-    group = job.get("group")
+    group = job["group"]
     kind = group["kind"].capitalize() if group else ""
-    rows += [(kind, text_of(text)) for text in group_texts(group, job.get("params", {}))]
-    rows += _estimate_rows(job.get("estimate"))
+    rows += [(kind, text_of(text)) for text in group_texts(group, job["params"])]
+    rows += _estimate_rows(job["estimate"])
     if fairness is not None and fairness["taken_s"] is not None:
         rows.append(("Fairness", text_of(fairness["sentence"])))
-    rows += _rate_rows(job.get("rates", []))
-    rows += [("By GPU type", text_of(text)) for text in finish_texts(job.get("finish"))]
+    rows += _rate_rows(job["rates"])
+    rows += [("By GPU type", text_of(text)) for text in finish_texts(job["finish"])]
     if job["exit_code"] is not None:
         rows.append(("Exit code", Text(str(job["exit_code"]))))
     if job["position"] is not None:
         rows.append(("Position", Text(str(job["position"]))))
     rows += _hold_rows(job["hold"])
-    rows += _kept_rows(job.get("kept"), job["id"], now)
-    rows += _idle_rows(job.get("idle"), now)
-    rows += _resize_rows(job.get("failed_resize"), now)
+    rows += _kept_rows(job["kept"], job["id"], now)
+    rows += _idle_rows(job["idle"], now)
+    rows += _resize_rows(job["failed_resize"], now)
     rows += _failure_rows(failure)
     if job["reason"]:
         told = _reason_text(job["reason"], job["reason_detail"])
         detail = f": {job['reason_detail']}" if job["reason_detail"] and job["reason_detail"] not in told else ""
         rows.append(("Reason", text_of(f"{told}{detail}")))
-    rows += _efficiency_rows(job.get("efficiency"))
+    rows += _efficiency_rows(job["efficiency"])
     line = (failure["line"] or "") if failure else ""
-    rows += [("Screening", text_of(_run_words(run, told=line))) for run in job.get("screening_runs", ())]
+    rows += [("Screening", text_of(_run_words(run, told=line))) for run in job["screening_runs"]]
     if spec.get("command"):
         rows.append(("Command", text_of(spec["command"])))
     return sheet(rows)
@@ -166,14 +166,14 @@ def _failure_rows(failure: Failure | None) -> list[tuple[str, RenderableType]]:
     """Return why a job failed: the class in words, the line of its log that tells it, the hint, and the retries."""
     if not failure:
         return []
-    last_words = failure.get("last_words")
+    last_words = failure["last_words"]
     told = [
         ("Failure", failure["title"]),
         ("Line", failure["line"]),
         ("Hint", failure["hint"]),
         ("Printed last", f"{last_words}  (nothing says that this is why it failed)" if last_words else None),
         ("Caused by", failure["category"].replace("_", " ")),
-        ("Tried again", failure.get("retried")),
+        ("Tried again", failure["retried"]),
     ]
     return [(name, text_of(value)) for name, value in told if value]
 
@@ -230,7 +230,7 @@ def attempts_table(attempts: Sequence[Attempt], now: datetime) -> RenderableType
 def why_sheet(why: Why) -> RenderableType:
     """Return why a job is where it is, with the numbers and what would help."""
     rows: list[tuple[str, RenderableType]] = [("State", state_text(why["state"]))]
-    failure = why.get("failure")
+    failure = why["failure"]
     rows += _failure_rows(failure)
     if why["reason"] and not failure:
         rows.append(("Reason", text_of(_reason_text(why["reason"], None))))
@@ -238,9 +238,9 @@ def why_sheet(why: Why) -> RenderableType:
         rows.append(("", text_of(with_times_in_words(why["detail"], utc_now()))))
     if why["position"] is not None:
         rows.append(("Position", Text(str(why["position"]))))
-    rows += _estimate_rows(why.get("estimate"))
+    rows += _estimate_rows(why["estimate"])
     rows += [(_words(key), text_of(_plain(value, utc_now()))) for key, value in why["evidence"].items()]
-    rows += _holder_rows(why.get("holders", []))
+    rows += _holder_rows(why["holders"])
     rows += _helps_rows(why["helps"])
     return sheet(rows)
 
@@ -263,22 +263,17 @@ def dry_run_sheet(result: DryRun) -> RenderableType:
         ("Fits the quota", _yes(result["fits_quota"])),
         ("Starts now", _yes(result["starts_now"])),
         ("GPUs", Text(gpus_text(result["gpu_choices"], result["spec"]["nodes"]))),
-        *request_rows(result["gpu_choices"], result.get("sizes", []), result["spec"]),
+        *request_rows(result["gpu_choices"], result["sizes"], result["spec"]),
     ]
     if result["position"] is not None:
         rows.append(("Position", Text(str(result["position"]))))
-    runtime = result.get("runtime")
-    if runtime is not None:
-        rows.append(("Runs", text_of(_runtime_words(runtime))))
-    outlook = result.get("screening")
-    if outlook is not None:
-        rows.append(("Screened first", text_of(f"{'yes' if outlook['tried'] else 'no'}: {outlook['why']}")))
-        if outlook.get("starts_now") is not None:
-            waits = outlook.get("hold")
-            rows.append(
-                ("Screening", text_of("would start now" if waits is None else f"would wait: {waits['detail']}"))
-            )
-    rows += [("Note", text_of(f"{note}.")) for note in result.get("notes", [])]
+    rows.append(("Runs", text_of(_runtime_words(result["runtime"]))))
+    outlook = result["screening"]
+    rows.append(("Screened first", text_of(f"{'yes' if outlook['tried'] else 'no'}: {outlook['why']}")))
+    if outlook["starts_now"] is not None:
+        waits = outlook["hold"]
+        rows.append(("Screening", text_of("would start now" if waits is None else f"would wait: {waits['detail']}")))
+    rows += [("Note", text_of(f"{note}.")) for note in result["notes"]]
     return sheet(rows + _hold_rows(result["hold"]))
 
 
@@ -306,9 +301,9 @@ def nodes_table(nodes: Sequence[Node], now: datetime) -> RenderableType:
             text_of(", ".join(sorted({gpu["type"] for gpu in node["gpus"]})) or "-"),
             f"{node['cpus_used']}/{node['cpus']}",
             f"{node['memory_used_mib'] // 1024}/{node['memory_mib'] // 1024} GiB",
-            text_of(", ".join(node.get("runtimes") or ()) or "-"),
+            text_of(", ".join(node["runtimes"]) or "-"),
             ago(node["last_seen_at"], now),
-            text_of(node["reason"] or node.get("barred") or ""),
+            text_of(node["reason"] or node["barred"] or ""),
         )
     return table
 
@@ -317,7 +312,7 @@ def _gpus_in_use(gpus: Sequence[Gpu]) -> Text:
     """Return how many GPUs are in use of how many, and how many are not well."""
     count = f"{sum(1 for gpu in gpus if gpu['busy'])}/{len(gpus)}"
     failed = sum(1 for gpu in gpus if not gpu["healthy"])
-    warned = sum(1 for gpu in gpus if gpu["healthy"] and gpu.get("health") == "warning")
+    warned = sum(1 for gpu in gpus if gpu["healthy"] and gpu["health"] == "warning")
     parts = [f"{failed} failed"] * bool(failed) + [f"{warned} with a warning"] * bool(warned)
     return Text(", ".join([count, *parts]), style="red" if failed else "yellow" if warned else "")
 
@@ -326,7 +321,7 @@ def _gpu_health(gpu: Gpu) -> Text:
     """Return how a GPU is."""
     if not gpu["healthy"]:
         return Text("unhealthy", style="red")
-    return Text("warning", style="yellow") if gpu.get("health") == "warning" else Text("healthy", style="green")
+    return Text("warning", style="yellow") if gpu["health"] == "warning" else Text("healthy", style="green")
 
 
 def gpus_table(gpus: Sequence[Gpu]) -> RenderableType:
@@ -373,9 +368,9 @@ def maintenance_table(rows: Sequence[Maintenance]) -> RenderableType:
 def _short_reason(job: JobInList) -> str:
     if job["hold"]:
         return job["hold"]["reason"]
-    if job.get("kept"):
+    if job["kept"]:
         return "failed, kept"
-    if job.get("idle"):
+    if job["idle"]:
         return "idle"
     if job["failure"]:
         return job["failure"]["title"]

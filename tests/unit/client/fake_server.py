@@ -81,6 +81,40 @@ def job(**changes: Any) -> Any:
     }
 
 
+def failure(**changes: Any) -> Any:
+    """Return why a job failed, as far as a log without a sign tells it."""
+    return {
+        "class": "exit_nonzero",
+        "title": "Exit code 3",
+        "category": "user",
+        "retry": None,
+        "line": None,
+        "hint": None,
+        "retried": None,
+        "last_words": None,
+        **changes,
+    }
+
+
+def why(**changes: Any) -> Any:
+    """Return why a job waits for quota."""
+    return {
+        "state": "queued",
+        "reason": "quota",
+        "detail": "4 of 4",
+        "evidence": {},
+        "helps": [],
+        "failure": None,
+        "position": None,
+        "ahead": None,
+        "holders": [],
+        "estimate": None,
+        "cycle": None,
+        "at": None,
+        **changes,
+    }
+
+
 def problem(status: int, title: str, *, detail: str = "", errors: list[dict[str, str]] | None = None) -> httpx.Response:
     """Return a problem document."""
     return httpx.Response(

@@ -344,6 +344,7 @@ def test_dry_run_tells_what_would_happen_and_sends_no_code(server: FakeServer, r
             "starts_now": False,
             "hold": hold | {"detail": "2 screening runs"},
         },
+        "runtime": {"runtime": "process", "why": "it names no image", "nodes": 2, "of": 2},
     }
     server.on("POST /jobs:dry-run", httpx.Response(200, json=answer))
     path = spec_file(tmp_path / "code", "command: x\ncode: .\n")

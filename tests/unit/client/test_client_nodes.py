@@ -25,6 +25,8 @@ NODE = {
     "labels": {},
     "last_seen_at": None,
     "gpus": [],
+    "runtimes": ["process"],
+    "barred": None,
     "running_jobs": [],
     "disk_mib": None,
     "disk_free_mib": None,

@@ -16,7 +16,7 @@ from muster_client.show import render, times
 from muster_client.show.account import vcs_table
 from muster_client.show.output import PIPE_WIDTH
 from muster_client.show.tables import plain_lines
-from tests.unit.client.fake_server import job
+from tests.unit.client.fake_server import failure, job, why
 
 NOW = datetime(2026, 11, 21, 1, 0, tzinfo=UTC)
 GPU: Any = {
@@ -26,6 +26,7 @@ GPU: Any = {
     "type": "A100",
     "memory_mib": 40960,
     "healthy": True,
+    "health": "ok",
     "utilization": 87.4,
     "memory_used_mib": 20480,
     "temperature_c": 61,
@@ -55,6 +56,8 @@ NODE: Any = {
     "rack": "r1",
     "labels": {},
     "last_seen_at": "2026-11-21T00:59:58Z",
+    "runtimes": ["process"],
+    "barred": None,
     "gpus": [GPU, {**DARK_GPU, "busy": False}],
 }
 
@@ -129,14 +132,12 @@ def test_a_job_sheet_tells_what_went_wrong() -> None:
         run_time_s=150.0,
         reason="exit_nonzero",
         reason_detail="rank 0 exited with 3",
-        failure={
-            "class": "gpu_out_of_memory",
-            "title": "GPU out of memory",
-            "category": "user",
-            "line": "CUDA out of memory",
-            "hint": "Less batch.",
-            "retried": "Attempt 1 was tried again, because jobs failed in a row on its node.",
-        },
+        failure=failure(
+            title="GPU out of memory",
+            line="CUDA out of memory",
+            hint="Less batch.",
+            retried="Attempt 1 was tried again, because jobs failed in a row on its node.",
+        ),
         spec={"command": "python train.py"},
     )
     text = shown(render.job_sheet(failed, NOW))
@@ -153,11 +154,10 @@ def test_a_job_sheet_tells_what_went_wrong() -> None:
 
 
 def test_last_words_are_not_passed_off_as_the_cause() -> None:
-    failure = {"class": "exit_nonzero", "title": "Exit code 3", "category": "user", "line": None, "hint": None}
-    text = shown(render.job_sheet(job(state="failed", failure={**failure, "last_words": "Segment 7 is odd"}), NOW))
+    text = shown(render.job_sheet(job(state="failed", failure=failure(last_words="Segment 7 is odd")), NOW))
     assert "Segment 7 is odd" in text
     assert "nothing says that this is why" in text
-    assert "Printed last" not in shown(render.job_sheet(job(state="failed", failure=failure), NOW))  # an old server
+    assert "Printed last" not in shown(render.job_sheet(job(state="failed", failure=failure()), NOW))
 
 
 def test_an_idle_job_is_marked_and_says_when_it_is_stopped() -> None:
@@ -179,19 +179,13 @@ def test_a_failed_job_that_is_kept_says_until_when_and_how_to_get_in() -> None:
 
 
 def test_a_list_and_why_name_the_class_of_a_failure() -> None:
-    failure = {
-        "class": "import_error",
-        "title": "Import error",
-        "category": "user",
-        "line": "ModuleNotFoundError: No module named 'nope'",
-        "hint": "Install it.",
-    }
-    failed = job(state="failed", exit_code=1, reason="exit_nonzero", failure=failure)
+    known = failure(title="Import error", line="ModuleNotFoundError: No module named 'nope'", hint="Install it.")
+    failed = job(state="failed", exit_code=1, reason="exit_nonzero", failure=known)
     row = shown(render.jobs_table([failed], NOW))
     assert "Import error" in row
     assert "exit_nonzero" not in row
-    why = {"state": "failed", "reason": "exit_nonzero", "detail": "exit status 1", "failure": failure, "evidence": {}}
-    text = shown(render.why_sheet({**why, "helps": [], "position": None, "cycle": None, "at": None}))
+    told = why(state="failed", reason="exit_nonzero", detail="exit status 1", failure=known)
+    text = shown(render.why_sheet(told))
     assert all(part in text for part in ("Import error", "No module named 'nope'", "Install it."))
     assert "exit status" not in text
 
@@ -220,17 +214,14 @@ def test_a_waiting_job_tells_on_which_type_it_finishes_first() -> None:
 def test_why_shows_the_evidence_and_what_helps() -> None:
     text = shown(
         render.why_sheet(
-            {
-                "state": "queued",
-                "reason": "quota",
-                "detail": "Your virtual cluster uses 6 of 8 A100.",
-                "evidence": {"quota_gpus": 8, "by_type": {"A100": 6}, "jobs": [1, 2]},
-                "helps": ["Ask for 2 GPUs.", "Wait for job 6."],
-                "position": 3,
-                "estimate": {"expected_s": 5400, "source": "history"},
-                "cycle": 9,
-                "at": None,
-            }
+            why(
+                detail="Your virtual cluster uses 6 of 8 A100.",
+                evidence={"quota_gpus": 8, "by_type": {"A100": 6}, "jobs": [1, 2]},
+                helps=["Ask for 2 GPUs.", "Wait for job 6."],
+                position=3,
+                estimate={"expected_s": 5400, "source": "history"},
+                cycle=9,
+            )
         )
     )
     for part in (
@@ -297,8 +288,7 @@ def test_run_time_leaves_out_the_pauses_between_attempts() -> None:
 
 def test_a_job_that_waits_for_its_quota_is_told_who_has_the_gpus() -> None:
     holder = {"owner": "pete", "gpus": 3, "jobs_total": 2, "jobs": [{"id": 12, "name": "large", "gpus": 2}]}
-    why: Any = {"state": "queued", "reason": "quota", "detail": "4 of 4", "evidence": {}, "helps": [], "position": 297}
-    text = shown(render.why_sheet({**why, "holders": [holder]}))
+    text = shown(render.why_sheet(why(position=297, holders=[holder])))
     assert "pete: 3, by 12 large (2) and 1 more" in text
 
 

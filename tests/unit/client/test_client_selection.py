@@ -99,6 +99,8 @@ def test_a_dry_run_of_a_job_that_could_never_run_fails_with_the_reason(
     hold = {"reason": "infeasible", "detail": "the largest node of this pool has 8", "helps": []}
     told = {"valid": True, "spec": {"nodes": 1}, "starts_now": False, "hold": hold, "position": 1, "gpus_total": 9}
     told["gpu_choices"] = [{"gpu_type": None, "gpus": 9}]
+    told |= {"sizes": [], "notes": [], "runtime": {"runtime": "process", "why": "x", "nodes": 1, "of": 1}}
+    told["screening"] = {"tried": False, "why": "no pool screens", "starts_now": None, "hold": None}
     answer = {**told, "feasible": feasible, "fits_quota": fits_quota}
     server.on("POST /jobs:dry-run", httpx.Response(200, json=answer))
     (tmp_path / "job.yaml").write_text("command: x\ngpus: 9\n")
