@@ -27,9 +27,15 @@ from scheduler.sim.generators import generate, generators
 from scheduler.sim.options import Options, Oracle
 from scheduler.sim.readers import Peer, ReadOptions, detect, formats, read_trace
 from scheduler.sim.screening import Screening
+from scheduler.sim.start import UNKNOWN_S, Start, StartError, read_start
 from scheduler.sim.trace import Trace, TraceError, TraceJob
 
 _CLOSERS = {"[": "]", "{": "}"}
+# What a pool has told already, or only a trace tells.
+_OF_A_TRACE = (
+    *("trace", "generate", "format", "cluster", "peer", "one_node", "share", "opportunistic", "rate_noise"),
+    *("failures", "screening", "throughputs", "read", "start_s", "end_s", "limit"),
+)
 # Fields that the command line sets by options of its own.
 _READ_ELSEWHERE = frozenset({"skip_bad", "start_s", "end_s", "limit"})
 
@@ -45,12 +51,13 @@ class Arguments:
     """The options as given; None and empty: not given."""
 
     trace: Path | None = None
+    snapshot: Path | None = None
     generate: str | None = None
     format: str | None = None
     policies: Sequence[str] = ()
     cluster: str | None = None
     placement: str | None = None
-    admission: str = "quota"
+    admission: str | None = None
     peer: bool | None = None  # None: if the format is named and its authors have a simulator
     round_s: float | None = None
     first_round_s: float | None = None
@@ -76,6 +83,7 @@ class Arguments:
     end_s: float = math.inf
     limit: int | None = None
     skip_bad: bool = False
+    unknown_s: float = UNKNOWN_S
     seed: int = 0
 
 
@@ -87,6 +95,7 @@ class Study:
     cluster: ClusterSpec
     runs: tuple[tuple[str, Options], ...]
     notes: tuple[str, ...] = ()  # remarks for the reader of the figures
+    start: Start | None = None  # where the simulation goes on from
 
 
 def prepare(arguments: Arguments) -> Study:
@@ -96,8 +105,10 @@ def prepare(arguments: Arguments) -> Study:
         UsageError: it names the first wrong option.
     """
     _check_numbers(arguments)
+    if arguments.snapshot is not None:
+        return _go_on(arguments, arguments.snapshot)
     peer = _peer(arguments)
-    runs = _runs(arguments, peer)
+    runs = _runs(arguments, lambda policy: Options.like(peer, policy) if peer else Options(policy=policy))
     where = arguments.cluster or (peer.cluster if peer else None)
     if where is None:
         raise UsageError("--cluster: give the GPUs, such as V100:2x4,P100:4x4, or a YAML file")
@@ -182,7 +193,24 @@ def catalogue() -> dict[str, dict[str, str]]:
     return listed | {"formats": {name: each.sentence for name, each in formats().items()}}
 
 
-def _runs(arguments: Arguments, peer: Peer | None) -> list[tuple[str, Options]]:
+def _go_on(arguments: Arguments, path: Path) -> Study:
+    """The study of a pool from a snapshot of it on; by default with its own policy."""
+    nothing = Arguments()
+    for name in _OF_A_TRACE:
+        if getattr(arguments, name) != getattr(nothing, name):
+            option = name.removesuffix("_s").replace("_", "-")
+            raise UsageError(f"--{option}: not with --from, which has the jobs and the GPUs of a pool")
+    start = _as_option_error("--from", lambda: read_start(path, unknown_s=arguments.unknown_s))
+    config = start.config
+    runs = _runs(
+        replace(arguments, policies=arguments.policies or (config.policy,)), lambda name: Options.of(config, name)
+    )
+    note = f"jobs without a predicted run time: {start.unknown} of {len(start.trace.jobs)}; "
+    note += f"{arguments.unknown_s:g} s are assumed of each (--unknown)"
+    return Study(start.trace, start.cluster, tuple(runs), (note,) if start.unknown else (), start)
+
+
+def _runs(arguments: Arguments, options_of: Callable[[str], Options]) -> list[tuple[str, Options]]:
     if not arguments.policies:
         raise UsageError(f"--policy: name at least one of {', '.join(POLICIES.names)}")
     given: dict[str, Any] = {
@@ -209,12 +237,13 @@ def _runs(arguments: Arguments, peer: Peer | None) -> list[tuple[str, Options]]:
     }
     if arguments.placement is not None:
         given["placement"], given["placement_params"] = _plugin("--placement", PLACEMENTS, arguments.placement)
-    given["admission"], given["admission_params"] = _plugin("--admission", ADMISSIONS, arguments.admission)
+    if arguments.admission is not None:
+        given["admission"], given["admission_params"] = _plugin("--admission", ADMISSIONS, arguments.admission)
     said = {name: value for name, value in given.items() if value is not None}
     runs: dict[str, Options] = {}
     for text in arguments.policies:
         policy, params = _plugin("--policy", POLICIES, text)
-        options = Options.like(peer, policy) if peer else Options(policy=policy)
+        options = options_of(policy)
         options = replace(options, policy_params={**options.policy_params, **params}, **said)
         _as_option_error("--policy", compose, options.config)
         twins = sum(label.partition(" (")[0] == text for label in runs)
@@ -347,7 +376,7 @@ def _check_numbers(arguments: Arguments) -> None:
     times = {
         "--round": arguments.round_s, "--first-round": arguments.first_round_s, "--restart": arguments.restart_s,
         "--first-start": arguments.first_start_s, "--grace": arguments.grace_s, "--start": arguments.start_s,
-        "--retry-after": arguments.retry_after_s,
+        "--retry-after": arguments.retry_after_s, "--unknown": arguments.unknown_s,
     }  # fmt: skip
     for option, value in times.items():
         if value is not None and not 0 <= value < math.inf:
@@ -404,7 +433,7 @@ def _as_option_error(option: str, function: Callable[..., T], *args: Any) -> T:
         return function(*args)
     except UsageError:
         raise
-    except (ConfigError, ClusterError, TraceError, ApplicationError) as error:
+    except (ConfigError, ClusterError, TraceError, StartError, ApplicationError) as error:
         raise UsageError(f"{option}: {error}") from None
     except (OSError, TypeError, ValueError, OverflowError) as error:
         # A plug-in's own error about values that its schema cannot refuse.

@@ -78,9 +78,9 @@ def run_study(study: Study, outputs: Outputs, report_progress: ProgressCallback 
                 report_progress(label, done, jobs, now_s)
 
         try:
-            result = simulate(study.trace, study.cluster, options, progress)
+            result = simulate(study.trace, study.cluster, options, progress, study.start)
         except TraceError as error:
-            raise UsageError(f"--trace: {study.trace.name}: {error}") from None
+            raise UsageError(f"{'--trace' if study.start is None else '--from'}: {study.trace.name}: {error}") from None
         except ConfigError as error:
             raise UsageError(f"--policy: {label}: {error}") from None
         except ClusterError as error:

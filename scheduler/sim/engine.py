@@ -13,9 +13,8 @@ from __future__ import annotations
 import heapq
 import math
 import resource
-from collections import Counter
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import replace
 from functools import partial
 from time import perf_counter
 
@@ -40,11 +39,13 @@ from scheduler.sim.groups import Groups
 from scheduler.sim.options import Options, Oracle
 from scheduler.sim.result import Result, Span, record_of
 from scheduler.sim.scheduled import scheduled_job, with_rates
-from scheduler.sim.screening import screening_runs
+from scheduler.sim.screening import arrivals_of
 from scheduler.sim.sharing import Sharing
+from scheduler.sim.speeds import Execution, Speeds
+from scheduler.sim.start import Start
 from scheduler.sim.trace import Trace, TraceError, TraceJob
-from scheduler.sim.work import ChangingWork, Layout
-from scheduler.sim.world import World, quotas_of
+from scheduler.sim.work import ChangingWork
+from scheduler.sim.world import quotas_of, world_at, world_of
 
 Progress = Callable[[int, int, float], None]  # ended jobs, all jobs, simulated seconds
 
@@ -57,121 +58,153 @@ _POOL = -1
 # Decisions between two checks by an admission that chooses GPUs.
 _CHECKED_EVERY = 50
 
-# The time over which a speed is measured: so short that hardly any job ends within it.
-_MEASUREMENT_S = 1e-3
+# Decisions that place nothing, with nothing that runs or arrives, after which nothing else is expected.
+_IDLE = 1_000
 
 
 class SimulationError(RuntimeError):
     """The simulation is inconsistent: a plan breaks an invariant, or the accounts disagree."""
 
 
-def simulate(trace: Trace, cluster: ClusterSpec, options: Options, progress: Progress | None = None) -> Result:
-    """The result of every job of the trace on the cluster.
+def simulate(
+    trace: Trace,
+    cluster: ClusterSpec,
+    options: Options,
+    progress: Progress | None = None,
+    start: Start | None = None,
+) -> Result:
+    """The result of every job of the trace on the cluster; of those of `start`, if the simulation goes on from there.
 
     Raises:
         TraceError: a job can never run.
     """
-    return _Simulation(trace, cluster, options).run(progress)
-
-
-@dataclass(slots=True)
-class _Execution:
-    """The execution of a job: its progress, and its speed since a moment."""
-
-    done: float = 0.0
-    version: int = 0  # raised whenever scheduled events of the job become invalid
-    since: float = 0.0
-    gpu_type: str = ""
-    layout: Layout = ()
-    speed: float = 1.0
-    useful_gpu_s: float = 0.0  # computed in this attempt and not lost
+    return _Simulation(trace, cluster, options, start).run(progress)
 
 
 class _Simulation:
-    def __init__(self, trace: Trace, cluster: ClusterSpec, options: Options) -> None:
+    def __init__(self, trace: Trace, cluster: ClusterSpec, options: Options, start: Start | None) -> None:
         trace = on_one_node(trace, cluster) if options.one_node else trace
         self.trace = trace = attempted(trace, options.failures, options.seed)
         self.options = options
         self.profile = compose(options.config)
-        self.periodic = isinstance(self.profile.policy, PeriodicPolicy)
-        quotas = quotas_of(trace, cluster, options)
-        self.world = World(cluster, quotas, options.seed, by_cells=options.admission == "hived")
+        if start is None:
+            quotas = quotas_of(trace, cluster, options)
+            self.world = world_of(cluster, quotas, options.seed, by_cells=options.admission == "hived")
+        else:
+            self.world = world_at(start.snapshot)
         self.world.half_life_s = getattr(self.profile.policy, "half_life_s", None)
         self.state = SchedulerState(self.world)
         self.state.use(self.profile.admission)
-        self.state.due = set()
+        self.began = self.world.now
         self.jobs: dict[int, TraceJob] = {job.id: job for job in trace.jobs}
         self.owners = {name: number for number, name in enumerate(sorted({job.owner for job in trace.jobs}), start=1)}
-        self.executions: dict[int, _Execution] = {}
+        self.executions: dict[int, Execution] = {}
         self.records = {job.id: record_of(job, self.world.quota_gpus[job.vc]) for job in trace.jobs}
         self.clocks = Clocks(self.world, self.state)
         self.classes = JobClasses(self.world, self.state, on=options.opportunistic)
         self.groups = Groups(trace, self.world)
         self.forecast = Forecast(options.oracle, cluster)
         # (moment, event, job id, version); an event with another version than its job's is void
+        self.events: list[tuple[float, int, int, int]] = []
         self.ended = 0
-        arrivals = self._apply_screening(trace)
-        self.events: list[tuple[float, int, int, int]] = [(at, _ARRIVE, job_id, 0) for job_id, at in arrivals.items()]
-        heapq.heapify(self.events)
-        self.distributed: Counter[int] = Counter()  # jobs on several nodes, by node
         self.changing = {job.id: job.work for job in trace.jobs if isinstance(job.work, ChangingWork)}
         self.elastic: set[int] = set()  # ids of the running jobs with a variable size
         self.stopping_shares: dict[int, tuple[AllocationView, ...]] = {}
         self.backing_off: dict[int, Job] = {}  # failed jobs that wait for their retry
         self.attempts = self.wishes = 0  # a decision voids the wish of the one before to be woken
         self.changed = False
-        self.sharing = Sharing(trace.throughputs)
-        self.world.told_speed = partial(self.sharing.told, self.jobs)
-        self.busy_counted_until = 0.0  # busy GPU-seconds are counted until here
+        self.idle = 0  # decisions since anything ran or was placed
+        sharing = Sharing(trace.throughputs)
+        self.world.told_speed = partial(sharing.told, self.jobs)
+        periodic = isinstance(self.profile.policy, PeriodicPolicy)
+        self.speeds = Speeds(self.world, options, self.jobs, self.executions, sharing, measures=periodic)
+        self.busy_counted_until = self.began  # busy GPU-seconds are counted until here
         self.result = Result(options.policy, trace.name, sum(cluster.gpus.values()), [])
+        if start is None:
+            self._await_arrivals()
+        else:
+            self._go_on(start)
 
     def run(self, progress: Progress | None) -> Result:
         """Process all events."""
         started = reported = perf_counter()
-        while self.events:
+        while self.events and not self._is_stuck():
             self._process_events(self._next_decision())
             if self.changed or self.state.due:
                 self._decide()
             if progress is not None and perf_counter() - reported > 0.1:
                 reported = perf_counter()
-                progress(self.ended, len(self.jobs), self.world.now)
+                progress(self.ended, len(self.jobs), self.world.now - self.began)
         self._audit()
         result = self.result
         result.records = [self.records[job.id] for job in self.trace.jobs]
         ends = [record.ended_s for record in result.records if record.ended_s is not None]
-        first = min((job.submitted_s for job in self.trace.jobs), default=0.0)
+        first = self.began or min((job.submitted_s for job in self.trace.jobs), default=0.0)
         result.makespan_s = max(ends, default=first) - first
         result.unfinished = sum(record.ended_s is None for record in result.records)
         result.timeline = self.clocks.timeline
+        if self.began:
+            result.count_from(self.began)
         result.wall_s = perf_counter() - started
         result.peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         return result
 
-    def _apply_screening(self, trace: Trace) -> dict[int, float]:
-        """The arrival of each job in the cluster, without the jobs that failed in screening and are not tried again."""
-        arrivals = {job.id: job.submitted_s for job in trace.jobs}
-        screening = self.options.screening
-        if screening is None:
-            return arrivals
-        for job_id, screened in screening_runs(trace, screening).items():
-            record, job = self.records[job_id], self.jobs[job_id]
-            arrivals[job_id] = screened.over_s
-            record.screening_s = screened.over_s - job.submitted_s
-            record.screening_gpu_s = screened.gpu_s
-            again = job.failure == FailureClass.HOPELESS and self.options.retries_hopeless
-            failed_gpu_s = job.gpus * job.work.alone_s() * (1 + self.options.retries * again)
-            if job.status == FAILED and job.work.alone_s() <= screening.window_s:
-                record.saveable_gpu_s = failed_gpu_s
-            if not screened.caught:
+    def _is_stuck(self) -> bool:
+        """Whether the policy goes on deciding, in rounds, about jobs that it can never place."""
+        return self.idle >= _IDLE and all(what == _WAKE for _, what, _, _ in self.events)
+
+    def _await_arrivals(self) -> None:
+        """Begin with an empty cluster, at which the jobs of the trace arrive."""
+        options = self.options
+        hopeless = options.retries * options.retries_hopeless
+        arrivals = arrivals_of(self.trace, options.screening, self.records, retries=options.retries, hopeless=hopeless)
+        self.ended = len(self.jobs) - len(arrivals)
+        self.events += ((at, _ARRIVE, job_id, 0) for job_id, at in arrivals.items())
+        heapq.heapify(self.events)
+        self.state.due = set()
+
+    def _go_on(self, start: Start) -> None:
+        """Go on from a snapshot: nothing that its first decision reads is changed.
+
+        What stops for another job is queued again after its grace period, and anything else that stops has ended then.
+        """
+        world, now = self.world, self.world.now
+        for run in world.running:
+            self._note_place(run, self.executions.setdefault(run.job.id, Execution(start.done[run.job.id], since=now)))
+            self.clocks.active(run.job.vc_id, 1)
+        for job in world.waiting:
+            self.executions[job.id] = Execution(start.done[job.id])
+            self.clocks.active(job.vc_id, 1)
+            if job.eligible_at > now:
+                self.backing_off[job.id] = job
+                heapq.heappush(self.events, (job.eligible_at, _RETRY, job.id, 0))
                 continue
-            record.caught, record.saved_gpu_s, record.outcome = True, failed_gpu_s, FAILED
-            if job.failure == FailureClass.TRANSIENT and self.options.retries:
-                record.attempts += 1  # the next attempt succeeds
+            self.clocks.enter(job)
+            self.classes.enter(job)
+            self._schedule_wake(job.id)
+        for run in world.running:
+            job, execution = run.job, self.executions[run.job.id]
+            self.records[job.id].started_s = run.placed_at
+            self.attempts = max(self.attempts, run.attempt_id)
+            execution.useful_gpu_s = run.gpus * (now - run.placed_at)
+            execution.speed = 1.0 if run.rate is None else run.rate
+            if run.stopping:
+                execution.since = math.inf
+                others = tuple(_without(share, world.reserved_gpus) for share in run.allocations)
+                if others != run.allocations:
+                    self.stopping_shares[job.id] = others
+                what = _END if others == run.allocations else _RELEASE
+                heapq.heappush(self.events, (now + job.grace_s, what, job.id, 0))
                 continue
-            record.started_s, record.ended_s = screened.started_s, screened.over_s
-            self.ended += 1
-            del arrivals[job_id]
-        return arrivals
+            self.speeds.interfered_by(run, 1)
+            self.forecast.started(run)
+            if job.speeds and job.remaining_s is not None:
+                self.elastic.add(job.id)
+            left_s = self.jobs[job.id].work.seconds_left(
+                execution.done, execution.gpu_type, execution.layout, execution.speed
+            )
+            self._end_in(run, left_s)
+        heapq.heappush(self.events, (now, _WAKE, _POOL, self.wishes))
 
     def _next_decision(self) -> float:
         """The next decision: at the next event, or at the end of the round that contains it."""
@@ -213,7 +246,7 @@ class _Simulation:
                 raise TraceError(f"job {job_id} ({self.jobs[job_id].name}): {reason}")
             self.records[job_id].outcome = "infeasible"
             return
-        self.executions[job_id] = _Execution()
+        self.executions[job_id] = Execution()
         self.clocks.active(job.vc_id, 1)
         self.groups.enter(job)
         self.records[job_id].contention = -self.clocks.job_seconds()
@@ -301,6 +334,7 @@ class _Simulation:
             self.clocks.enter(job)
         plan = decide_on(self.state, self.profile, max_places=self.options.config.max_places, explain=False)
         self.result.decisions += 1
+        self.idle = 0 if plan.places or self.world.running_by_job else self.idle + 1
         violations = check(self.world, plan, self._checked())
         if violations:
             raise SimulationError(f"at {self.world.now:g}s the plan breaks an invariant: {violations[0].message}")
@@ -397,13 +431,17 @@ class _Simulation:
             record.started_s = world.now
             restart_s = options.restart_s if options.first_start_s is None else options.first_start_s
         execution.since = world.now + restart_s
-        execution.gpu_type = world.gpu_by_id[allocations[0].gpu_ids[0]].type if run.gpus else ""
-        execution.layout = tuple(len(share.gpu_ids) for share in allocations)
-        neighbours = self._update_neighbours(run, 1)
+        self._note_place(run, execution)
+        neighbours = self.speeds.changed_by(run, 1)
         self._schedule_end(run)
         for neighbour in neighbours:
             self._schedule_end(world.running_by_job[neighbour])
         self._schedule_wake(job.id)
+
+    def _note_place(self, run: Running, execution: Execution) -> None:
+        first = self.world.gpu_by_id.get(run.allocations[0].gpu_ids[0]) if run.gpus else None
+        execution.gpu_type = "" if first is None else first.type
+        execution.layout = tuple(len(share.gpu_ids) for share in run.allocations)
 
     def _begin_stop(self, run: Running, promised: set[int]) -> None:
         """Stop the job's progress; it holds its GPUs until its grace period ends. `promised` GPUs are reserved for
@@ -420,10 +458,7 @@ class _Simulation:
         at = self.world.now + self.options.grace_s
         heapq.heappush(self.events, (at, _RELEASE, run.job.id, execution.version))
         # The decision counted all GPUs of the job as free. The ones not promised to a job are taken until the release.
-        self.stopping_shares[run.job.id] = tuple(
-            replace(share, gpu_ids=tuple(gpu_id for gpu_id in share.gpu_ids if gpu_id not in promised))
-            for share in run.allocations
-        )
+        self.stopping_shares[run.job.id] = tuple(_without(share, promised) for share in run.allocations)
         self.state.free.take(self.stopping_shares[run.job.id])
         self.state.ledger.take(run.job, run.allocations)
 
@@ -443,7 +478,7 @@ class _Simulation:
         record.run_s += held_s
         record.service_gpu_s += gpus * held_s
         record.overhead_gpu_s = record.service_gpu_s - record.failed_gpu_s - self.executions[job_id].useful_gpu_s
-        for neighbour in self._update_neighbours(run, -1):
+        for neighbour in self.speeds.changed_by(run, -1):
             self._schedule_end(self.world.running_by_job[neighbour])
 
     def _count_busy_time(self) -> None:
@@ -484,9 +519,9 @@ class _Simulation:
             return
         execution, job = self.executions[run.job.id], self.jobs[run.job.id]
         self._accrue_progress(run)
-        rate = self._shared_rate(run)
-        execution.speed = self._speed(run, rate)
-        per_s = self._measured_speed(run)
+        rate = self.speeds.shared_rate(run)
+        execution.speed = self.speeds.of(run, rate)
+        per_s = self.speeds.measured(run)
         left_s = job.work.seconds_left(execution.done, execution.gpu_type, execution.layout, execution.speed)
         predicted = self.forecast.at_speed(run, job, execution.done, left_s, self.world.now)
         if predicted is not run or (rate, per_s) != (run.rate, run.speed):
@@ -496,6 +531,11 @@ class _Simulation:
         if rate == 0.0:  # it gets no share of its GPUs until another job leaves them
             self._schedule_wake(run.job.id)
             return
+        self._end_in(run, left_s)
+
+    def _end_in(self, run: Running, left_s: float) -> None:
+        """Schedule the end of the job after this time of progress."""
+        execution, job = self.executions[run.job.id], self.jobs[run.job.id]
         if math.isinf(left_s):
             raise TraceError(
                 f"job {job.id} ({job.name}) makes no progress: its work has no speed on {execution.gpu_type}"
@@ -515,57 +555,6 @@ class _Simulation:
         if at is not None:
             heapq.heappush(self.events, (max(at, self.world.now), _WAKE, job_id, self.executions[job_id].version))
 
-    def _update_neighbours(self, run: Running, times: int) -> Iterable[int]:
-        """Count a distributed job on its nodes; returns the jobs there and on its GPUs whose speed changes."""
-        if run.job.request.shares_gpu:
-            return sorted({*self._sharing_jobs(run), *self._update_interference(run, times)})
-        return self._update_interference(run, times)
-
-    def _update_interference(self, run: Running, times: int) -> Iterable[int]:
-        if len(run.allocations) < 2 or not self.options.interference:
-            return ()
-        affected: set[int] = set()
-        for share in run.allocations:
-            self.distributed[share.node_id] += times
-            node = self.world.node_by_id[share.node_id]
-            affected |= {holder for gpu in node.gpus for holder in self.world.holders_of_gpu.get(gpu.id, ())}
-        return sorted(job_id for job_id in affected - {run.job.id} if len(self.executions[job_id].layout) > 1)
-
-    def _sharing_jobs(self, run: Running) -> Iterable[int]:
-        """The ids of the jobs that share GPUs with this one."""
-        there = {job_id for gpu_id in _gpus(run.allocations) for job_id in self.world.holders_of_gpu.get(gpu_id, ())}
-        return sorted(there - {run.job.id})
-
-    def _shared_rate(self, run: Running) -> float | None:
-        """The job's lowest speed beside the jobs that share its GPUs; None if none does."""
-        if not run.job.request.shares_gpu:
-            return None
-        job, gpu_type = self.jobs[run.job.id], self.executions[run.job.id].gpu_type
-        return min(
-            (self.sharing.rate(job, self.jobs[other], gpu_type) for other in self._sharing_jobs(run)),
-            default=None,
-        )
-
-    def _measured_speed(self, run: Running) -> float | None:
-        """The job's progress per second in its place, if the policy judges by it."""
-        if not self.periodic or not (len(run.allocations) > 1 or run.job.request.max_gpus or run.job.policy_state):
-            return None
-        execution, work = self.executions[run.job.id], self.jobs[run.job.id].work
-        done = work.advance(execution.done, execution.gpu_type, execution.layout, execution.speed, _MEASUREMENT_S)
-        return (done - execution.done) / _MEASUREMENT_S
-
-    def _speed(self, run: Running, rate: float | None) -> float:
-        options = self.options
-        speed = 1.0 if rate is None else rate
-        if len(run.allocations) < 2:
-            return speed
-        speed *= 1.0 - options.spread_penalty
-        if options.rack_penalty and len({self.world.node_by_id[one.node_id].rack for one in run.allocations}) > 1:
-            speed *= 1.0 - options.rack_penalty
-        if options.interference and any(self.distributed[one.node_id] > 1 for one in run.allocations):
-            speed *= 1.0 - options.interference
-        return speed
-
     # Consistency
 
     def _checked(self) -> Admission:
@@ -582,6 +571,10 @@ class _Simulation:
     def _demands(self, job: Job) -> list[Demand]:
         choices = job.request.choices_among(self.state.capacity.types)
         return [demand_of(job.request, choice) for choice in choices]
+
+
+def _without(share: AllocationView, gpu_ids: Collection[int]) -> AllocationView:
+    return replace(share, gpu_ids=tuple(gpu_id for gpu_id in share.gpu_ids if gpu_id not in gpu_ids))
 
 
 def _gpus(allocations: Iterable[AllocationView]) -> Iterable[int]:

@@ -19,8 +19,10 @@ class Groups:
         names = sorted({(job.vc, job.group) for job in trace.jobs if job.group})
         numbers = {name: number for number, name in enumerate(names, start=1)}
         self._group_of = {job.id: numbers[job.vc, job.group] for job in trace.jobs if job.group}
-        self._members: Counter[int] = Counter()  # in the cluster, by group
-        self._groups: dict[int, Group] = {}  # of members that have arrived, also without members now
+        present = [*world.waiting, *(run.job for run in world.running)]
+        # In the cluster, by group.
+        self._members = Counter(job.group_id for job in present if job.group_id is not None)
+        self._groups = dict(world.group_by_id)  # of members that have arrived, also without members now
 
     def of(self, job_id: int) -> int | None:
         """The group of a job; None: it is in no group."""

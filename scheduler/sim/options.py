@@ -71,6 +71,18 @@ class Options:
             whole_ends=peer.whole_ends,
         )
 
+    @classmethod
+    def of(cls, config: CycleConfig, policy: str) -> Options:
+        """What a pool with this configuration would do if its policy were this one."""
+        return cls(
+            policy=policy,
+            policy_params=config.policy_params if policy == config.policy else {},
+            placement=config.placement,
+            placement_params=config.placement_params,
+            admission=config.admission,
+            admission_params=config.admission_params,
+        )
+
     @property
     def retries_hopeless(self) -> bool:
         """Whether hopeless jobs are retried: unless the run, or a parameter of its policy, forbids it."""

@@ -61,6 +61,13 @@ def parser(prog: str) -> argparse.ArgumentParser:
         metavar="NAME[:K=V,…]",
         help="A policy to compare; may be repeated.",
     )
+    add(
+        "--from",
+        dest="snapshot",
+        type=Path,
+        metavar="FILE",
+        help="Instead of a trace and a cluster, a pool as it was at a cycle: a file of manage.py replay CYCLE FILE.",
+    )
     add("--cluster", metavar="TYPE:NODESxGPUS,…|FILE", help="The GPUs, as V100:2x4,P100:4x4 or a YAML file.")
     add("--placement", metavar="NAME[:K=V,…]", help="Which GPUs a job gets; consolidate by default.")
     add("--admission", metavar="NAME[:K=V,…]", help="How quotas limit virtual clusters.")
@@ -75,6 +82,13 @@ def parser(prog: str) -> argparse.ArgumentParser:
         "--peer",
         action=argparse.BooleanOptionalAction,
         help="The assumptions of the trace authors' simulator, where no option differs; set by --format.",
+    )
+    add(
+        "--unknown",
+        dest="unknown_s",
+        type=float,
+        metavar="S",
+        help="The run time of jobs of --from without a prediction; 3600 by default.",
     )
     add("--round", dest="round_s", type=float, metavar="S", help="Decide only at multiples of this; 0: at every event.")
     add("--first-round", dest="first_round_s", type=float, metavar="S", help="No decision before this.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from scheduler.sim.trace import TraceJob
 
@@ -70,6 +70,15 @@ class Result:
     wall_s: float = 0.0
     peak_mib: float = 0.0
     unfinished: int = 0
+
+    def count_from(self, began: float) -> None:
+        """Count all times from this one on; what was before it is negative."""
+        self.timeline = [(at - began, busy, waiting) for at, busy, waiting in self.timeline]
+        self.spans = [replace(span, start_s=span.start_s - began, end_s=span.end_s - began) for span in self.spans]
+        for record in self.records:
+            record.submitted_s -= began
+            record.started_s = None if record.started_s is None else record.started_s - began
+            record.ended_s = None if record.ended_s is None else record.ended_s - began
 
 
 def record_of(job: TraceJob, quota_gpus: int) -> JobRecord:

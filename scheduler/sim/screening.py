@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from scheduler.diagnosis.screening import Mode, Rules, is_screened, needs_gang, ranks_for, spent_gpu_s
-from scheduler.sim.failures import FAILED
+from scheduler.sim.failures import FAILED, FailureClass
+from scheduler.sim.result import JobRecord
 from scheduler.sim.trace import Trace, TraceJob
 
 
@@ -88,3 +89,34 @@ def screening_runs(trace: Trace, screening: Screening) -> Mapping[int, Screening
 def fails_within(job: TraceJob, screening: Screening) -> bool:
     """Whether screening sees the job's failure: it occurs within the window and needs no gang."""
     return job.status == FAILED and not needs_gang(job.cause) and job.work.alone_s() <= screening.window_s
+
+
+def arrivals_of(
+    trace: Trace, screening: Screening | None, records: Mapping[int, JobRecord], *, retries: int, hopeless: int
+) -> dict[int, float]:
+    """The arrival of each job in the cluster, without the jobs that failed in screening and are not tried again.
+
+    `retries` of a failing job, `hopeless` where every attempt fails.
+    """
+    arrivals = {job.id: job.submitted_s for job in trace.jobs}
+    if screening is None:
+        return arrivals
+    jobs = {job.id: job for job in trace.jobs}
+    for job_id, screened in screening_runs(trace, screening).items():
+        record, job = records[job_id], jobs[job_id]
+        arrivals[job_id] = screened.over_s
+        record.screening_s = screened.over_s - job.submitted_s
+        record.screening_gpu_s = screened.gpu_s
+        again = hopeless if job.failure == FailureClass.HOPELESS else 0
+        failed_gpu_s = job.gpus * job.work.alone_s() * (1 + again)
+        if job.status == FAILED and job.work.alone_s() <= screening.window_s:
+            record.saveable_gpu_s = failed_gpu_s
+        if not screened.caught:
+            continue
+        record.caught, record.saved_gpu_s, record.outcome = True, failed_gpu_s, FAILED
+        if job.failure == FailureClass.TRANSIENT and retries:
+            record.attempts += 1  # the next attempt succeeds
+            continue
+        record.started_s, record.ended_s = screened.started_s, screened.over_s
+        del arrivals[job_id]
+    return arrivals

@@ -18,6 +18,7 @@ from scheduler.model import (
     PoolState,
     Reservation,
     Running,
+    Snapshot,
     Tenant,
     VirtualCluster,
 )
@@ -36,26 +37,25 @@ class World:
     """A mutable `scheduler.model.View`. Code that changes it must update the scheduler state too."""
 
     def __init__(
-        self, cluster: ClusterSpec, quotas: Mapping[str, Mapping[str, int]], seed: int, *, by_cells: bool = False
+        self,
+        *,
+        nodes: Iterable[Node],
+        tenants: Iterable[Tenant],
+        vcs: Iterable[VirtualCluster],
+        seed: int,
+        now: float = 0.0,
     ) -> None:
-        self.now, self.seed = 0.0, seed
-        self.nodes = tuple(_nodes(cluster))
+        self.now, self.seed = now, seed
+        self.nodes, self.tenants, self.vcs = tuple(nodes), tuple(tenants), tuple(vcs)
         self.node_by_id = {node.id: node for node in self.nodes}
         self.gpu_by_id = {gpu.id: gpu for node in self.nodes for gpu in node.gpus}
-        # Each virtual cluster of a trace has a tenant of its own with the same id.
-        self.vc_ids = {name: number for number, name in enumerate(quotas, start=1)}
-        self.tenants = tuple(Tenant(number, name, 1.0) for name, number in self.vc_ids.items())
-        cells = cells_of(self.nodes, quotas) if by_cells else {}
-        self.vcs = tuple(
-            VirtualCluster(number, number, name, quotas[name], cells=cells.get(name, {}))
-            for name, number in self.vc_ids.items()
-        )
+        self.vc_ids = {vc.name: vc.id for vc in self.vcs}
         self.organisations: tuple[Organisation, ...] = ()
         self.caps: tuple[Cap, ...] = ()
         self.vc_by_id = {vc.id: vc for vc in self.vcs}
+        there = Counter(gpu.type for gpu in self.gpu_by_id.values())
         self.quota_gpus = {  # of all types, as far as the cluster has them
-            name: sum(min(gpus, cluster.gpus.get(kind, 0)) for kind, gpus in quota.items())
-            for name, quota in quotas.items()
+            vc.name: sum(min(gpus, there[kind]) for kind, gpus in vc.quotas.items()) for vc in self.vcs
         }
         self.waiting_by_id: dict[int, Job] = {}
         self.running_by_job: dict[int, Running] = {}
@@ -67,7 +67,7 @@ class World:
         self.reserved_gpus: dict[int, int] = {}
         self.pool_state: PoolState | None = None
         self.half_life_s: float | None = None  # of the past use of virtual clusters, for policies that ask for it
-        self._aged_at = 0.0
+        self._aged_at = now
         self.told_speed: Callable[[int, int, str], float | None] = lambda *_: None
 
     @property
@@ -89,9 +89,13 @@ class World:
         """Give the waiting job these GPUs."""
         self.waiting_by_id.pop(job.id, None)
         run = Running(attempt_id, job, AttemptState.RUNNING, allocations, self.now)
-        self.running_by_job[job.id] = run
-        self._count(run, 1)
+        self.hold(run)
         return run
+
+    def hold(self, run: Running) -> None:
+        """Let the live attempt hold its GPUs."""
+        self.running_by_job[run.job.id] = run
+        self._count(run, 1)
 
     def measure(self, run: Running, rate: float | None, speed: float | None) -> Running:
         """Set the measured speed of the job beside its neighbours, and its speed by itself."""
@@ -148,9 +152,39 @@ class World:
                     self.holders_of_gpu[gpu_id] = holders
                 else:
                     del self.holders_of_gpu[gpu_id]
-                if not others:  # sharers of a GPU are of one virtual cluster, which holds it once
+                if (
+                    not others and gpu_id in self.gpu_by_id
+                ):  # sharers of a GPU are of one virtual cluster, which holds it once
                     key = (run.job.vc_id, self.gpu_by_id[gpu_id].type)
                     self.held_by_vc[key] = self.held_by_vc.get(key, 0) + times
+
+
+def world_of(cluster: ClusterSpec, quotas: Mapping[str, Mapping[str, int]], seed: int, *, by_cells: bool) -> World:
+    """The empty cluster. Each virtual cluster of a trace has a tenant of its own with the same id."""
+    nodes = tuple(_nodes(cluster))
+    cells = cells_of(nodes, quotas) if by_cells else {}
+    return World(
+        nodes=nodes,
+        tenants=[Tenant(number, name, 1.0) for number, name in enumerate(quotas, start=1)],
+        vcs=[
+            VirtualCluster(number, number, name, quotas[name], cells=cells.get(name, {}))
+            for number, name in enumerate(quotas, start=1)
+        ],
+        seed=seed,
+    )
+
+
+def world_at(snapshot: Snapshot) -> World:
+    """The pool of a snapshot, with all that waits, runs and is reserved there."""
+    world = World(
+        nodes=snapshot.nodes, tenants=snapshot.tenants, vcs=snapshot.vcs, seed=snapshot.seed, now=snapshot.now
+    )
+    world.organisations, world.caps, world.pool_state = snapshot.organisations, snapshot.caps, snapshot.pool_state
+    world.group_by_id, world.waiting_by_id = dict(snapshot.group_by_id), dict(snapshot.waiting_by_id)
+    for run in snapshot.running:
+        world.hold(run)
+    world.reserve(kept for kept in snapshot.reservations if kept.until > snapshot.now)
+    return world
 
 
 def quotas_of(trace: Trace, cluster: ClusterSpec, options: Options) -> Mapping[str, Mapping[str, int]]:

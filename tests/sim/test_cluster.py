@@ -20,7 +20,7 @@ from scheduler.sim.cluster import (
     spelled_as_in,
 )
 from scheduler.sim.trace import Trace
-from scheduler.sim.world import World
+from scheduler.sim.world import world_of
 from tests.sim.stories import ends, job, play
 
 YAML = """
@@ -138,14 +138,14 @@ def test_shares_deal_out_every_gpu_and_miss_none_by_more_than_one(
 
 
 def test_a_quota_is_cut_into_whole_nodes_and_single_gpus_for_the_rest() -> None:
-    world = World(parse_cluster("V100:3x4"), {"a": {"V100": 6}, "b": {"V100": 4}}, seed=0, by_cells=True)
+    world = world_of(parse_cluster("V100:3x4"), {"a": {"V100": 6}, "b": {"V100": 4}}, seed=0, by_cells=True)
     node, gpu = "3-V100x4-NODE.V100x4-NODE", "3-V100x4-NODE.V100x4-NODE.V100"
     assert {vc.name: dict(vc.cells) for vc in world.vcs} == {"a": {node: 1, gpu: 2}, "b": {node: 1}}
     with pytest.raises(ClusterError, match="no cells for 1 V100 of b"):
-        World(parse_cluster("V100:3x4"), {"a": {"V100": 8}, "b": {"V100": 5}}, seed=0, by_cells=True)
+        world_of(parse_cluster("V100:3x4"), {"a": {"V100": 8}, "b": {"V100": 5}}, seed=0, by_cells=True)
 
 
 def test_nothing_runs_on_a_bad_node() -> None:
     cluster = ClusterSpec((NodeGroup("V100", nodes=2, gpus=4, bad=1),))
-    assert [node.schedulable for node in World(cluster, {}, seed=0).nodes] == [False, True]
+    assert [node.schedulable for node in world_of(cluster, {}, seed=0, by_cells=False).nodes] == [False, True]
     assert ends(play([job(1, gpus=3), job(2, gpus=3)], cluster)) == {1: 100, 2: 200}

@@ -42,7 +42,8 @@ def test_what_authors_assumed_is_there() -> None:
 def test_every_assumption_that_a_request_has_can_be_given() -> None:
     # A field without an option would be an assumption that no user can make.
     options = {name.removeprefix("--").replace("-", "_") for name in parser("")._option_string_actions}
-    assert {each.name.removesuffix("_s").replace("policies", "policy") for each in fields(Arguments)} <= options
+    others = {"policies": "policy", "snapshot": "from"}
+    assert {others.get(each.name, each.name.removesuffix("_s")) for each in fields(Arguments)} <= options
 
 
 def test_the_generated_example_of_the_page_can_be_prepared() -> None:

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from io import StringIO
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,6 +28,9 @@ from muster.fleet.models import Pool
 from muster.jobs.models import IdempotencyKey, Job
 from muster.jobs.services import cancel_job, submit_job
 from scheduler.model.lifecycle import HoldReason
+from scheduler.sim.engine import simulate
+from scheduler.sim.options import Options
+from scheduler.sim.start import read_start
 from tests.db.stories import (
     WAIT_S,
     Other,
@@ -217,6 +221,22 @@ class TestReplay:
         out = StringIO()
         call_command("replay", str(result.cycle_id), stdout=out)
         assert "the same plan" in out.getvalue()
+
+    def test_the_simulator_goes_on_from_a_stored_cycle_with_the_decision_that_was_taken(
+        self, world: World, tmp_path: Path
+    ) -> None:
+        start(world, gpus=1)
+        for gpus in (2, 3, 1):
+            submit(world, gpus=gpus)
+        result, file = cycle(world), tmp_path / "pool.json"
+        call_command("replay", str(result.cycle_id), str(file), stdout=StringIO())
+        begun = read_start(file)
+        told = simulate(begun.trace, begun.cluster, Options.of(begun.config, begun.config.policy), start=begun)
+        at_once = {one.id for one in told.records if one.started_s == 0.0}
+        assert at_once == {place.job_id for place in result.plan.places}
+        assert (len(at_once), len(told.records)) == (2, 4)
+        with pytest.raises(CommandError, match="cannot be written: File exists"):
+            call_command("replay", str(result.cycle_id), str(file))
 
     def test_what_is_stored_is_the_pool_as_it_was(self, world: World) -> None:
         start(world, gpus=2)

@@ -7,17 +7,19 @@ without a line here.
 import json
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from random import Random
 from typing import Any, TypeVar
+from unittest.mock import patch
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from scheduler.admission.hived.measured import measured
 from scheduler.authoring import RoundPolicy
-from scheduler.engine.cycle import CycleConfig, compose, decide
+from scheduler.engine.cycle import CycleConfig, compose, decide, decide_on
 from scheduler.engine.policy import POLICIES
 from scheduler.model import (
     SLOTS,
@@ -38,6 +40,9 @@ from scheduler.model.plan import Plan, apply, plan_from_dict, plan_to_dict, rele
 from scheduler.model.request import Request
 from scheduler.model.sharing import may_share
 from scheduler.placement import PLACEMENTS
+from scheduler.sim import engine as sim
+from scheduler.sim.options import Options
+from scheduler.sim.start import start_of
 from tests.profiles import IS_LONG, examples
 from tests.unit.scheduler.factories import NOW, asking, make_job, make_node, make_snapshot, make_vc
 
@@ -298,6 +303,36 @@ def test_a_plan_keeps_every_promise(world: Snapshot, config: CycleConfig) -> Non
     # A round is handed out whole: the limit would cut it in half.
     limit = len(world.waiting) if in_rounds else config.max_places
     every_waiting_job_is_placed_or_held_exactly_once(world, plan, max_places=limit)
+
+
+class EnoughError(Exception):
+    """The test has seen enough."""
+
+
+@worlds(count=6)
+def test_a_simulation_that_goes_on_from_a_snapshot_first_decides_as_the_pool_does(
+    world: Snapshot, config: CycleConfig
+) -> None:
+    config = replace(config, max_places=1_000)
+    there = {vc.id for vc in world.vcs}
+    world = replace(
+        world,
+        # An attempt that stops holds its job back by itself: no snapshot of a pool has the flag.
+        waiting=tuple(replace(job, still_stopping=False) for job in world.waiting if job.vc_id in there),
+        running=tuple(run for run in world.running if run.vc_id in there),
+    )
+    assume(world.waiting or world.running)
+    start, plans = start_of(world, config, "a cycle"), list[Plan]()
+
+    def decided(*told: Any, **settings: Any) -> Plan:
+        if len(plans) == 20:  # some policies let jobs without checkpoints take turns for ever
+            raise EnoughError
+        plans.append(decide_on(*told, **settings))
+        return plans[-1]
+
+    with patch.object(sim, "decide_on", decided), suppress(EnoughError):
+        sim.simulate(start.trace, start.cluster, Options.of(config, config.policy), start=start)
+    assert plans[0] == replace(decide(world, config), holds=(), wake_at=plans[0].wake_at)
 
 
 def no_gpu_is_held_twice_and_no_node_gives_more_than_it_has(world: Snapshot, shares: list[AllocationView]) -> None:
