@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from rest_framework import serializers
-
 from muster.api.fields import Choice, Moment, Text
 from muster.api.usage.bodies import WithFrom
 
@@ -16,6 +14,3 @@ class DelaysFilter(WithFrom):
     to = Moment(required=False, help_text="Now by default.")
     since = Text(required=False, max_length=40, help_text="Instead of `from`: a duration before `to`, such as 30d.")
     by = Choice(choices=BUCKETS, required=False, default="day", help_text="Days, or weeks; both in UTC.")
-
-    def _begin(self) -> serializers.Field:  # type: ignore[type-arg]
-        return Moment(required=False, help_text="Seven days before `to` by default, and 400 at most.")

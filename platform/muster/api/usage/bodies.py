@@ -16,10 +16,8 @@ class WithFrom(Shape):
 
     def get_fields(self) -> dict[str, serializers.Field]:  # type: ignore[type-arg]
         """The fields of the shape, `from` before them."""
-        return {"from": self._begin(), **super().get_fields()}
-
-    def _begin(self) -> serializers.Field:  # type: ignore[type-arg]
-        return Moment(help_text="The beginning of the period.")
+        told = "Seven days before `to` by default, and 400 at most."
+        return {"from": Moment(required=False, help_text=told), **super().get_fields()}
 
 
 class PeriodFilter(WithFrom):
@@ -30,9 +28,6 @@ class PeriodFilter(WithFrom):
     tenant = Text(required=False, max_length=63, help_text="Only this tenant.")
     vc = Text(required=False, max_length=63, help_text="Only this virtual cluster.")
     user = Text(required=False, max_length=150, help_text="Only the user with this name.")
-
-    def _begin(self) -> serializers.Field:  # type: ignore[type-arg]
-        return Moment(required=False, help_text="Seven days before `to` by default, and 400 at most.")
 
 
 class UsageFilter(PeriodFilter):
