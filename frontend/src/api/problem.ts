@@ -1,8 +1,7 @@
+import type { components } from "./schema";
+
 /** One field of a request that the server refused, e.g. `checkpoint.grace`. */
-export interface FieldError {
-  field: string;
-  message: string;
-}
+export type FieldError = components["schemas"]["FieldError"];
 
 /** An answer of the server that says no (problem details, RFC 9457). */
 export class Problem extends Error {

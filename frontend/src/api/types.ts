@@ -27,6 +27,7 @@ export type JobEdit = Schemas["PatchedJobEditRequest"];
 export type Why = Schemas["Why"];
 export type Allocation = Schemas["Allocation"];
 export type Attempt = Schemas["Attempt"];
+export type AttemptList = Schemas["AttemptList"];
 export type JobEvent = Schemas["JobEvent"];
 export type OutputFile = Schemas["OutputFile"];
 export type OutputsSummary = Schemas["OutputsSummary"];
@@ -79,8 +80,3 @@ export type MemberState = Schemas["MemberState"];
 
 /** A spec as it is being written: it may have any keys, and the server says which are wrong. */
 export type Spec = Record<string, unknown>;
-
-export interface Page<T> {
-  results: T[];
-  next: string | null;
-}

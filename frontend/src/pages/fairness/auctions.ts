@@ -1,3 +1,4 @@
+import type { Auction } from "../../api/types";
 import { figure } from "../../components/charts/charts";
 import { percent } from "../../format/amount";
 
@@ -9,15 +10,8 @@ export function gpusWords(gpus: Record<string, number>): string {
   return each.length === 0 ? "no GPU" : each.join(" and ");
 }
 
-interface BidRow {
-  gpu_type: string;
-  gpus: number;
-  packed: boolean;
-  value: number;
-}
-
 /** `2 A100: 0.41; 4 A100 close together: 0.7`: the value is 1/ρ with these GPUs. */
-export function bidWords(rows: readonly BidRow[]): string {
+export function bidWords(rows: Auction["bids"][number]["rows"]): string {
   if (rows.length === 0) return "nothing";
   return rows
     .map(({ gpu_type, gpus, packed, value }) => {

@@ -3,7 +3,7 @@ import { IconRepeat } from "@tabler/icons-react";
 import type { UseQueryResult } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 
-import type { Allocation, Attempt, Page } from "../../api/types";
+import type { Allocation, Attempt, AttemptList } from "../../api/types";
 import { Empty, Failed } from "../../components/Notice";
 import { AttemptStateChip, Label } from "../../components/StateChip";
 import { Ago, Elapsed } from "../../components/Time";
@@ -131,7 +131,7 @@ function AttemptCard({
 }
 
 /** Every try at running the job, newest first. */
-export function AttemptsTab({ jobId, query }: { jobId: string; query: UseQueryResult<Page<Attempt>> }) {
+export function AttemptsTab({ jobId, query }: { jobId: string; query: UseQueryResult<AttemptList> }) {
   if (query.isPending) return <Skeleton height={140} radius={12} />;
   if (query.data === undefined) return <Failed error={query.error} onRetry={() => void query.refetch()} />;
   const attempts = [...query.data.results].sort((one, other) => other.number - one.number);

@@ -7,7 +7,7 @@ import { lazy, Suspense } from "react";
 
 import { loadPart } from "../../api/parts";
 import { attemptsQuery, isMissing, jobQuery, useFallbackInterval } from "../../api/queries";
-import type { Attempt, JobWithSpec, Page as AnswerPage } from "../../api/types";
+import type { AttemptList, JobWithSpec } from "../../api/types";
 import { MetricsLoading } from "../../components/charts/MetricsPanel";
 import { Empty, Failed } from "../../components/Notice";
 import { Page } from "../../components/Page";
@@ -189,7 +189,7 @@ function attemptAsked(text: string | undefined, job: JobWithSpec): number {
   return Number.isInteger(asked) && asked >= 1 && asked <= job.attempts ? asked : job.attempts;
 }
 
-function Logs({ job, query }: { job: JobWithSpec; query: UseQueryResult<AnswerPage<Attempt>> }) {
+function Logs({ job, query }: { job: JobWithSpec; query: UseQueryResult<AttemptList> }) {
   const search = route.useSearch();
   const navigate = route.useNavigate();
   if (job.attempts === 0) {
