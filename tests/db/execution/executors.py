@@ -58,13 +58,13 @@ class Agents:
         request = EndRequest(
             rank.fence,
             claimant.boot_id,
+            claimant.state_id,
             EndReason(end.reason.value),
             exit_code=end.exit_code,
             detail=end.detail,
             started=end.started,
             started_at=100.0,
             ended_at=100.0 + end.ran_s,
-            state_id=claimant.state_id,
             tail=end.tail,
             points=tuple(MetricPoint(name, value, step) for name, step, value in points),
         )

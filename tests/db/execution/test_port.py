@@ -10,6 +10,7 @@ import pytest
 
 from muster.common.errors import Conflict
 from muster.execution.port import Port
+from muster.fleet.models import Node
 from muster.jobs.attempt.attempts import End
 from muster.jobs.attempt.claimants import Claimant
 from muster.jobs.models import Allocation, Attempt, GpuClaim
@@ -35,7 +36,9 @@ def executor(request: pytest.FixtureRequest) -> Port:
 
 @pytest.fixture
 def world() -> World:
-    return make_world(nodes=3, keep_failed_max_s=1800)
+    world = make_world(nodes=3, keep_failed_max_s=1800)
+    Node.objects.update(state_id=FOLDER.state_id)
+    return world
 
 
 def begin(executor: Port, world: World, **spec: Any) -> Attempt:
