@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections import Counter
 from functools import cache
 from pathlib import Path
 
@@ -15,6 +16,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PLATFORM = ROOT / "platform"
 MAX_MODULE_LINES = 600
+MAX_MODULES = 20
 # Folders of one person's machine. A path of this kind in a file works for its author only. (That a file of root's is
 # named in an example is something else: every machine has that folder.)
 MACHINE_PATH = re.compile(r"(?<![\w.$/-])/(?:(?:home|Users|work)/[A-Za-z0-9_.-]+|root/\.[A-Za-z0-9_.-]+)")
@@ -133,6 +135,13 @@ def test_the_architecture_page_says_what_each_room_of_scheduler_agent_and_client
     told = set(re.findall(r"^\| `(\w+)` \|", (ROOT / "docs/architecture.md").read_text(), re.MULTILINE))
     parts = ("scheduler", "nodeagent", "muster_client")
     assert {room.name for part in parts for room in (ROOT / part).iterdir() if (room / "__init__.py").is_file()} <= told
+
+
+def test_no_folder_holds_more_modules_than_a_reader_can_look_over() -> None:
+    parts = {"platform", "nodeagent", "muster_client"}
+    modules = [path for path in tracked() if path.suffix == ".py" and path.relative_to(ROOT).parts[0] in parts]
+    sizes = Counter(name_of(path.parent) for path in modules if path.parent.name != "migrations")
+    assert {name: size for name, size in sizes.items() if size > MAX_MODULES} == {}
 
 
 def test_the_platform_may_import_the_agents_protocol_and_its_build_alone() -> None:
