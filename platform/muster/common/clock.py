@@ -1,8 +1,9 @@
-"""The time of the platform."""
+"""The time of the platform, and times as JSON."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import overload
 
 from django.db import connection
 
@@ -18,3 +19,12 @@ def database_now() -> datetime:
         cursor.execute("SELECT clock_timestamp()")
         moment: datetime = cursor.fetchone()[0]
     return moment
+
+
+@overload
+def moment(at: datetime) -> str: ...
+@overload
+def moment(at: None) -> None: ...
+def moment(at: datetime | None) -> str | None:
+    """A time as RFC 3339 in UTC."""
+    return at.isoformat().replace("+00:00", "Z") if at else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from muster.accounts.models import ApiToken, User
 from muster.accounts.models import Session as SessionRow
-from muster.common.moments import moment
+from muster.common.clock import moment
 from muster.tenants.models import Membership
 from muster.tenants.selectors import default_virtual_cluster, virtual_clusters_of
 from muster_client.answers.accounts import Me, Session, Token

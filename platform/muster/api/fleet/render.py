@@ -8,8 +8,7 @@ from collections.abc import Iterable
 from django.db.models import Count, F, Q, QuerySet, Sum
 
 from muster.accounts.models import User
-from muster.common.clock import utc_now
-from muster.common.moments import moment
+from muster.common.clock import moment, utc_now
 from muster.fleet import models
 from muster.fleet.maintenance import planned_of
 from muster.fleet.models import NodeDisk

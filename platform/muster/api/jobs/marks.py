@@ -7,7 +7,7 @@ from typing import TypedDict
 
 from django.db.models import Q
 
-from muster.common.moments import moment
+from muster.common.clock import moment
 from muster.jobs.models import Attempt, Job
 from muster_client.answers.jobs import Idle, Kept
 from scheduler.model.lifecycle import AttemptState, JobState

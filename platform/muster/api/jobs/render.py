@@ -9,8 +9,7 @@ from datetime import UTC, datetime
 from django.db.models import F, QuerySet
 
 from muster.api.jobs.marks import NO_MARKS, Marks, marks_of
-from muster.common.clock import utc_now
-from muster.common.moments import moment
+from muster.common.clock import moment, utc_now
 from muster.dispatch.explain.finish import FinishByType
 from muster.events.models import Event
 from muster.fleet.networks import host_network_reason

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from muster.common.moments import moment
+from muster.common.clock import moment
 from muster.fleet.models import Gpu, Node
 from muster.jobs.models import Allocation, Attempt, GpuClaim
 from muster.monitoring.models import Series

@@ -9,7 +9,7 @@ from rest_framework.response import Response
 from muster.accounts.models import User
 from muster.api.base import ApiView, body_of, caller, describe
 from muster.api.notices import bodies
-from muster.common.moments import moment
+from muster.common.clock import moment
 from muster.notices.mails import why_no_mail
 from muster.notices.models import Webhook
 from muster.notices.preferences import Choice, choice_of, choose, ordered

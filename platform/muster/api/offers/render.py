@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from muster.common.moments import moment
+from muster.common.clock import moment
 from muster.fleet.models import Gpu
 from muster.fleet.runtimes import forms_of
 from muster.offers import models

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from muster.common.moments import moment
+from muster.common.clock import moment
 from muster.outputs.models import OutputFile as FileRow
 from muster.outputs.selectors import Summary
 from muster_client.answers.outputs import OutputFile, OutputsSummary

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from muster.api.jobs.render import job_rate
-from muster.common.moments import moment
+from muster.common.clock import moment
 from muster.dispatch.config.knowledge import Knowledge as Known
 from muster.dispatch.config.plugins import KINDS
 from muster.dispatch.config.settings import fallback_of

@@ -8,8 +8,8 @@ from rest_framework.response import Response
 from muster.accounts.models import User
 from muster.api.base import ApiView, body_of, caller, describe
 from muster.api.policies import bodies, render
+from muster.common.clock import moment
 from muster.common.errors import Forbidden, NotFound
-from muster.common.moments import moment
 from muster.dispatch.config.knowledge import knowledge_of, needs_of
 from muster.dispatch.config.settings import change_settings, config_of
 from muster.dispatch.explain.auctions import last_auctions

@@ -7,8 +7,7 @@ from datetime import datetime
 from muster.accounts.models import User
 from muster.api.jobs.render import for_list, job_list
 from muster.api.pages import encode_cursor
-from muster.common.clock import database_now
-from muster.common.moments import moment
+from muster.common.clock import database_now, moment
 from muster.dispatch.config.planners import name_of, planner_of
 from muster.jobs.models import Job, QueueOrder
 from muster.jobs.queue import orders_of

@@ -8,8 +8,8 @@ from rest_framework.response import Response
 
 from muster.api.base import ApiView, body_of, caller, describe
 from muster.api.registries import bodies
+from muster.common.clock import moment
 from muster.common.errors import NotFound
-from muster.common.moments import moment
 from muster.tenants.models import RegistryCredentials
 from muster.tenants.registries import registries_managed_by, remove_registry, store_registry, tenant_managed_by
 from muster_client.answers import tree as answers

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 
 from muster.api.fairness.render import sweep_rho
-from muster.common.moments import moment
+from muster.common.clock import moment
 from muster.jobs.models import JobGroup
 from muster.jobs.spec.spec_order import in_order
 from muster.sweeps.models import Progress, Trial

@@ -10,8 +10,8 @@ from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet
 
 from muster.accounts.models import User
 from muster.cells.models import Binding
+from muster.common.clock import moment
 from muster.common.models import DatabaseNow
-from muster.common.moments import moment
 from muster.jobs.models import GpuClaim, Job
 from muster.tenants.caps import cap_as_data
 from muster.tenants.models import (

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from muster.common.moments import moment
+from muster.common.clock import moment
 from muster.screening.selectors import ScreeningTotals
 from muster.usage.dimensions import By
 from muster.usage.efficiency import Graded

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from muster.common.moments import moment
+from muster.common.clock import moment
 from muster.dispatch.config.policy_state import pool_state_of
 from muster.dispatch.config.settings import config_of
 from muster.fleet.models import Pool

@@ -6,8 +6,7 @@ from collections import defaultdict
 
 from django.db.models import Count
 
-from muster.common.clock import database_now
-from muster.common.moments import moment
+from muster.common.clock import database_now, moment
 from muster.dispatch.config.planners import name_of, planner_of
 from muster.dispatch.models import Cycle
 from muster.jobs.attempt.estimates import current_estimate
