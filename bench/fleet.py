@@ -154,7 +154,9 @@ class FleetAgent:
         line = Line(self._url)
         hello = HelloRequest(self._secret).to_json()
         nonce = HelloResponse.from_dict(await line.call(calls.HELLO_PATH, self._token, hello)).nonce
-        request = RegisterRequest(protocol.PROTOCOL_VERSION, self._boot, "bench", self._secret, self._inventory, nonce)
+        request = RegisterRequest(
+            protocol.PROTOCOL_VERSION, self._boot, "bench", self._secret, self._inventory, nonce, self._boot
+        )
         answer = protocol.RegisterResponse.from_dict(
             await line.call(calls.REGISTER_PATH, self._token, request.to_json())
         )

@@ -27,6 +27,7 @@ from nodeagent.protocol.messages import (
     EndReason,
     EndRequest,
     GpuInfo,
+    HelloRequest,
     Inventory,
     ItemOutcome,
     LogFinishRequest,
@@ -72,7 +73,7 @@ class Writer(threading.Thread):
         name = f"{orders.name}{number}"
         super().__init__(name=name)
         self._client = Client(Dialled(orders.url), token)
-        self._secret, self._boot = f"{name}-{'x' * 32}", f"boot-{name}"
+        self._secret, self._boot, self._state = f"{name}-{'x' * 32}", f"boot-{name}", f"state-{name}"
         self._start, self._enough = start, enough
         gpu = GpuInfo(0, f"GPU-{name}", "A100", 81_920)
         self._inventory = Inventory(name, f"10.9.9.{number}", 64, 524_288, gpus=(gpu,))
@@ -89,16 +90,21 @@ class Writer(threading.Thread):
             self._start.abort()
 
     def _work(self) -> None:
-        request = RegisterRequest(PROTOCOL_VERSION, self._boot, "bench", self._secret, self._inventory)
+        nonce = self._client.hello(HelloRequest(self._secret)).nonce
+        request = RegisterRequest(
+            PROTOCOL_VERSION, self._boot, "bench", self._secret, self._inventory, nonce, self._state
+        )
         self._epoch = self._client.register(request).epoch
         self._client.secret = self._secret
         given = self._given()
-        self._say(BatchItem(given.id, claim=ClaimRequest(given.fence, self._boot, self._epoch)))
+        self._say(BatchItem(given.id, claim=ClaimRequest(given.fence, self._boot, self._epoch, self._state)))
         self._report(given, Observed.RUNNING)
         self._start.wait()
         digest = self._write(given)
         self._report(given, Observed.EXITED)
-        end = EndRequest(given.fence, self._boot, EndReason.COMPLETED, 0, log_size=self.bytes, seq=self._next())
+        end = EndRequest(
+            given.fence, self._boot, self._state, EndReason.COMPLETED, 0, log_size=self.bytes, seq=self._next()
+        )
         self._say(BatchItem(given.id, end=end))
         self._say(BatchItem(given.id, finish=LogFinishRequest(given.fence, self.bytes, digest)))
 

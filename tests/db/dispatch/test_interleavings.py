@@ -119,7 +119,7 @@ class TestClaimAndCancel:
     def test_a_claim_of_a_boot_that_has_just_been_followed_by_another_is_refused(self) -> None:
         attempt = place(make_world())
         node = Node.objects.select_related("lease").get(pk=ranks(attempt)[0].node_id)
-        request = ClaimRequest(fence=attempt.pk, boot_id="boot-1", epoch=node.lease.epoch)
+        request = ClaimRequest(fence=attempt.pk, boot_id="boot-1", epoch=node.lease.epoch, state_id="state-1")
         with transaction.atomic():
             NodeLease.objects.filter(pk=node.pk).update(epoch=F("epoch") + 1)
             late = Other(lambda: services_of_agents.claim(node, ranks(attempt)[0].pk, request)).until_it_waits()
