@@ -29,7 +29,7 @@ from scheduler.admission import ANY_GPUS, Admission, Grant, Ledger, LockScope
 from scheduler.bases import assignment, rounds
 from scheduler.bases.ordered import OrderedPolicy
 from scheduler.bases.rounds import IdleGpus, Shares, Solve, Unit
-from scheduler.engine.configs import PolicyError, config_of, configs_of, demand_for, preferred, rate_of
+from scheduler.engine.configs import PolicyError, config_of, configs_of, demands_for, is_feasible, preferred, rate_of
 from scheduler.engine.context import Attempt, CycleContext, GivenDemands, backoff_reason
 from scheduler.engine.policy import Need
 from scheduler.engine.queue import Key
@@ -143,13 +143,14 @@ class Cycle:
             near = Config(config.gpu_type, config.gpus, level)
             if level is job.request.locality:
                 break
-            if self.context.state.capacity.infeasible(demand_for(self.context, job, near)) is None:
+            if is_feasible(self.context, demands_for(self.context, job, near)):
                 return near
         return config
 
     def admits(self, job: Job, config: Config) -> bool:
         """Whether the quota of its virtual cluster admits the job in the configuration now."""
-        return self.context.quota_denial(job, demand_for(self.context, job, config)) is None
+        demands = demands_for(self.context, job, config)
+        return any(self.context.quota_denial(job, demand) is None for demand in demands)
 
     def weights(self) -> Mapping[int, float]:
         """The weights of the tenants, by id."""
@@ -186,7 +187,8 @@ class Cycle:
             raise PolicyError(f"job {job.id} does not wait in this pool, or has a place already")
         if job.id in context.reserved or backoff_reason(job, self.now) is not None:
             return False
-        demands = [demand_for(context, job, config) for config in configs] or context.demands(job)
+        given = [demand for config in configs for demand in demands_for(context, job, config)]
+        demands = given or context.demands(job)
         possible = [one for one in demands if context.state.capacity.infeasible(one) is None]
         admitted = [one for one in possible if context.quota_denial(job, one) is None]
         if context.place(job, admitted):

@@ -6,6 +6,7 @@ A policy that imports it follows the engine from one release to the next; one th
 
 from scheduler.admission import Ledger
 from scheduler.admission.tree.arithmetic import Level, NodeId, Tree
+from scheduler.engine.configs import configs_of, sizes_on
 from scheduler.engine.context import CycleContext, GivenDemands, backoff_reason
 from scheduler.engine.queue import Queues, QueueWalk, equivalence_class
 from scheduler.engine.usage import CPUS, MEMORY_MIB, ResourceUsage, Vector, gpus_by_type
@@ -52,10 +53,12 @@ __all__ = [
     "backoff_reason",
     "become_free",
     "colocate",
+    "configs_of",
     "defragment",
     "demand_of",
     "divide",
     "equivalence_class",
     "gpus_by_type",
+    "sizes_on",
     "words",
 ]

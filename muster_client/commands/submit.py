@@ -63,8 +63,8 @@ def run_command(
     elastic: Annotated[
         str | None,
         typer.Option(
-            metavar="MIN-MAX",
-            help="GPUs per node between which it may be resized; it must save its work on SIGTERM.",
+            metavar="MIN-MAX[:gang]",
+            help="GPUs between which it may be resized, per node or in all; it must save its work on SIGTERM.",
             show_default=False,
         ),
     ] = None,
@@ -140,13 +140,14 @@ def _gpus(text: str) -> Any:
 
 
 def _elastic(text: str | None) -> dict[str, Any]:
-    """The keys of a spec for `1-8`; a job that may be resized saves its work."""
+    """The keys of a spec for `1-8` or `1-32:gang`; a job that may be resized saves its work."""
     if text is None:
         return {}
-    least, _, most = text.partition("-")
+    sizes, _, over = text.partition(":")
+    least, _, most = sizes.partition("-")
     if not (least.isdecimal() and most.isdecimal()):
-        raise typer.BadParameter(f"{text!r} is not a range of sizes: write 1-8", param_hint="--elastic")
-    return {"elastic": {"min": int(least), "max": int(most)}, "checkpoint": {}}
+        raise typer.BadParameter(f"{text!r} is not a range of sizes: write 1-8 or 1-32:gang", param_hint="--elastic")
+    return {"elastic": {"min": int(least), "max": int(most)} | ({"over": over} if over else {}), "checkpoint": {}}
 
 
 def _names(text: str | None) -> list[str] | None:

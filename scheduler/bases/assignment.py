@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from scheduler.engine.configs import PolicyError, config_of, demand_for
+from scheduler.engine.configs import PolicyError, config_of, demands_for
 from scheduler.engine.context import CycleContext, backoff_reason
 from scheduler.model import Job, Locality, Running
 from scheduler.model.lifecycle import AttemptState
@@ -78,6 +78,8 @@ def _is_unchanged(context: CycleContext, run: Running, config: Config) -> bool:
     held = config_of(context, run)
     if not context.stays(run) or (held.gpu_type, held.gpus) != (config.gpu_type, config.gpus):
         return False
+    if config.nodes is not None and config.nodes != len(run.allocations):
+        return False
     if config.locality is None or config.locality is Locality.ANY:
         return True
     nodes = {share.node_id for share in run.allocations}
@@ -113,20 +115,20 @@ def _join(context: CycleContext, job: Job, config: Config, host: int, released: 
         run = Running(-host, asked, AttemptState.PLACED, place.allocations, context.now)
     if run is None or isinstance(context.ledger.offer(job, Config(config.gpu_type, 0)), Denial):
         return False
-    leaving = [one.job.id for one in released]
-    found = colocate(context.view, context.state.free, job, demand_for(context, job, config), run, leaving=leaving)
+    leaving, demand = [one.job.id for one in released], demands_for(context, job, config)[0]
+    found = colocate(context.view, context.state.free, job, demand, run, leaving=leaving)
     if found is not None:
         context.take(job, found)
     return found is not None
 
 
 def _place(context: CycleContext, job: Job, config: Config) -> bool:
-    demand = demand_for(context, job, config)
+    demands = demands_for(context, job, config)
     if job.id in context.reserved or (job.id in context.view.waiting_by_id and backoff_reason(job, context.now)):
         return False
-    if context.state.capacity.infeasible(demand) is not None or context.quota_denial(job, demand) is not None:
-        return False
-    return context.place(job, (demand,), limited=False)
+    possible = [demand for demand in demands if context.state.capacity.infeasible(demand) is None]
+    admitted = [demand for demand in possible if context.quota_denial(job, demand) is None]
+    return context.place(job, admitted, limited=False)
 
 
 def _settle(context: CycleContext, run: Running, config: Config | None) -> None:

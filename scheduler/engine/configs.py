@@ -18,7 +18,7 @@ class PolicyError(ValueError):
 def configs_of(context: CycleContext, job: Job) -> Sequence[Config]:
     """The configurations that the job accepts and the empty pool could give it, in the job's order of preference.
 
-    Of an elastic job, each size of its range follows the size that it asks for, ascending.
+    Of an elastic job, the other sizes of its range follow the size that it asks for, ascending.
     """
     request = job.request
     key = (request, context.placement.within(job, context.now), context.closed_to(job))
@@ -27,13 +27,8 @@ def configs_of(context: CycleContext, job: Job) -> Sequence[Config]:
         return known
     found = []
     for choice in request.choices_among(context.state.capacity.types):
-        sizes = [choice.gpus]
-        if request.elastic is not None:
-            sizes += [n for n in range(request.elastic.min_gpus, request.elastic.max_gpus + 1) if n != choice.gpus]
-        for gpus in sizes:
-            config = Config(choice.gpu_type, gpus * request.nodes)
-            if context.state.capacity.infeasible(_demand(context, job, choice, config)) is None:
-                found.append(config)
+        configs = (Config(choice.gpu_type, gpus) for gpus in request.sizes(choice))
+        found += [config for config in configs if is_feasible(context, _demands(context, job, choice, config))]
     context.state.configs[key] = found
     return found
 
@@ -46,20 +41,30 @@ def preferred(configs: Iterable[Config]) -> Mapping[str, Config]:
     return found
 
 
-def demand_for(context: CycleContext, job: Job, config: Config) -> Demand:
-    """The demand of the job in a configuration.
+def sizes_on(context: CycleContext, job: Job, gpu_type: str) -> Sequence[int]:
+    """The sizes in which the empty pool could give the job GPUs of one type, in GPUs of the whole gang, ascending."""
+    return sorted(config.gpus for config in configs_of(context, job) if config.gpu_type == gpu_type)
+
+
+def demands_for(context: CycleContext, job: Job, config: Config) -> Sequence[Demand]:
+    """The demands of the job in a configuration, by preference; never empty.
 
     Raises:
         PolicyError: the job does not accept the configuration.
     """
-    choice = job.request.choice_of(config.gpu_type)
-    gpus, odd = divmod(config.gpus, job.request.nodes)
-    if choice is None or odd or not job.request.accepts(job.request.resized(choice, gpus)):
-        accepted = words_for_choices(job.request.choices)
-        elastic = job.request.elastic
-        sizes = "" if elastic is None else f", or {elastic.min_gpus} to {elastic.max_gpus} GPUs"
-        raise PolicyError(f"job {job.id} accepts {accepted} on {job.request.nodes} nodes{sizes}, not {config}")
-    return _demand(context, job, choice, config)
+    request, choice = job.request, job.request.choice_of(config.gpu_type)
+    if choice is not None and request.has_size(choice, config.gpus):
+        demands = _demands(context, job, choice, config)
+        if demands:
+            return demands
+    sizes = f", or {request.min_gpus} to {request.max_gpus} GPUs in all" if request.elastic is not None else ""
+    accepted = f"{words_for_choices(request.choices)} on {request.nodes} nodes{sizes}"
+    raise PolicyError(f"job {job.id} accepts {accepted}, not {config}")
+
+
+def is_feasible(context: CycleContext, demands: Iterable[Demand]) -> bool:
+    """Whether the empty pool could meet one of the demands."""
+    return any(context.state.capacity.infeasible(demand) is None for demand in demands)
 
 
 def config_of(context: CycleContext, run: Running) -> Config:
@@ -108,12 +113,15 @@ def _share_beside(context: CycleContext, job: Job, other: Job, gpu_type: str | N
     return 1.0 if wanted <= 1 else 1.0 / wanted
 
 
-def _demand(context: CycleContext, job: Job, choice: Choice, config: Config) -> Demand:
-    gpus = config.gpus // job.request.nodes
-    demand = context.demand(job, config.gpu_type, gpus) if config.gpu_type is not None else context.demands(job)[0]
+def _demands(context: CycleContext, job: Job, choice: Choice, config: Config) -> Sequence[Demand]:
+    if config.gpu_type is None:
+        return context.demands(job)
+    demands = context.demands_on(job, config.gpu_type, config.gpus)
+    if config.nodes is not None:
+        demands = [demand for demand in demands if demand.nodes == config.nodes]
     if config.locality is None or choice.gpus == 0:
-        return demand
+        return demands
     levels = list(Locality)
     if levels.index(config.locality) > levels.index(job.request.locality):
         raise PolicyError(f"job {job.id} has locality {job.request.locality}, and {config.locality} is further apart")
-    return demand.relaxed(config.locality)
+    return [demand.relaxed(config.locality) for demand in demands]

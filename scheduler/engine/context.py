@@ -16,6 +16,7 @@ from functools import cached_property
 from typing import Protocol
 
 from scheduler.admission import ANY_GPUS, Admission, AdmissionError, Grant
+from scheduler.engine.demands import demands_in_size
 from scheduler.engine.failed import FailedDemands
 from scheduler.engine.kept import KeptFree
 from scheduler.engine.state import SchedulerState
@@ -25,7 +26,7 @@ from scheduler.model.lifecycle import HoldReason, JobClass
 from scheduler.model.plan import UNSCHEDULABLE, Denial, Note, Place, Plan, Preempt
 from scheduler.model.request import Choice, Config
 from scheduler.placement import Placement
-from scheduler.placement.demand import Demand, demand_of
+from scheduler.placement.demand import Demand
 from scheduler.placement.exact import on_gpus
 
 MAX_WAKE_S = 366 * 86_400.0
@@ -108,14 +109,16 @@ class CycleContext:
     # Admission
 
     def demands(self, job: Job, gpus: int | None = None) -> Sequence[Demand]:
-        """The demand for each choice of the job that the pool has; `gpus` overrides the size of an elastic job."""
+        """The demands for each choice of the job that the pool has, by preference.
+
+        `gpus` of the whole gang override the size of an elastic job.
+        """
         # Waiting jobs by the thousand share a few requests.
         key = self.demands_key(job, gpus)
         demands = self.state.demands.get(key)
         if demands is None:
-            within, closed = self.placement.within(job, self.now), self.closed_to(job)
             choices = job.request.choices_among(self.state.capacity.types)
-            demands = self.state.demands[key] = [self._demand(job, choice, gpus, within, closed) for choice in choices]
+            demands = self.state.demands[key] = [one for choice in choices for one in self._demands(job, choice, gpus)]
         return demands
 
     def demands_key(self, job: Job, gpus: int | None = None) -> Hashable:
@@ -123,8 +126,8 @@ class CycleContext:
         placement, closed = self.placement, self.closed_to(job)
         return job.request, gpus, placement.within(job, self.now), closed, placement.relaxes, self._kept_together(job)
 
-    def demand(self, job: Job, gpu_type: str, gpus: int | None = None) -> Demand:
-        """The demand of the job for one GPU type that it accepts; `gpus` overrides the size of an elastic job.
+    def demands_on(self, job: Job, gpu_type: str, gpus: int | None = None) -> Sequence[Demand]:
+        """The demands of the job for one GPU type that it accepts, as `demands`.
 
         Raises:
             ValueError: the job does not accept the type.
@@ -132,14 +135,17 @@ class CycleContext:
         choice = job.request.choice_of(gpu_type)
         if choice is None:
             raise ValueError(f"job {job.id} does not accept {gpu_type}")
-        return self._demand(job, choice, gpus, self.placement.within(job, self.now), self.closed_to(job))
+        return self._demands(job, choice, gpus)
 
-    def _demand(self, job: Job, choice: Choice, gpus: int | None, within: Locality, closed: frozenset[int]) -> Demand:
-        if gpus is not None:
-            choice = job.request.resized(choice, gpus)
+    def _demands(self, job: Job, choice: Choice, gpus: int | None) -> Sequence[Demand]:
         together = choice.gpu_type in self._kept_together(job)
-        demand = demand_of(job.request, choice, within=Locality.NODE if together else within, closed=closed)
-        return self._feasible(job, demand) if together or self.placement.relaxes else demand
+        return demands_in_size(
+            self.state.capacity,
+            job.request.in_size(choice, gpus) if gpus is not None else (job.request.given(choice),),
+            within=Locality.NODE if together else self.placement.within(job, self.now),
+            farthest=job.request.locality if together or self.placement.relaxes else None,
+            closed=self.closed_to(job),
+        )
 
     def closed_to(self, job: Job, moment: float | None = None) -> frozenset[int]:
         """The ids of the nodes that are ineligible for the job now, or then, or that the admission does not give it."""
@@ -168,15 +174,8 @@ class CycleContext:
             )
         return allocations if self.state.free.can_take(allocations) else None  # CPUs or memory may be short
 
-    def _feasible(self, job: Job, demand: Demand) -> Demand:
-        """The demand with the closest locality that the empty pool could meet and the job accepts."""
-        levels = list(Locality)
-        allowed = levels[levels.index(demand.within) : levels.index(job.request.locality) + 1]
-        demands = (demand.relaxed(level) for level in allowed)
-        return next((each for each in demands if self.state.capacity.infeasible(each) is None), demand)
-
     def admissible(self, job: Job, gpus: int | None = None) -> tuple[Sequence[Demand], Denial | None]:
-        """The demands that capacity and quota admit, in order of preference; or a denial.
+        """The demands, as `demands` gives them, that capacity and quota admit, in order of preference; or a denial.
 
         For a job that takes any GPU type, the type with most free GPUs comes first.
         """
@@ -535,7 +534,8 @@ class CycleContext:
         if not self.has_room_for(run):
             return False
         with self.beyond_shares():
-            offers = [self.ledger.offer(run.job, Config(kind, gpus)) for kind, gpus in self._types_of(run).items()]
+            held, nodes = self._types_of(run).items(), len(run.allocations)
+            offers = [self.ledger.offer(run.job, Config(kind, gpus, nodes=nodes)) for kind, gpus in held]
         return not any(isinstance(offer, Denial) for offer in offers)
 
     def has_gpus_for(self, run: Running) -> bool:

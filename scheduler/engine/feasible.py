@@ -25,9 +25,12 @@ class Feasibility:
             SchedulerState(empty), parts.admission, parts.placement, max_places=1, explain=False
         )
 
-    def denial(self, job: Job) -> Denial | None:
-        """Why waiting cannot help the job; None if it could run, and while the pool has no nodes."""
-        _, denial = self._context.admissible(job)
+    def denial(self, job: Job, gpus: int | None = None) -> Denial | None:
+        """Why waiting cannot help the job; None if it could run, and while the pool has no nodes.
+
+        `gpus` of the whole gang override the size of an elastic job.
+        """
+        _, denial = self._context.admissible(job, gpus)
         return denial if denial is not None and denial.reason in UNSCHEDULABLE else None
 
     def nearest(self, job: Job, resize: Resize) -> Job | None:

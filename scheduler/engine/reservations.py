@@ -109,4 +109,4 @@ def _lacks_quota(context: CycleContext, job: Job, reservation: Reservation) -> b
 def _config(context: CycleContext, reservation: Reservation) -> Config:
     gpu_ids = [gpu_id for share in reservation.allocations for gpu_id in share.gpu_ids]
     gpu = context.view.gpu_by_id.get(gpu_ids[0]) if gpu_ids else None
-    return Config(gpu.type if gpu is not None else None, len(gpu_ids))
+    return Config(gpu.type if gpu is not None else None, len(gpu_ids), nodes=len(reservation.allocations))

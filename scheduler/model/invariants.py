@@ -208,7 +208,8 @@ def _against_the_job(view: View, job: Job, place: Place) -> Iterator[Violation]:
         yield Violation(Code.JOB_NOT_ELIGIBLE, job.id, "the last attempt of this job is still stopping")
 
     request = job.request
-    wanted_ranks = len(place.allocations) if request.divisible else request.nodes
+    any_number = request.divisible or request.over_gang
+    wanted_ranks = max(1, len(place.allocations)) if any_number else request.nodes
     ranks = sorted(share.rank for share in place.allocations)
     if ranks != list(range(wanted_ranks)):
         message = f"the gang needs ranks 0 to {wanted_ranks - 1} once each, not {ranks}"
@@ -236,17 +237,18 @@ def _against_the_sizes(job: Job, place: Place, choice: Choice) -> Iterator[Viola
     """The ranks with the wrong number of GPUs, CPUs, MiB or slots for the choice."""
     request = job.request
     counts = [len(share.gpu_ids) for share in place.allocations]
-    if request.divisible:
-        gpus = sum(counts)
-        if not _is_size(request, choice, gpus) or not all(counts):
-            yield Violation(Code.WRONG_GPU_COUNT, job.id, f"the gang gets {gpus} GPUs, not {_sizes(request, choice)}")
-    else:
-        gpus = max(counts, default=choice.gpus)
-        for share in place.allocations:
-            if len(share.gpu_ids) != gpus or not _is_size(request, choice, gpus):
-                message = f"rank {share.rank} gets {len(share.gpu_ids)} GPUs, not {_sizes(request, choice)}"
-                yield Violation(Code.WRONG_GPU_COUNT, job.id, message)
-    size = request.resized(choice, gpus) if _is_size(request, choice, gpus) else choice
+    of_gang = request.divisible or request.over_gang
+    gpus = sum(counts) if request.divisible else max(counts, default=choice.gpus)
+    is_size = request.has_size(choice, sum(counts) if of_gang else gpus * request.nodes)
+    if of_gang and not (is_size and all(counts)):
+        message = f"the gang gets {sum(counts)} GPUs, not {_sizes(request, choice)}"
+        yield Violation(Code.WRONG_GPU_COUNT, job.id, message)
+    for share in place.allocations if not request.divisible else ():
+        if len(share.gpu_ids) != gpus or not (is_size or of_gang):
+            wanted = str(gpus) if of_gang else _sizes(request, choice)
+            message = f"rank {share.rank} gets {len(share.gpu_ids)} GPUs, not {wanted}"
+            yield Violation(Code.WRONG_GPU_COUNT, job.id, message)
+    size = request.resized(choice, gpus) if is_size else choice
     for share in place.allocations:
         lots = len(share.gpu_ids) if request.divisible else 1
         cpus, memory_mib = size.cpus * lots, size.memory_mib * lots
@@ -260,16 +262,10 @@ def _against_the_sizes(job: Job, place: Place, choice: Choice) -> Iterator[Viola
             yield Violation(Code.WRONG_SLOTS, job.id, message)
 
 
-def _is_size(request: Request, choice: Choice, gpus: int) -> bool:
-    return gpus == choice.gpus or (request.elastic is not None and gpus in request.elastic)
-
-
 def _sizes(request: Request, choice: Choice) -> str:
     """The numbers of GPUs that the request accepts in this choice, such as `4` or `1 to 8`."""
-    elastic = request.elastic
-    if elastic is None:
-        return str(choice.gpus)
-    least, most = min(elastic.min_gpus, choice.gpus), max(elastic.max_gpus, choice.gpus)
+    sizes = [gpus if request.over_gang else gpus // request.nodes for gpus in request.sizes(choice)]
+    least, most = min(sizes), max(sizes)
     return str(most) if least == most else f"{least} to {most}"
 
 

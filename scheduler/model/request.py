@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from functools import lru_cache
 from typing import Any
 
@@ -59,21 +60,30 @@ class Choice:
 class Config:
     """A configuration of a job: `gpus` of one type on all its nodes together, no further apart than `locality`.
 
-    `gpu_type` is None only for a job without GPUs. `locality` None is the job's own.
+    `gpu_type` is None only for a job without GPUs. `locality` None is the job's own, and `nodes` None any number of
+    nodes that the job accepts in this size.
     """
 
     gpu_type: str | None
     gpus: int
     locality: Locality | None = None
+    nodes: int | None = None
 
     def __str__(self) -> str:
         """`A100:4`, as in a job spec."""
         return f"{self.gpu_type}:{self.gpus}" if self.gpu_type is not None else "no GPUs"
 
 
+class Over(StrEnum):
+    """What the sizes of an elastic job count: GPUs on each of its nodes, or GPUs of its gang on any number of nodes."""
+
+    NODE = "node"
+    GANG = "gang"
+
+
 @dataclass(frozen=True, slots=True)
 class ElasticRange:
-    """The sizes between which a policy may resize a job, in GPUs per node; both ends are included.
+    """The sizes between which a policy may resize a job, in GPUs `over` a node or a gang; both ends are included.
 
     Raises:
         RequestError: the range is empty, or begins below 1.
@@ -81,15 +91,13 @@ class ElasticRange:
 
     min_gpus: int
     max_gpus: int
+    over: Over = Over.NODE
 
     def __post_init__(self) -> None:
         if self.min_gpus < 1:
             raise RequestError("elastic.min_gpus", f"{self.min_gpus} is less than 1")
         if self.max_gpus < self.min_gpus:
             raise RequestError("elastic.max_gpus", f"{self.max_gpus} is less than min_gpus, {self.min_gpus}")
-
-    def __contains__(self, gpus: int) -> bool:
-        return self.min_gpus <= gpus <= self.max_gpus
 
 
 class _CachesHash:
@@ -107,7 +115,8 @@ class Request(_CachesHash):
     - `nodes_in` and `exclude_nodes` are node names. An empty `nodes_in` allows all nodes.
     - `shares_gpu` allows another job on the same GPUs; `gpu_memory_mib` is the memory that the job needs on each.
     - A `divisible` job is one lot of GPUs on any number of nodes. Its CPUs and memory are per GPU.
-    - `elastic` is the range in which a policy may resize the job.
+    - `elastic` is the range in which a policy may resize the job. Over a gang, `nodes` are those of the size that the
+      job asks for.
     - `resources` are amounts of generic resources by name.
 
     Names are stored in ascending order, so that equal requests are equal values.
@@ -144,6 +153,8 @@ class Request(_CachesHash):
             raise RequestError("nodes", f"a divisible job has nodes 1, not {self.nodes}")
         if self.elastic is not None and not self.needs_gpus:
             raise RequestError("elastic", "a job without GPUs has no range of them")
+        if self.divisible and self.over_gang:
+            raise RequestError("elastic", "a divisible job has no equal number of GPUs on each node")
         object.__setattr__(self, "resources", _checked_resources(self.resources))
 
     def __hash__(self) -> int:
@@ -211,12 +222,46 @@ class Request(_CachesHash):
         cpus, memory_mib = -(-choice.cpus * gpus // choice.gpus), -(-choice.memory_mib * gpus // choice.gpus)
         return replace(choice, gpus=gpus, cpus=cpus, memory_mib=memory_mib)
 
-    def accepts(self, given: Choice) -> bool:
-        """Whether the job may run in exactly this size, that of a choice or one in the elastic range."""
+    @property
+    def over_gang(self) -> bool:
+        """Whether its sizes are GPUs of the whole gang, on any number of nodes."""
+        return self.elastic is not None and self.elastic.over is Over.GANG
+
+    def sizes(self, choice: Choice) -> tuple[int, ...]:
+        """The sizes of the job on the type of the choice, in GPUs of the whole gang.
+
+        The size that the job asks for comes first, then the others of its elastic range, ascending.
+        """
+        asked = choice.gpus * self.nodes
+        return (asked, *(gpus for gpus in self._range() if gpus != asked))
+
+    def in_size(self, choice: Choice, gpus: int) -> tuple[Request, ...]:
+        """The requests of attempts that have `gpus` of the type of the choice in all, by preference.
+
+        A job that is elastic over its gang has as few nodes as possible, each with equally many GPUs; the nodes of any
+        other job are given. Empty: the GPUs cannot be divided equally.
+        """
+        return _in_size(self, choice, gpus)
+
+    def accepts(self, given: Choice, nodes: int) -> bool:
+        """Whether the job may run on so many nodes in exactly this size, that of a choice or one in its range."""
         choice = self.choice_of(given.gpu_type)
-        if choice is None or choice == given:
+        if choice is None or (choice == given and nodes == self.nodes):
             return choice is not None
-        return self.elastic is not None and given.gpus in self.elastic and given == self.resized(choice, given.gpus)
+        if nodes < 1 or not (self.over_gang or nodes == self.nodes) or not self.has_size(choice, given.gpus * nodes):
+            return False
+        return given == self.resized(choice, given.gpus)
+
+    def has_size(self, choice: Choice, gpus: int) -> bool:
+        """Whether `gpus` of the whole gang are one of `sizes`."""
+        return gpus == choice.gpus * self.nodes or gpus in self._range()
+
+    def _range(self) -> range:
+        """The sizes of the elastic range in GPUs of the whole gang; empty without one."""
+        if self.elastic is None:
+            return range(0)
+        step = 1 if self.over_gang else self.nodes
+        return range(self.elastic.min_gpus * step, self.elastic.max_gpus * step + 1, step)
 
     def gpus_on(self, gpu_type: str | None) -> int:
         """GPUs of the whole gang in the choice for this type; 0 where the job does not accept the type."""
@@ -226,25 +271,45 @@ class Request(_CachesHash):
         return 0
 
     @property
+    def min_gpus(self) -> int:
+        """The fewest GPUs of the whole gang in its elastic range; 0 without one."""
+        return min(self._range(), default=0)
+
+    @property
     def max_gpus(self) -> int:
-        """The most GPUs of its elastic range; 0 without one."""
-        return self.elastic.max_gpus if self.elastic is not None else 0
+        """The most GPUs of the whole gang in its elastic range; 0 without one."""
+        return max(self._range(), default=0)
 
     @property
     def only_type(self) -> str | None:
         """The one GPU type that the job accepts; None where it accepts several, or any."""
         return self.choices[0].gpu_type if len(self.choices) == 1 else None
 
-    def given(self, choice: Choice) -> Request:
-        """The request of an attempt that runs in this choice: one choice and no elastic range."""
-        if self.elastic is None and self.choices == (choice,):
+    def given(self, choice: Choice, nodes: int | None = None) -> Request:
+        """The request of an attempt that runs in this choice on `nodes`, by default those that the job asks for.
+
+        It has one choice and no elastic range.
+        """
+        nodes = self.nodes if nodes is None else nodes
+        if self.elastic is None and self.choices == (choice,) and self.nodes == nodes:
             return self
-        return replace(self, choices=(choice,), elastic=None)
+        return _given(self, choice, nodes)
 
 
 @lru_cache(maxsize=_INTERNED)
 def _on_type(choice: Choice, gpu_type: str | None) -> Choice:
     return replace(choice, gpu_type=gpu_type)
+
+
+@lru_cache(maxsize=_INTERNED)
+def _given(request: Request, choice: Choice, nodes: int) -> Request:
+    return interned(replace(request, choices=(choice,), nodes=nodes, elastic=None))
+
+
+@lru_cache(maxsize=_INTERNED)
+def _in_size(request: Request, choice: Choice, gpus: int) -> tuple[Request, ...]:
+    counts = range(1, gpus + 1) if request.over_gang else (request.nodes,)
+    return tuple(request.given(request.resized(choice, gpus // nodes), nodes) for nodes in counts if gpus % nodes == 0)
 
 
 @lru_cache(maxsize=_INTERNED)
@@ -266,14 +331,15 @@ def request_of(
     split: bool = False,
     min_gpus: int = 1,
     max_gpus: int = 0,
+    over: Over = Over.NODE,
     packs: bool = False,
     gpu_memory_mib: int | None = None,
     form: RuntimeNeed = RuntimeNeed.ANY,
 ) -> Request:
     """The interned request of one size for a GPU type, for several `gpu_types` in order, or for any type.
 
-    `split` makes the job divisible, `max_gpus` above 0 elastic from `min_gpus`, and `packs` share its GPUs; `form` is
-    the runtime that it needs.
+    `split` makes the job divisible, `max_gpus` above 0 elastic from `min_gpus` `over` a node or its gang, and `packs`
+    share its GPUs; `form` is the runtime that it needs.
     """
     types = ((gpu_type,) if gpu_type else gpu_types or (None,)) if gpus else (None,)
     request = Request(
@@ -283,7 +349,7 @@ def request_of(
         shares_gpu=packs,
         gpu_memory_mib=gpu_memory_mib,
         divisible=split,
-        elastic=ElasticRange(min_gpus, max_gpus) if max_gpus else None,
+        elastic=ElasticRange(min_gpus, max_gpus, over) if max_gpus else None,
         runtime=form,
     )
     return interned(request)
@@ -293,7 +359,7 @@ def request_of(
 REQUEST_FIELDS = frozenset(
     {
         *("gpu_type", "gpus", "nodes", "cpus", "memory_mib", "gpu_types", "locality", "split", "packs"),
-        *("min_gpus", "max_gpus", "gpu_memory_mib", "form"),
+        *("min_gpus", "max_gpus", "over", "gpu_memory_mib", "form"),
     }
 )
 

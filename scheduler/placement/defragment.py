@@ -285,7 +285,7 @@ def _places(
 
 def _held(free: Free, run: Running, now: float) -> Demand:
     """The demand of the job for the same resources elsewhere."""
-    return demand_of(run.job.request, free.choice_of(run), closed=free.eligibility.to(run.job, now))
+    return demand_of(free.given_to(run), closed=free.eligibility.to(run.job, now))
 
 
 def _id(run: Running) -> int:

@@ -42,7 +42,9 @@ class Demand:
         object.__setattr__(self, "cpus", choice.cpus)
         object.__setattr__(self, "memory_mib", choice.memory_mib)
         object.__setattr__(self, "divisible", request.divisible)
-        object.__setattr__(self, "config", Config(choice.gpu_type, choice.gpus * request.nodes, self.within))
+        gpus = choice.gpus * request.nodes
+        nodes = None if request.divisible else request.nodes
+        object.__setattr__(self, "config", Config(choice.gpu_type, gpus, self.within, nodes))
 
     @property
     def choice(self) -> Choice:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from scheduler.model import SLOTS, AllocationView, Gpu, Node, Running, View
 from scheduler.model.eligibility import NodeEligibility
-from scheduler.model.request import Choice
+from scheduler.model.request import Choice, Request
 from scheduler.model.sharing import SharedGpuIndex
 from scheduler.placement.demand import Demand
 
@@ -171,15 +171,16 @@ class Free:
         """The type of a GPU."""
         return self._gpu_type[gpu_id]
 
-    def choice_of(self, run: Running) -> Choice:
-        """The GPU type and size of a running job: per node, or of a divisible lot the total GPUs and CPUs per GPU."""
+    def given_to(self, run: Running) -> Request:
+        """The request of a running job in the size that it has."""
         share = run.allocations[0]
         gpu_ids = [gpu_id for share in run.allocations for gpu_id in share.gpu_ids]
         kind = self.type_of(gpu_ids[0]) if gpu_ids else None
-        if run.job.request.divisible:
+        request = run.job.request
+        if request.divisible:
             lots = len(share.gpu_ids)
-            return Choice(kind, len(gpu_ids), share.cpus // lots, share.memory_mib // lots)
-        return Choice(kind, len(share.gpu_ids), share.cpus, share.memory_mib)
+            return request.given(Choice(kind, len(gpu_ids), share.cpus // lots, share.memory_mib // lots))
+        return request.given(Choice(kind, len(share.gpu_ids), share.cpus, share.memory_mib), len(run.allocations))
 
     def usable(self, gpu_id: int) -> bool:
         """Whether the GPU is healthy."""

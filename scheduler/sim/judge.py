@@ -238,10 +238,8 @@ def _ways(job: Job, types: list[str]) -> Iterable[Way]:
     firsts = (known.get((choice.gpu_type or "", choice.gpus * request.nodes), 0.0) for choice in choices)
     base = next((rate for rate in firsts if rate > 0), positive[0] if positive else 1.0)
     for choice in choices:
-        elastic = request.elastic
-        sizes = [choice.gpus] if elastic is None else range(elastic.min_gpus, elastic.max_gpus + 1)
-        for gpus in sizes:
-            total, kind = gpus * request.nodes, choice.gpu_type or ""
+        for total in sorted(request.sizes(choice)):
+            kind = choice.gpu_type or ""
             relative = job.speed_on(total)
             if positive:
                 relative = known.get((kind, total), sum(positive) / len(positive)) / base
@@ -251,7 +249,8 @@ def _ways(job: Job, types: list[str]) -> Iterable[Way]:
             if request.divisible:
                 yield Way(kind, 1, worth, total, apart=False)
             else:
-                yield Way(kind, gpus, worth, request.nodes)
+                for given in request.in_size(choice, total):
+                    yield Way(kind, given.first.gpus, worth, given.nodes)
 
 
 def _loss(loss: Loss, found: Judgement) -> str:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from random import Random
 
 from scheduler.model import Job, KnownRate
+from scheduler.model.request import Over
 from scheduler.sim.options import Options, Oracle
 from scheduler.sim.trace import TraceJob
 from scheduler.sim.work import known_rates
@@ -30,6 +31,7 @@ def scheduled_job(
     GPUs: in it a pair that did not fit into GPU memory has no speed.
     """
     perfect, ranks = options.oracle is Oracle.PERFECT, 1 if traced.split else traced.nodes
+    each = ranks if traced.over is Over.NODE else 1
     accepted = [traced.gpu_type] if traced.gpu_type is not None else traced.gpu_types or gpu_types
     rates = known_rates(traced.work, traced.gpus, accepted)
     if options.rate_noise:
@@ -59,8 +61,9 @@ def scheduled_job(
         preemptible=traced.preemptible,
         still_stopping=False,
         split=traced.split,
-        min_gpus=max(1, traced.min_gpus // ranks),
-        max_gpus=traced.max_gpus // ranks,
+        min_gpus=max(1, traced.min_gpus // each),
+        max_gpus=traced.max_gpus // each,
+        over=traced.over,
         speeds=traced.work.speeds() if traced.max_gpus and perfect else (),
         checkpoints=traced.checkpoints,
         expected_s=expected_s,

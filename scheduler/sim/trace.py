@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from scheduler.model.lifecycle import JobClass
+from scheduler.model.request import Over
 from scheduler.sim.applications.throughputs import Throughputs
 from scheduler.sim.work import Work
 
@@ -30,7 +31,8 @@ class TraceJob:
     nodes: int = 1
     split: bool = True
     max_gpus: int = 0  # 0: the size is fixed at `gpus`; else any size from `min_gpus` to this
-    min_gpus: int = 1  # both are multiples of `nodes` without `split`
+    min_gpus: int = 1  # without `split`, both are multiples of `nodes`, which stay the same, or `over` the gang
+    over: Over = Over.NODE
     cpus: int = 0  # per GPU with `split`, per node without
     memory_mib: int = 0  # like `cpus`
     priority: int = 0

@@ -66,6 +66,7 @@ def test_nothing_in_an_answer_is_left_to_guess() -> None:
         "JobSpecCode",
         "JobSpecRetry",
         "JobSpecCheckpoint",
+        "JobSpecElastic",
         "JobSpecLocalitySpec",
         "JobSpecIdle",
         "JobEdit",

@@ -265,11 +265,12 @@ def test_it_reads_the_platforms_own_history(tmp_path: Path) -> None:
         ('{"submitted_at": 1, "gpus": 3, "nodes": 2, "run_s": 1}', "cannot be divided evenly"),
         ('{"submitted_at": 1, "gpus": 1, "run_s": 1, "status": "lost"}', "unknown status"),
         ('{"submitted_at": 1, "gpus": 1, "run_s": 1, "class": "gold"}', "unknown class"),
-        ('{"submitted_at": 1, "gpus": 1, "run_s": 1, "min_gpus": 1}', "min_gpus and speeds need max_gpus"),
+        ('{"submitted_at": 1, "gpus": 1, "run_s": 1, "min_gpus": 1}', "min_gpus, over and speeds need max_gpus"),
         (
             '{"submitted_at": 1, "gpus": 4, "run_s": 1, "max_gpus": 2, "speeds": [1, 2]}',
             "4 GPUs on 1 nodes are no size",
         ),
+        ('{"submitted_at": 1, "gpus": 1, "run_s": 1, "max_gpus": 1, "speeds": [1], "over": "rack"}', "over is 'rack'"),
         ('{"submitted_at": 1, "gpus": 1, "run_s": 1, "max_gpus": 2, "speeds": [1]}', "speeds are not 2 numbers"),
         ('{"submitted_at": 1, "gpus": 1, "run_s": 1, "max_gpus": 2, "speeds": [1, 0]}', "is not a positive number"),
         ("[]", "not a JSON object"),
@@ -292,6 +293,16 @@ def test_the_history_of_an_elastic_job_is_played_in_other_sizes(tmp_path: Path) 
     trace = read(tmp_path, '{"format": "muster", "version": 1}\n' + line + "\n")
     assert ends(play(trace.jobs, "A100:2x4", policy="optimus")) == {1: 450}
     assert ends(play(trace.jobs, "A100:2x4", policy="fifo")) == {1: 900}
+
+
+def test_the_history_of_a_job_that_is_elastic_over_its_gang_is_played_on_other_numbers_of_nodes(tmp_path: Path) -> None:
+    line = (
+        '{"submitted_at": 1, "gpus": 3, "run_s": 900, "min_gpus": 3, "max_gpus": 8, "over": "gang",'
+        ' "speeds": [1, 2, 3, 4, 5, 6, 7, 8]}'
+    )
+    trace = read(tmp_path, '{"format": "muster", "version": 1}\n' + line + "\n")
+    assert ends(play(trace.jobs, "A100:1x4", policy="optimus")) == {1: 675}
+    assert ends(play(trace.jobs, "A100:2x4", policy="optimus")) == {1: 337.5}
 
 
 def test_it_refuses_a_history_of_another_version(tmp_path: Path) -> None:

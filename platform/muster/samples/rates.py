@@ -157,8 +157,6 @@ def _estimated(rates: Rates) -> Iterator[RateEstimate]:
 
 def _sizes_of(request: Request, gpu_types: Sequence[str]) -> Iterator[Size]:
     """The sizes that a job accepts, with the range of an elastic one; the size that it asks for is its type's first."""
-    nodes, elastic = request.nodes, request.elastic
-    others = range(elastic.min_gpus, elastic.max_gpus + 1) if elastic is not None else ()
     for choice in request.choices_among(gpu_types):
-        for gpus in dict.fromkeys((choice.gpus, *others)):
-            yield Size(choice.gpu_type or "", gpus * nodes, nodes > 1)
+        for gpus in request.sizes(choice):
+            yield Size(choice.gpu_type or "", gpus, request.nodes > 1)

@@ -145,7 +145,8 @@ class CellLedger(Ledger):
         within = config.locality or job.request.locality
         together = within is not Locality.ANY
         if not job.request.divisible:
-            yield _Asked((config.gpus // job.request.nodes,) * job.request.nodes, together)
+            nodes = config.nodes or (1 if job.request.over_gang else job.request.nodes)
+            yield _Asked((config.gpus // nodes,) * nodes, together)
             return
         parts = 1
         while parts <= config.gpus and (parts == 1 or within is not Locality.NODE):
@@ -337,7 +338,8 @@ class CellLedger(Ledger):
 
 def _shape(job: Job, config: Config) -> str:
     """`8 A100 on one node`, `2 × 8 A100 in one rack`."""
-    nodes, within = job.request.nodes, config.locality or job.request.locality
+    nodes = config.nodes or (1 if job.request.over_gang else job.request.nodes)
+    within = config.locality or job.request.locality
     if job.request.divisible:
         return f"{config} within one {within}" if within is not Locality.ANY else f"{config.gpus} {config.gpu_type}"
     each = f"{config.gpus // nodes} {config.gpu_type}"

@@ -169,14 +169,14 @@ def _idle_on_node(
     kind = context.state.free.type_of(share.gpu_ids[0])
     most = min(job.request.max_gpus, len(job.speeds), int(job.policy_state.get(MAX_GPUS, job.request.max_gpus)))
     for more in range(min(node.count(kind), most - gpus), 0, -1):
-        if not _has_room(node, context.demand(job, kind, gpus + more), share):
+        if not _has_room(node, context.demands_on(job, kind, gpus + more)[0], share):
             continue
         now, then = job.speed_on(gpus), job.speed_on(gpus + more)
         if then <= now or then <= job.speed_on(gpus + more - 1):
             continue
         if left_s is not None and left_s / now - left_s / then <= restart_s:
             continue
-        if context.quota_denial(job, context.demand(job, kind, more)) is None:
+        if context.quota_denial(job, context.demands_on(job, kind, more)[0]) is None:
             return tuple(node.gpus[kind][:more])
     return ()
 

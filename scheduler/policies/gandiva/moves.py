@@ -147,7 +147,7 @@ def demand_for_held(context: CycleContext, run: Running) -> Demand | None:
     in_service = all(free.node(share.node_id) is not None for share in run.allocations)
     if not gpu_ids or not in_service or not all(map(free.usable, gpu_ids)):
         return None
-    return demand_of(job.request, free.choice_of(run), closed=context.closed_to(job))
+    return demand_of(free.given_to(run), closed=context.closed_to(job))
 
 
 def _spread(context: CycleContext, allocations: Sequence[AllocationView]) -> tuple[int, int]:

@@ -64,7 +64,7 @@ def _go_back(context: CycleContext, nodes: Nodes, run: Running, before: SliceNod
     if held.divisible:
         held = demand_of(held.request, replace(held.choice, gpus=sum(before.values())))
     elif sum(before.values()) < run.gpus:
-        held = context.demand(run.job, str(held.gpu_type), sum(before.values()) // held.nodes)
+        (held, *_) = context.demands_on(run.job, str(held.gpu_type), sum(before.values()))
     found = nodes.place_on(held, before)
     if found is None:
         context.undo_release(run)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -17,7 +17,9 @@ from scheduler.workshop import (
     Denial,
     HoldReason,
     backoff_reason,
+    configs_of,
     divide,
+    sizes_on,
 )
 
 # Gains are compared by the microsecond. Those of two jobs with equal work may differ by rounding errors of their sums,
@@ -97,9 +99,9 @@ class Optimus:
     def _size(self, context: CycleContext, candidates: list[_Candidate]) -> None:
         """Decide each candidate's number of GPUs.
 
-        1. Give each one GPU, or the fixed size of a job without others, in order, while GPUs are left.
-        2. Give one more GPU to the candidate that saves the most time by it, the first among equals, until no GPU is
-           left or no candidate gains.
+        1. Give each its least size, or the fixed size of a job without others, in order, while GPUs are left.
+        2. Give its next size to the candidate that saves the most time a GPU by it, the first among equals, until no
+           GPU is left or no candidate gains.
         """
         budget = _Budget(context, candidates)
         gains: list[tuple[float, int]] = []
@@ -108,12 +110,13 @@ class Optimus:
                 self._offer(gains, one, position)
         while gains:
             _, position = heapq.heappop(gains)
-            if budget.grant(candidates[position], candidates[position].step):
-                self._offer(gains, candidates[position], position)
+            one = candidates[position]
+            if budget.grant(one, one.next_size - one.size):
+                self._offer(gains, one, position)
 
     def _offer(self, gains: list[tuple[float, int]], one: _Candidate, position: int) -> None:
-        if one.size < one.max_size:
-            gain = (one.seconds_on(one.size) - one.seconds_on(one.size + one.step)) / one.step
+        if one.next_size > one.size:
+            gain = (one.seconds_on(one.size) - one.seconds_on(one.next_size)) / (one.next_size - one.size)
             if gain > self.min_gain_s:
                 heapq.heappush(gains, (-round(gain, _DIGITS), position))
 
@@ -126,6 +129,7 @@ class _Candidate:
     run: Running | None
     left_s: float | None  # on the size it asks for; None: unknown
     kind: str | None  # the type of its GPUs; None: not chosen yet, or no GPUs
+    sizes: Sequence[int] = ()  # of which the policy chooses one, ascending; empty: it has what it asks for
     size: int = 0  # GPUs
     served: bool = False  # whether it gets anything at all
 
@@ -140,21 +144,9 @@ class _Candidate:
         return self.left_s is not None and _elastic(self.job)
 
     @property
-    def step(self) -> int:
-        """The GPUs by which it grows: one on each of its nodes."""
-        return self.job.request.nodes
-
-    @property
-    def initial_size(self) -> int:
-        """The size that it gets first."""
-        elastic = self.job.request.elastic if self.sizable else None
-        return self.job.request.gpus_on(self.kind) if elastic is None else elastic.min_gpus * self.step
-
-    @property
-    def max_size(self) -> int:
-        """Its maximum size."""
-        most = min(self.job.request.max_gpus * self.step, len(self.job.speeds))
-        return most // self.step * self.step if self.sizable else self.initial_size
+    def next_size(self) -> int:
+        """The next larger size; the present one if there is none."""
+        return next((size for size in self.sizes if size > self.size), self.size)
 
     def seconds_on(self, gpus: int) -> float:
         """The seconds for the rest on `gpus` GPUs."""
@@ -179,16 +171,23 @@ class _Budget:
         A job of any type gets the type with the most GPUs left.
         """
         if one.kind is not None or not one.job.request.needs_gpus:
-            return self.grant(one, one.initial_size)
+            return self._grant_initial(one)
         kinds = one.job.request.types_among(self._context.state.capacity.types)
         if not one.job.request.gpu_types:
             kinds = sorted(kinds, key=lambda kind: (-self._left[kind], kind))
         for kind in kinds:
             one.kind = kind
-            if self.grant(one, one.initial_size):
+            if self._grant_initial(one):
                 return True
         one.kind = None
         return False
+
+    def _grant_initial(self, one: _Candidate) -> bool:
+        if not one.sizable or one.kind is None:
+            return self.grant(one, one.job.request.gpus_on(one.kind))
+        least, most = one.job.request.min_gpus, len(one.job.speeds)
+        one.sizes = [size for size in sizes_on(self._context, one.job, one.kind) if least <= size <= most]
+        return bool(one.sizes) and self.grant(one, one.sizes[0])
 
     def grant(self, one: _Candidate, gpus: int) -> bool:
         """Whether the candidate may have `gpus` more; if so, it has them."""
@@ -198,8 +197,8 @@ class _Budget:
                 return False
             one.served = not isinstance(self._ledger.offer(one.job, Config(None, 0)), Denial)
             return one.served
-        demand = context.demand(one.job, kind, (one.size + gpus) // one.step if one.sizable else None)
-        if self._left[kind] < gpus or context.state.capacity.infeasible(demand) is not None:
+        fits = bool(one.sizes) or context.state.capacity.infeasible(context.demands_on(one.job, kind)[0]) is None
+        if self._left[kind] < gpus or not fits:
             return False
         if isinstance(self._ledger.offer(one.job, Config(kind, gpus)), Denial):
             return False
@@ -231,7 +230,8 @@ def _candidates(context: CycleContext) -> tuple[list[_Candidate], bool]:
                 candidates.append(one)
     for job in view.waiting:
         if job.id not in context.places and job.id not in context.reserved and backoff_reason(job, now) is None:
-            _, denial = context.admissible(job, job.request.elastic.min_gpus if job.request.elastic else None)
+            sizes = [config.gpus for config in configs_of(context, job)] if job.request.elastic is not None else []
+            _, denial = context.admissible(job, min(sizes, default=None))
             if denial is None or denial.reason not in UNSCHEDULABLE:  # a job that can never start blocks no other
                 candidates.append(
                     _Candidate(job, None, job.remaining_s, job.request.only_type if job.request.needs_gpus else None)
@@ -308,7 +308,7 @@ def _first_place(context: CycleContext, one: _Candidate) -> tuple[AllocationView
     """
     if not one.sizable or one.job.request.divisible:
         return _places(context, one, one.size)
-    for size in range(one.size, one.initial_size - 1, -one.step):
+    for size in reversed([size for size in one.sizes if size <= one.size]):
         if size == one.held and one.run is not None and context.can_stay(one.run):
             return None
         found = _places(context, one, size)
@@ -321,13 +321,15 @@ def _places(context: CycleContext, one: _Candidate, gpus: int) -> tuple[Allocati
     """The job's place on `gpus` GPUs: on the nodes with the most free GPUs if it may be scattered, else by its
     placement.
     """
-    free, size = context.state.free, gpus // one.step if one.sizable else None
-    demand = context.demands(one.job, size)[0] if one.kind is None else context.demand(one.job, one.kind, size)
-    if one.kind is not None and context.quota_denial(one.job, demand) is not None:
+    if one.kind is None:
+        return context.find(one.job, context.demands(one.job)[0])
+    demands = context.demands_on(one.job, one.kind, gpus if one.sizable else None)
+    if context.quota_denial(one.job, demands[0]) is not None:
         return None  # a job not served in this cycle still owns the quota granted to it
-    if not one.sizable or not demand.divisible or demand.within is not Locality.ANY:
-        return context.find(one.job, demand)
-    return divide(demand, sorted(free.by_room(one.kind), key=lambda node: node.id in one.job.avoid_nodes))
+    if not one.sizable or not demands[0].divisible or demands[0].within is not Locality.ANY:
+        return next((found for demand in demands if (found := context.find(one.job, demand)) is not None), None)
+    free = context.state.free
+    return divide(demands[0], sorted(free.by_room(one.kind), key=lambda node: node.id in one.job.avoid_nodes))
 
 
 def _preempt(context: CycleContext, released: list[_Candidate], takers: list[_Candidate]) -> None:

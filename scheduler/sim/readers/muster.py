@@ -13,6 +13,7 @@ from sys import intern
 from typing import Any
 
 from scheduler.model.lifecycle import JobClass
+from scheduler.model.request import Over
 from scheduler.sim.readers import Format
 from scheduler.sim.readers.options import ReadOptions
 from scheduler.sim.readers.source import Draft, Excluded, Source, Unusable, moment, per_gpu
@@ -25,7 +26,7 @@ STATUSES = frozenset({"", "succeeded", "failed", "cancelled"})
 FIELDS = frozenset({
     "submitted_at", "name", "tenant", "vc", "owner", "gpus", "nodes", "gpu_type", "cpus", "memory_mib", "priority",
     "class", "time_limit_s", "expected_s", "run_s", "status", "attempts", "waited_s", "preemptible",
-    "min_gpus", "max_gpus", "speeds",
+    "min_gpus", "max_gpus", "over", "speeds",
 })  # fmt: skip
 
 FORMAT = Format(
@@ -80,13 +81,15 @@ def _draft(text: str) -> Draft:
     if job.get("run_s") is None or _whole(job, "attempts", 1, least=0) == 0:
         raise Excluded("never started")
     tenant = _text(job, "tenant", "")
-    least, most = _sizes(job, gpus, nodes)
+    over = _over(job)
+    least, most = _sizes(job, gpus, nodes if over is Over.NODE else 1)
     return {
         "name": _text(job, "name", "job"),
         "submitted_s": _submitted_s(job),
         "gpus": gpus,
         "min_gpus": least,
         "max_gpus": most,
+        "over": over,
         "work": _work(job, gpus),
         "vc": intern(_text(job, "vc", tenant or "default")),
         "owner": intern(_text(job, "owner", "owner")),
@@ -111,11 +114,21 @@ def _work(job: Mapping[str, Any], gpus: int) -> FixedWork | ScalingWork:
     return ScalingWork(run_s, gpus, tuple(job["speeds"])) if "max_gpus" in job else FixedWork(run_s)
 
 
+def _over(job: Mapping[str, Any]) -> Over:
+    value = _text(job, "over", Over.NODE.value)
+    if value not in set(Over):
+        raise Unusable(f"over is {value!r}, neither node nor gang")
+    return Over(value)
+
+
 def _sizes(job: Mapping[str, Any], gpus: int, nodes: int) -> tuple[int, int]:
-    """The least and the largest size of an elastic job, whose speeds are known; 1 and 0 for a job of one size."""
+    """The least and the largest size of an elastic job, whose speeds are known; 1 and 0 for a job of one size.
+
+    Both are multiples of `nodes`.
+    """
     if "max_gpus" not in job:
-        if "min_gpus" in job or "speeds" in job:
-            raise Unusable("min_gpus and speeds need max_gpus")
+        if "min_gpus" in job or "over" in job or "speeds" in job:
+            raise Unusable("min_gpus, over and speeds need max_gpus")
         return 1, 0
     least, most = _whole(job, "min_gpus", nodes, least=1), _whole(job, "max_gpus", None, least=1)
     if not least <= gpus <= most or least % nodes or most % nodes:

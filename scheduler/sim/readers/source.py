@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import IO, Required, TypedDict, TypeVar
 
 from scheduler.model.lifecycle import JobClass
+from scheduler.model.request import Over
 from scheduler.sim.readers.options import ReadOptions
 from scheduler.sim.trace import BadLine, Trace, TraceError, TraceJob
 from scheduler.sim.work import Work
@@ -53,6 +54,7 @@ class Draft(TypedDict, total=False):
     split: bool
     max_gpus: int
     min_gpus: int
+    over: Over
     cpus: int
     memory_mib: int
     priority: int

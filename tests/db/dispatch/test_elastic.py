@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,7 +12,7 @@ from muster.agents.launch import gang_environment, torchrun_defaults
 from muster.common.models import DatabaseNow
 from muster.dispatch.snapshot.snapshot import pool_snapshot
 from muster.jobs.attempt.estimates import estimate_jobs
-from muster.jobs.models import Attempt, Job
+from muster.jobs.models import Attempt, Job, ReservedGpu
 from muster.jobs.services import draft_job
 from muster.samples.models import SpeedAlone
 from scheduler import model
@@ -145,6 +146,49 @@ class TestAResize:
         end(ranks(grown)[0], Reason.PREEMPTED)
         cycle(world)
         assert (start_again(job).number, live_attempt(job).gpus_total) == (3, 2)
+
+    def test_a_job_over_its_gang_grows_from_one_node_to_two_within_its_quota_and_shrinks_again(self) -> None:
+        world = make_world(nodes=2, gpus=4, quota=10, policy="optimus")
+        fillers = [start(world, gpus=4), start(world, gpus=2)]
+        attempt = start(world, **{**ELASTIC, "elastic": {"min": 1, "max": 8, "over": "gang"}})
+        job, first = attempt.job, ranks(attempt)[0]
+        assert (attempt.gpus_total, gang_environment(first.node, first)["MUSTER_NNODES"]) == (2, "1")
+        assert torchrun_defaults(first)["PET_NNODES"] == "1"
+        for filler in fillers:
+            end(ranks(filler)[0])
+        cycle(world)
+        attempt.refresh_from_db()
+        assert (attempt.state, attempt.reason_detail) == ("stopping", "its size changes from 2 to 8 GPUs")
+        kept = ReservedGpu.objects.filter(reservation__job=job)
+        assert Counter(kept.values_list("gpu__node", flat=True)) == {node.pk: 4 for node in world.nodes}
+        end(first, Reason.PREEMPTED)
+        cycle(world)
+        grown = start_again(job)
+        assert (grown.number, grown.gpus_total, grown.request.nodes) == (2, 8, 2)
+        assert [len(share.claims.all()) for share in ranks(grown)] == [4, 4]
+        assert grown.request.first.cpus == 2 * attempt.request.first.cpus
+        for rank, allocation in enumerate(ranks(grown)):
+            told = gang_environment(allocation.node, allocation) | torchrun_defaults(allocation)
+            assert (told["MUSTER_NNODES"], told["MUSTER_RANK"], told["MUSTER_GPUS"]) == ("2", str(rank), "4")
+            assert (told["WORLD_SIZE"], told["PET_NNODES"], told["PET_NPROC_PER_NODE"]) == ("2", "2", "4")
+            assert len(told["MUSTER_NODE_ADDRS"].split(",")) == 2
+            master = ranks(grown)[0].node
+            assert told["MASTER_ADDR"] == told["PET_MASTER_ADDR"] == (master.address or master.name)
+            assert told["PET_MASTER_PORT"] == told["MASTER_PORT"] == str(grown.master_port)
+        more = submit(world, gpus=2)
+        cycle(world)
+        grown.refresh_from_db()
+        assert (grown.state, grown.reason_detail) == ("stopping", "its size changes from 8 to 4 GPUs")
+        for allocation in ranks(grown):
+            end(allocation, Reason.PREEMPTED)
+        cycle(world)
+        assert (live_attempt(more).gpus_total, live_attempt(job).gpus_total) == (2, 4)
+        assert (start_again(job).request.nodes, now_of(job).retries_used) == (1, 0)
+
+    def test_a_job_over_its_gang_grows_to_its_quota_and_no_further(self) -> None:
+        world = make_world(nodes=3, gpus=4, quota=6, policy="optimus")
+        attempt = start(world, **{**ELASTIC, "elastic": {"min": 1, "max": 12, "over": "gang"}})
+        assert (attempt.gpus_total, attempt.request.nodes, attempt.request.first.gpus) == (6, 2, 3)
 
     def test_a_policy_that_assigns_configurations_resizes_it(self, world: World, monkeypatch: Any) -> None:
         class Assigned(AssignmentPolicy):

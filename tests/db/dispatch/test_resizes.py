@@ -139,6 +139,27 @@ def test_a_job_that_fails_at_once_in_a_size_that_it_did_not_ask_for_gets_the_one
     assert (now_of(attempt.job).state, failed(attempt.job).count) == ("failed", 1)
 
 
+def test_a_job_over_its_gang_goes_on_on_its_former_number_of_nodes() -> None:
+    world = make_world(nodes=2, gpus=4, policy="optimus")
+    other = start(world, gpus=3)
+    gang = {**ELASTIC, "elastic": {"min": 1, "max": 8, "over": "gang"}}
+    attempt = start(world, **gang)
+    assert (attempt.gpus_total, attempt.request.nodes) == (4, 1)
+    end(ranks(other)[0])
+    cycle(world)
+    end(ranks(attempt)[0], Reason.PREEMPTED)
+    cycle(world)
+    grown = live_attempt(attempt.job)
+    assert (grown.gpus_total, grown.request.nodes) == (8, 2)
+    for allocation in ranks(runs(grown)):
+        end(allocation, Reason.EXIT_NONZERO)
+    told = failed(attempt.job)
+    assert (told.before, told.nodes, told.wanted) == (4, 1, 8)
+    cycle(world)
+    third = live_attempt(attempt.job)
+    assert (third.number, third.gpus_total, third.request.nodes) == (3, 4, 1)
+
+
 def test_each_failed_resize_doubles_the_pause(grown: Attempt) -> None:
     job = grown.job
     before = FailedResize(before=2, wanted=4, at=0.0, because="x", until=0.0, count=3)

@@ -167,6 +167,11 @@ def test_a_gang_in_containers_is_refused_where_the_pool_refuses_those() -> None:
         submitted(pool, image="busybox", nodes=2)
     assert [error.field for error in caught.value.errors] == ["nodes"]
     submitted(pool, image="busybox")
+    grows = {"image": "busybox", "elastic": {"min": 1, "max": 4, "over": "gang"}, "checkpoint": {}}
+    with pytest.raises(Invalid, match="runs no containers of jobs on several nodes") as caught:
+        submitted(pool, **grows)
+    assert [error.field for error in caught.value.errors] == ["elastic.over"]
+    submitted(pool, **grows, locality={"within": "node"})
 
 
 def gang_node(pool: Pool, network: str, address: str, **fields: Any) -> Node:

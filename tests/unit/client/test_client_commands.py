@@ -283,11 +283,13 @@ def test_run_makes_a_spec_of_its_flags(server: FakeServer, run: Run) -> None:
         "elastic": {"min": 1, "max": 8},
         "checkpoint": {},
     }
+    assert run("run", "--gpus", "2", "--elastic", "1-32:gang", "true").exit_code == 0
+    assert json.loads(server.requests[4].content)["elastic"] == {"min": 1, "max": 32, "over": "gang"}
     assert run("run").exit_code == 2
     for option, value in (("--screening", "perhaps"), ("--elastic", "8"), ("--elastic", "1-x")):
         refused = run("run", option, value, "true")
         assert (refused.exit_code, option in refused.stderr) == (2, True)
-    assert len(server.requests) == 4
+    assert len(server.requests) == 5
 
 
 def test_what_is_refused_of_a_run_is_named_by_its_option(server: FakeServer, run: Run) -> None:

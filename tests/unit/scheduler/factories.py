@@ -8,7 +8,7 @@ from typing import Any
 
 from scheduler.model import SLOTS, AllocationView, Gpu, Job, Node, Running, Snapshot, Tenant, VirtualCluster
 from scheduler.model.lifecycle import AttemptState, JobClass
-from scheduler.model.request import REQUEST_FIELDS, Request, request_of
+from scheduler.model.request import REQUEST_FIELDS, Over, Request, request_of
 
 NOW = 1_000_000.0
 
@@ -85,7 +85,8 @@ def spelled(request: Request) -> dict[str, Any]:
         "locality": request.locality,
         "split": request.divisible,
         "min_gpus": request.elastic.min_gpus if request.elastic else 1,
-        "max_gpus": request.max_gpus,
+        "max_gpus": request.elastic.max_gpus if request.elastic else 0,
+        "over": request.elastic.over if request.elastic else Over.NODE,
         "packs": request.shares_gpu,
         "gpu_memory_mib": request.gpu_memory_mib,
         "form": request.runtime,

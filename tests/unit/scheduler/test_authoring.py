@@ -20,6 +20,7 @@ from scheduler.model import KnownRate, Locality, PoolState, Rate, Snapshot
 from scheduler.model.invariants import check
 from scheduler.model.lifecycle import HoldReason
 from scheduler.model.plan import Plan, apply, plan_from_dict, plan_to_dict
+from scheduler.model.request import Over
 from scheduler.placement import PLACEMENTS
 from tests.unit.scheduler.factories import NOW, make_job, make_node, make_running, make_share, make_snapshot, make_vc
 
@@ -81,6 +82,18 @@ def test_configs_are_the_choices_that_fit_the_pool_and_each_size_of_an_elastic_j
     assert found[1] == [Config("V100", 2), Config("A100", 2)]
     assert found[2] == [Config("A100", 2), Config("A100", 1), Config("A100", 3)]
     assert found[3] == [Config("A100", 8)]
+
+
+def test_the_sizes_over_a_gang_are_those_that_equal_parts_of_nodes_make_up() -> None:
+    job = make_job(1, gpus=2, max_gpus=9, over=Over.GANG)
+    world = make_snapshot(nodes=[make_node(1, gpus=4), make_node(2, gpus=3)], waiting=[job])
+    found: list[Config] = []
+    plan = plan_of(
+        deciding(lambda cycle: (found.extend(cycle.configs(job)), cycle.place(job, [Config("A100", 4, nodes=2)]))),
+        world,
+    )
+    assert [config.gpus for config in found] == [2, 1, 3, 4, 6]
+    assert [len(share.gpu_ids) for share in plan.places[0].allocations] == [2, 2]
 
 
 def test_a_rate_is_known_for_the_configuration_that_was_measured() -> None:

@@ -110,11 +110,15 @@ function NodeNames({ name, names = [] }: { name: string; names?: readonly string
   return names.length === 0 ? null : <Fact name={name}>{names.join(", ")}</Fact>;
 }
 
-function Sizes({ elastic }: { elastic?: { min: number; max: number } | null | undefined }) {
+function Sizes({
+  elastic,
+}: {
+  elastic?: { min: number; max: number; over?: string | undefined } | null | undefined;
+}) {
   if (elastic === undefined || elastic === null) return null;
   return (
     <Fact name="May be resized">
-      {elastic.min} to {plural(elastic.max, "GPU")} a node
+      {elastic.min} to {plural(elastic.max, "GPU")} {elastic.over === "gang" ? "in all" : "a node"}
     </Fact>
   );
 }

@@ -20,12 +20,12 @@ export function MoreFields(bound: Bound) {
           <Select
             label="Priority"
             description="Among the jobs of its virtual cluster"
-            {...choice("priority", ["normal", "low", "high", "urgent"])}
+            {...choice(["priority"], ["normal", "low", "high", "urgent"])}
           />
           <Select
             label="Screening"
             description="A first run on one or two GPUs"
-            {...choice("screening", ["auto", "always", "never"])}
+            {...choice(["screening"], ["auto", "always", "never"])}
           />
         </div>
         <div className={classes.two}>
@@ -69,7 +69,7 @@ export function MoreFields(bound: Bound) {
           <Select
             label="Share its GPUs"
             description="pack: with another job"
-            {...choice("share", ["never", "pack"])}
+            {...choice(["share"], ["never", "pack"])}
           />
           <TextInput
             label="GPU memory"
@@ -78,7 +78,7 @@ export function MoreFields(bound: Bound) {
             {...text("gpu_memory")}
           />
         </div>
-        <div className={classes.two}>
+        <div className={classes.three}>
           <NumberInput
             label="Fewest GPUs"
             description="Of a job that may be resized"
@@ -96,12 +96,17 @@ export function MoreFields(bound: Bound) {
             max={1024}
             {...number("elastic", "max")}
           />
+          <Select
+            label="These are GPUs of"
+            description="node: each of its nodes; gang: any number of nodes"
+            {...choice(["elastic", "over"], ["node", "gang"])}
+          />
         </div>
         <div className={classes.two}>
           <TextInput label="Working directory" placeholder="the job's own folder" {...text("workdir")} />
           <TextInput label="Shared memory" placeholder="the engine's default" {...text("shm")} />
         </div>
-        <Select label="If the node loses contact" {...choice("on_disconnect", ["stop", "keep"])} />
+        <Select label="If the node loses contact" {...choice(["on_disconnect"], ["stop", "keep"])} />
         <PairsInput
           label="Tags"
           description="One a line, such as project=segmentation"

@@ -242,6 +242,10 @@ test("the sizes of a job that may be resized are typed beside its GPUs", async (
   type(screen.getByRole("textbox", { name: "Fewest GPUs" }), "1");
   type(screen.getByRole("textbox", { name: "Most GPUs" }), "8");
   expect(yaml.value).toContain("elastic:\n  min: 1\n  max: 8\n");
+  await pick("These are GPUs of", "gang");
+  expect(yaml.value).toContain("elastic:\n  min: 1\n  max: 8\n  over: gang\n");
+  await pick("These are GPUs of", "node");
+  expect(yaml.value).not.toContain("over");
 });
 
 test("what is wrong with the second choice stands at the second choice", async () => {

@@ -33,11 +33,11 @@ export function bind({ spec, disabled, errorOf, onChange }: Bound) {
       onChange: (value: number | string) => onChange(path, value === "" ? undefined : Number(value)),
     }),
     /** One of several words, of which the first is what an empty key means. */
-    choice: (key: string, words: readonly [string, ...string[]]) => ({
-      ...common([key]),
+    choice: (path: readonly string[], words: readonly [string, ...string[]]) => ({
+      ...common(path),
       data: [...words],
-      value: textOf(spec[key]) === "" ? words[0] : textOf(spec[key]),
-      onChange: (value: string | null) => onChange([key], value === words[0] ? undefined : value),
+      value: textOf(valueAt(spec, path)) === "" ? words[0] : textOf(valueAt(spec, path)),
+      onChange: (value: string | null) => onChange(path, value === words[0] ? undefined : value),
     }),
     list: (key: string) => ({
       ...common([key]),

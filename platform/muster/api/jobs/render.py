@@ -313,8 +313,8 @@ def _failed_resize(job: Job) -> FailedResize | None:
     if found.until <= utc_now().timestamp():
         return None
     return {
-        "before": found.before * job.nodes,
-        "wanted": found.wanted * job.nodes,
+        "before": found.before,
+        "wanted": found.wanted,
         "at": moment(datetime.fromtimestamp(found.at, UTC)),
         "because": found.because,
         "until": moment(datetime.fromtimestamp(found.until, UTC)),

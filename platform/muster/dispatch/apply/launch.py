@@ -88,7 +88,8 @@ def request_at(job: Job, place: Place, gpus: Mapping[int, Gpu]) -> Request:
     """
     share = min(place.allocations, key=lambda share: share.rank)
     kind = gpus[share.gpu_ids[0]].type if share.gpu_ids else None
-    return request_given(job, Choice(kind, len(share.gpu_ids), share.cpus, share.memory_mib))
+    choice = Choice(kind, len(share.gpu_ids), share.cpus, share.memory_mib)
+    return request_given(job, choice, len(place.allocations))
 
 
 def launch(pool: Pool, places: Iterable[tuple[Job, Place, Request]], nodes: Mapping[int, Node]) -> None:

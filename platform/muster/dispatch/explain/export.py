@@ -82,13 +82,13 @@ def _record(job: Job, request: Request, anonymous: bool) -> dict[str, Any]:
 
 def _sizes(job: Job, request: Request) -> dict[str, Any]:
     """The sizes and speeds of an elastic job, and its run time as if it had kept the size that it asked for."""
-    elastic, nodes, asked = request.elastic, request.nodes, request.gpus_total
+    elastic, asked = request.elastic, request.gpus_total
     if elastic is None:
         return {}
     by_type: defaultdict[str, dict[int, float]] = defaultdict(dict)
     for kind, gpus, per_s in SpeedAlone.objects.filter(job=job).values_list("gpu_type", "gpus", "per_s"):
         by_type[kind][gpus] = per_s
-    speeds = speeds_of(max(by_type.values(), key=len, default={}), elastic.max_gpus * nodes)
+    speeds = speeds_of(max(by_type.values(), key=len, default={}), request.max_gpus)
     ran = Attempt.objects.filter(job=job, stage=Stage.FULL, ended_at__isnull=False)
     done_s = sum(
         (one.ended_at - one.placed_at).total_seconds() * speeds[one.gpus_total - 1] / speeds[asked - 1]
@@ -96,8 +96,9 @@ def _sizes(job: Job, request: Request) -> dict[str, Any]:
         if one.ended_at is not None
     )
     return {
-        "min_gpus": elastic.min_gpus * nodes,
-        "max_gpus": elastic.max_gpus * nodes,
+        "min_gpus": request.min_gpus,
+        "max_gpus": request.max_gpus,
+        "over": elastic.over,
         "speeds": [round(speed, 4) for speed in speeds],
         "run_s": round(done_s, 3),
     }

@@ -97,19 +97,21 @@ def _refusals(job: Job, view: model.Job, feasibility: Feasibility, *, each_choic
 
 
 def _size_refusal(job: Job, view: model.Job, feasibility: Feasibility) -> FieldError | None:
-    """Why no node could hold the largest size of the job, and the largest that one could; None if one could."""
+    """Why the pool could never give the job its largest size, and the largest that it could; None if it could."""
     request = view.request
+    each = 1 if request.over_gang else request.nodes
 
     def denial(gpus: int) -> Denial | None:
-        sizes = tuple(request.resized(choice, gpus) for choice in request.choices)
-        found = feasibility.denial(replace(view, request=replace(request, choices=sizes, elastic=None)))
+        found = feasibility.denial(view, gpus * each)
         return found if found is not None and found.reason is HoldReason.INFEASIBLE else None
 
-    found = denial(request.max_gpus)
+    most = request.max_gpus // each
+    found = denial(most)
     if found is None:
         return None
-    largest = next(gpus for gpus in range(request.max_gpus - 1, 0, -1) if gpus == 1 or denial(gpus) is None)
-    told = f"pool {job.pool.name} could never give this job {request.max_gpus} GPUs on each node: {found.detail}"
+    largest = next(gpus for gpus in range(most - 1, 0, -1) if gpus == 1 or denial(gpus) is None)
+    why = ", equally many on each of its nodes" if request.over_gang else f" on each node: {found.detail}"
+    told = f"pool {job.pool.name} could never give this job {most} GPUs{why}"
     return FieldError("elastic.max", f"{told}; write max: {largest}")
 
 

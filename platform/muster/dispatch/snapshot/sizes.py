@@ -34,7 +34,7 @@ def sized(job: model.Job, *, gpus: int = 0, held_s: float = 0.0) -> model.Job:
     request = job.request
     if request.elastic is None:
         return job
-    job = replace(job, speeds=speeds_of(_measured(job), request.max_gpus * request.nodes))
+    job = replace(job, speeds=speeds_of(_measured(job), request.max_gpus))
     if job.expected_s is None:
         return job
     mean_gpus = round(job.attained_gpu_s / job.ran_s) if job.ran_s > 0 else 0

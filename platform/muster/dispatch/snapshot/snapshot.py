@@ -33,7 +33,7 @@ from muster.dispatch.snapshot.sizes import sized, with_sizes
 from muster.dispatch.snapshot.tree import tree_of, virtual_clusters_in
 from muster.fleet.models import Node, Pool
 from muster.fleet.strikes import strikes_of
-from muster.jobs.attempt.resizes import failed_resize_from, in_one_size
+from muster.jobs.attempt.resizes import failed_resize_from, in_former_size
 from muster.jobs.attempt.runs import screening_run_from
 from muster.jobs.fields import request_of_text
 from muster.jobs.models import Job
@@ -363,7 +363,7 @@ def _job(row: dict[str, Any], now: float, held_s: float = 0.0) -> model.Job:
         row["request"] = request_of_text(row["request"])
     failed_resize = row.pop("failed_resize")
     if failed_resize is not None and (failed := failed_resize_from(_plain(failed_resize))).until > now:
-        row |= {"request": in_one_size(row["request"], failed.before), "fixed_until": failed.until}
+        row |= {"request": in_former_size(row["request"], failed), "fixed_until": failed.until}
     screening = row.pop("screening")
     if screening is not None:
         row |= while_screened(row, screening_run_from(_plain(screening)))

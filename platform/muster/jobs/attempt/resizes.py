@@ -27,9 +27,9 @@ _grown: list[Callable[[Collection[int]], set[int]]] = []
 
 @dataclass(frozen=True, slots=True)
 class FailedResize:
-    """A resize that did not come back; `Job.failed_resize` stores the last one. Sizes are GPUs on each node.
+    """A resize that did not come back; `Job.failed_resize` stores the last one. Sizes are GPUs in all.
 
-    The job keeps the size `before` until then. `count` counts all such resizes of the job.
+    The job keeps the size `before`, on `nodes`, until then. `count` counts all such resizes of the job.
     """
 
     before: int
@@ -38,6 +38,7 @@ class FailedResize:
     because: str
     until: float
     count: int
+    nodes: int = 1
 
     def stored(self) -> dict[str, Any]:
         """The record as plain JSON values."""
@@ -54,18 +55,17 @@ def attempts_with_progress_by(read: Callable[[Collection[int]], set[int]]) -> No
     _grown.append(read)
 
 
-def in_one_size(request: Request, gpus: int) -> Request:
-    """The request in exactly one size, as after a failed resize."""
-    return interned(
-        replace(request, choices=tuple(request.resized(one, gpus) for one in request.choices), elastic=None)
-    )
+def in_former_size(request: Request, failed: FailedResize) -> Request:
+    """The request in exactly the size that the job had before a failed resize."""
+    choices = tuple(request.resized(one, failed.before // failed.nodes) for one in request.choices)
+    return interned(replace(request, choices=choices, nodes=failed.nodes, elastic=None))
 
 
 @dataclass(frozen=True, slots=True)
 class Former:
     """The size of a job before its present attempt, and the attempt that ran in it; None: none has run."""
 
-    gpus: int
+    request: Request
     attempt: Attempt | None
 
 
@@ -74,14 +74,14 @@ def resized_from(attempt: Attempt) -> Former | None:
 
     Attempts that failed do not count.
     """
-    request, given = attempt.job.request, attempt.request.first
-    asked = request.choice_of(given.gpu_type)
+    request, given = attempt.job.request, attempt.request
+    asked = request.choice_of(given.first.gpu_type)
     if attempt.stage != Stage.FULL or request.elastic is None or asked is None:
         return None
     earlier = Attempt.objects.filter(job_id=attempt.job_id, stage=Stage.FULL, number__lt=attempt.number)
     before = first_of(earlier.filter(running_at__isnull=False).exclude(state=AttemptState.FAILED).order_by("-number"))
-    gpus = asked.gpus if before is None else before.request.first.gpus
-    return Former(gpus, before) if gpus != given.gpus else None
+    former = request.given(asked) if before is None else before.request
+    return Former(former, before) if former.gpus_total != given.gpus_total else None
 
 
 def resize_that_failed(
@@ -101,12 +101,13 @@ def resize_that_failed(
     count = 1 if job.failed_resize is None else failed_resize_from(job.failed_resize).count + 1
     now = utc_now().timestamp()
     return FailedResize(
-        before=before.gpus,
-        wanted=attempt.request.first.gpus,
+        before=before.request.gpus_total,
+        wanted=attempt.request.gpus_total,
         at=now,
         because=_because(attempt, reason, verdict)[:300],
         until=now + min(BACK_OFF_S * 2 ** min(count - 1, 16), MAX_BACK_OFF_S),
         count=count,
+        nodes=before.request.nodes,
     )
 
 

@@ -69,28 +69,26 @@ def next_run(job: Job) -> Run:
     return Run(screening.request, screening.time_limit_s, screening_grace_s(job.grace_s))
 
 
-def request_given(job: Job, choice: Choice) -> Request:
-    """The request of an attempt of the job that runs in exactly this size.
+def request_given(job: Job, choice: Choice, nodes: int) -> Request:
+    """The request of an attempt of the job that runs in exactly this size on so many nodes.
 
     Raises:
         Invalid: the job accepts no such size: it is none of its choices, and not in its elastic range.
     """
     request = next_run(job).request
-    if not request.accepts(choice):
-        raise Invalid.field("gpus", f"job {job.pk} cannot run on {choice} per node{_why_not(request, choice)}")
-    return interned(request.given(choice))
+    if not request.accepts(choice, nodes):
+        on = "per node" if nodes == 1 else f"on each of {nodes} nodes"
+        raise Invalid.field("gpus", f"job {job.pk} cannot run on {choice} {on}{_why_not(request, choice, nodes)}")
+    return request.given(choice, nodes)
 
 
-def _why_not(request: Request, choice: Choice) -> str:
+def _why_not(request: Request, choice: Choice, nodes: int) -> str:
     asks = f": it asks for {words_for_choices(request.choices)}"
+    if request.nodes > 1:
+        asks += f" on each of {request.nodes} nodes"
     if request.elastic is not None:
-        asks += f" and may be resized from {request.elastic.min_gpus} to {request.elastic.max_gpus} GPUs"
-    return f"{asks}, not for {choice.cpus} CPUs and {choice.memory_mib} MiB" if _is_of_size(request, choice) else asks
-
-
-def _is_of_size(request: Request, choice: Choice) -> bool:
-    """Whether the GPUs are acceptable, so that CPUs or memory are not."""
+        asks += f" and may be resized from {request.min_gpus} to {request.max_gpus} GPUs in all"
     asked = request.choice_of(choice.gpu_type)
-    if asked is None:
-        return False
-    return asked.gpus == choice.gpus or (request.elastic is not None and choice.gpus in request.elastic)
+    if asked is None or not request.accepts(request.resized(asked, choice.gpus), nodes):
+        return asks
+    return f"{asks}, not for {choice.cpus} CPUs and {choice.memory_mib} MiB"

@@ -29,7 +29,7 @@ def request_of_spec(spec: JobSpec, shares: Shares) -> Request:
             locality=spec.locality.within if spec.locality else Locality.ANY,
             shares_gpu=spec.packs,
             gpu_memory_mib=spec.gpu_memory_mib,
-            elastic=ElasticRange(spec.elastic.min, spec.elastic.max) if spec.elastic else None,
+            elastic=ElasticRange(spec.elastic.min, spec.elastic.max, spec.elastic.over) if spec.elastic else None,
             runtime=spec.form,
         )
     )

@@ -28,6 +28,7 @@ from nodeagent.protocol.messages import MAX_MOUNTS
 from scheduler.diagnosis.idle import Rule
 from scheduler.diagnosis.screening import Mode
 from scheduler.model.lifecycle import JobClass, Locality, RuntimeNeed
+from scheduler.model.request import Over
 
 PRIORITIES = {"low": 0, "normal": 10, "high": 20, "urgent": 30}
 MAX_CPUS = 4096
@@ -109,10 +110,14 @@ class Checkpoint(_Strict):
 
 
 class Elastic(_Strict):
-    """The sizes between which a policy may resize the job; `gpus` is the size that it asks for."""
+    """The sizes between which a policy may resize the job; `gpus` and `nodes` are the size that it asks for."""
 
-    min: int = Field(ge=1, le=MAX_GPUS, description="The fewest GPUs on each node.")
-    max: int = Field(ge=1, le=MAX_GPUS, description="The most GPUs on each node.")
+    min: int = Field(ge=1, le=MAX_GPUS, description="The fewest GPUs.")
+    max: int = Field(ge=1, le=MAX_GPUS, description="The most GPUs.")
+    over: Annotated[Over, Field(strict=False)] = Field(
+        default=Over.NODE,
+        description="node: GPUs on each of its nodes; gang: GPUs in all, equally many on each of any number of nodes.",
+    )
 
 
 class Notify(_Strict):
@@ -244,7 +249,7 @@ class JobSpec(_Strict):
     )
     elastic: Elastic | None = Field(
         default=None,
-        description="A policy may resize it by a stop and a restart, such as {min: 1, max: 8}: GPUs on each node.",
+        description="A policy may resize it by a restart, such as {min: 1, max: 8}, or {min: 1, max: 32, over: gang}.",
     )
     throughput: Throughput = Field(
         default={},
@@ -290,6 +295,20 @@ class JobSpec(_Strict):
     def choices(self) -> tuple[GpuChoice, ...]:
         """The GPUs on each node that it accepts, in order of preference; never empty."""
         return choices_of(self.gpus)
+
+    @property
+    def max_gpus(self) -> int:
+        """The most GPUs of all its nodes that a policy may give it; 0 for a job that is not elastic."""
+        if self.elastic is None:
+            return 0
+        return self.elastic.max * (self.nodes if self.elastic.over is Over.NODE else 1)
+
+    @property
+    def may_span_nodes(self) -> bool:
+        """Whether it runs on several nodes, or may be resized to several."""
+        within_node = self.locality is not None and self.locality.within is Locality.NODE
+        grows = self.elastic is not None and self.elastic.over is Over.GANG and self.elastic.max > 1
+        return self.nodes > 1 or (grows and not within_node)
 
     @property
     def has_gpus(self) -> bool:
@@ -458,10 +477,11 @@ def _require_sense_of_sizes(spec: JobSpec) -> None:
         raise Invalid.field("elastic.min", f"{elastic.min} is above max, {elastic.max}")
     if not spec.has_gpus:
         raise Invalid.field("elastic", "a job without GPUs has no sizes: ask for gpus")
-    outside = [choice.gpus for choice in spec.choices if not elastic.min <= choice.gpus <= elastic.max]
+    each, in_all = (1, "") if elastic.over is Over.NODE else (spec.nodes, " in all")
+    outside = [choice.gpus * each for choice in spec.choices if not elastic.min <= choice.gpus * each <= elastic.max]
     if outside:
         raise Invalid.field(
-            "gpus", f"{outside[0]} is not between min and max of elastic: write {elastic.min} to {elastic.max}"
+            "gpus", f"{outside[0]}{in_all} is not between min and max of elastic: write {elastic.min} to {elastic.max}"
         )
     if not spec.checkpoints:
         raise Invalid.field(

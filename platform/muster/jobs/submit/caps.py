@@ -21,10 +21,9 @@ def require_within_caps(spec: JobSpec, caps: Caps, *, tenant: Tenant, owner: Use
         most = max(choice.gpus for choice in spec.choices) * spec.nodes
         if most > caps.job_gpus:
             errors.append(FieldError("gpus", f"{whose} may have at most {caps.job_gpus} GPUs; this asks for {most}"))
-        largest = spec.elastic.max * spec.nodes if spec.elastic else 0
-        if largest > caps.job_gpus:
+        if spec.max_gpus > caps.job_gpus:
             errors.append(
-                FieldError("elastic.max", f"{whose} may have at most {caps.job_gpus} GPUs; this allows {largest}")
+                FieldError("elastic.max", f"{whose} may have at most {caps.job_gpus} GPUs; this allows {spec.max_gpus}")
             )
     if caps.time_s is not None and (spec.time_s is None or spec.time_s > caps.time_s):
         asked = "this has no limit" if spec.time_s is None else f"this asks for {spec.time}"

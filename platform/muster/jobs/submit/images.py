@@ -45,11 +45,12 @@ def require_runtime(spec: JobSpec, pool: Pool) -> None:
 
     A pool may mix runtimes: the job is then placed on those nodes that can start it.
     """
-    if spec.image and spec.nodes > 1 and pool.gang_network == "refuse":
-        raise Invalid.field("nodes", f"pool {pool.name} runs no containers of jobs on several nodes")
-    if spec.nodes > 1 and lacks_gang_network(pool, in_containers=spec.form is not RuntimeNeed.PLAIN):
+    field = "nodes" if spec.nodes > 1 else "elastic.over"
+    if spec.image and spec.may_span_nodes and pool.gang_network == "refuse":
+        raise Invalid.field(field, f"pool {pool.name} runs no containers of jobs on several nodes")
+    if spec.may_span_nodes and lacks_gang_network(pool, in_containers=spec.form is not RuntimeNeed.PLAIN):
         raise Invalid.field(
-            "nodes",
+            field,
             f"in pool {pool.name} containers on several nodes do not reach each other: an operator has to set the gang "
             "network of the pool to an overlay network, or to host",
         )

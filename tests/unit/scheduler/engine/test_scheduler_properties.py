@@ -37,7 +37,7 @@ from scheduler.model import (
 from scheduler.model.invariants import awaits_preemption, check
 from scheduler.model.lifecycle import RuntimeNeed
 from scheduler.model.plan import Plan, apply, plan_from_dict, plan_to_dict, release
-from scheduler.model.request import Request
+from scheduler.model.request import ElasticRange, Over, Request
 from scheduler.model.sharing import may_share
 from scheduler.placement import PLACEMENTS
 from scheduler.sim import engine as sim
@@ -286,8 +286,26 @@ def job_of_place(world: Snapshot, job_id: int) -> Job:
     return world.waiting_by_id.get(job_id) or world.running_by_job[job_id].job
 
 
-@worlds(count=36)
-def test_a_plan_keeps_every_promise(world: Snapshot, config: CycleConfig) -> None:
+def with_sizes(world: Snapshot, random: Random) -> Snapshot:
+    """The world, in which half of the jobs that share no GPUs may be resized."""
+
+    def resizable(job: Job) -> Job:
+        request = job.request
+        if not request.needs_gpus or request.shares_gpu or random.random() < 0.5:
+            return job
+        over = Over.NODE if request.divisible else random.choice(list(Over))
+        asked = [choice.gpus * (request.nodes if over is Over.GANG else 1) for choice in request.choices]
+        elastic = ElasticRange(random.randint(1, min(asked)), max(asked) + random.randint(0, 4), over)
+        request = replace(request, elastic=elastic)
+        return replace(job, request=request, speeds=tuple(n**0.9 for n in range(1, request.max_gpus + 1)))
+
+    running = tuple(replace(run, job=resizable(run.job)) for run in world.running)
+    return replace(world, waiting=tuple(map(resizable, world.waiting)), running=running)
+
+
+@worlds(st.randoms(use_true_random=False), count=36)
+def test_a_plan_keeps_every_promise(world: Snapshot, config: CycleConfig, random: Random) -> None:
+    world = with_sizes(world, random)
     plan = decide(world, config)
     assert check(world, plan, compose(config).admission) == ()
     # The law is checked above by the law's own code; here its promises are counted afresh.
@@ -368,10 +386,11 @@ def a_gang_starts_whole_on_allowed_nodes_of_its_own_in_one_choice(world: Snapsho
         assert len(types) == min(job.request.first.gpus, 1)
         choice = job.request.choice_of(next(iter(types), None))
         assert choice is not None
-        if job.request.divisible:
-            assert sum(len(share.gpu_ids) for share in place.allocations) == choice.gpus
-        else:
-            assert [len(share.gpu_ids) for share in place.allocations] == [choice.gpus] * job.request.nodes
+        gpus = [len(share.gpu_ids) for share in place.allocations]
+        assert sum(gpus) in job.request.sizes(choice)
+        if not job.request.divisible:
+            assert len(set(gpus)) == 1
+            assert job.request.over_gang or len(gpus) == job.request.nodes
         names = {world.node_by_id[share.node_id].name for share in place.allocations}
         assert names <= set(job.request.nodes_in or names) - set(job.request.exclude_nodes)
 

@@ -10,6 +10,7 @@ from scheduler.model import HALF, AllocationView, Cap, Job, Node, Reservation, R
 from scheduler.model.invariants import Code, changed_since, check
 from scheduler.model.lifecycle import AttemptState, RuntimeNeed
 from scheduler.model.plan import Place, Plan, Preempt, apply
+from scheduler.model.request import Over
 from tests.unit.scheduler.factories import (
     NOW,
     asking,
@@ -323,6 +324,22 @@ CASES = {
         places=gang(make_share(1, (0, 1, 2, 3), cpus=4, memory_mib=4096)),
         waiting=(make_job(1, gpus=2, split=True, max_gpus=3),),
     ),
+    "more GPUs than a job takes that is elastic over its gang": Case(
+        {Code.WRONG_GPU_COUNT},
+        "the gang gets 4 GPUs, not 1 to 3",
+        waiting=(make_job(1, gpus=2, cpus=1, max_gpus=3, over=Over.GANG),),
+    ),
+    "a job that is elastic over its gang with more GPUs on one node than on another": Case(
+        {Code.WRONG_GPU_COUNT},
+        "rank 1 gets 1 GPUs, not 2",
+        places=gang(make_share(1, (0, 1)), make_share(2, (6,), rank=1)),
+        waiting=(make_job(1, gpus=2, max_gpus=4, over=Over.GANG),),
+    ),
+    "a job that is elastic over its gang without its CPUs": Case(
+        {Code.WRONG_CPUS_OR_MEMORY},
+        "rank 1 gets 1 CPUs and 1024 MiB, not 2 and 2048",
+        waiting=(make_job(1, gpus=1, cpus=1, max_gpus=4, over=Over.GANG),),
+    ),
     "a virtual cluster that is gone": Case({QUOTA_EXCEEDED}, "virtual cluster 1 would hold 4 A100", vcs=()),
 }
 
@@ -440,6 +457,10 @@ VALID_CASES: dict[str, dict[str, Any]] = {
     "a lot of GPUs cut unevenly": {
         "places": gang(make_share(1, (0, 1, 2), cpus=3, memory_mib=3072), make_share(2, (6,), rank=1)),
         "waiting": (make_job(1, gpus=4, split=True),),
+    },
+    "another number of nodes for a job that is elastic over its gang": {
+        "places": gang(make_share(1, (0, 1), cpus=2, memory_mib=2048), make_share(2, (6, 7), 1, 2, 2048)),
+        "waiting": (make_job(1, gpus=1, max_gpus=4, over=Over.GANG),),
     },
     "a rank without CPUs on a node that is overcommitted": {
         "places": (Place(2, (make_share(1, (0,), cpus=0),)),),

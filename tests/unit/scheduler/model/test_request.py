@@ -16,6 +16,7 @@ from scheduler.model.lifecycle import Locality, RuntimeNeed
 from scheduler.model.request import (
     Choice,
     ElasticRange,
+    Over,
     Request,
     RequestError,
     interned,
@@ -44,7 +45,7 @@ requests = st.builds(
     exclude_nodes=st.lists(st.sampled_from(["gpu03", "gpu04"])).map(tuple),
     shares_gpu=st.booleans(),
     gpu_memory_mib=st.none() | st.integers(0, 1 << 20),
-    elastic=st.none() | st.builds(ElasticRange, st.just(1), st.integers(1, 8)),
+    elastic=st.none() | st.builds(ElasticRange, st.just(1), st.integers(1, 8), st.sampled_from(Over)),
     runtime=st.sampled_from(RuntimeNeed),
     resources=st.dictionaries(st.sampled_from(["fpga", "licence"]), st.integers(1, 4)).map(lambda d: tuple(d.items())),
 )
@@ -70,10 +71,22 @@ def test_an_equal_request_has_an_equal_hash_and_one_interned_value(request: Requ
 @given(requests)
 def test_a_request_accepts_each_of_its_choices_and_what_is_given_accepts_no_other(request: Request) -> None:
     for choice in request.choices:
-        assert request.accepts(choice)
+        assert request.accepts(choice, request.nodes)
         given_one = request.given(choice)
         assert given_one.choices == (choice,)
-        assert [other for other in request.choices if given_one.accepts(other)] == [choice]
+        assert [other for other in request.choices if given_one.accepts(other, request.nodes)] == [choice]
+
+
+@given(requests)
+def test_a_request_accepts_each_of_its_sizes_and_what_is_given_has_its_gpus(request: Request) -> None:
+    for choice in request.choices:
+        asked, *others = request.sizes(choice)
+        assert (asked, sorted(others)) == (choice.gpus * request.nodes, others)
+        for size in (asked, *others):
+            given_ones = request.in_size(choice, size)
+            assert [one.gpus_total for one in given_ones] == [size] * len(given_ones)
+            assert all(request.accepts(one.first, one.nodes) and one.elastic is None for one in given_ones)
+        assert not request.has_size(choice, max(asked, *others, 0) + 1)
 
 
 @pytest.mark.parametrize(
@@ -108,6 +121,12 @@ def test_a_request_accepts_each_of_its_choices_and_what_is_given_accepts_no_othe
             "elastic",
             "elastic: a job without GPUs has no range of them",
             id="a range of no GPUs",
+        ),
+        pytest.param(
+            {"divisible": True, "elastic": ElasticRange(1, 2, Over.GANG)},
+            "elastic",
+            "elastic: a divisible job has no equal number of GPUs on each node",
+            id="a lot over a gang",
         ),
         pytest.param(
             {"resources": (("fpga", 1), ("fpga", 2))},
@@ -206,19 +225,50 @@ def test_any_type_is_every_type_of_the_pool() -> None:
 
 def test_a_size_is_accepted_with_its_own_type_only() -> None:
     request = Request((A100, V100))
-    assert request.accepts(A100)
-    assert request.accepts(V100)
-    assert not request.accepts(replace(A100, gpu_type="V100"))
-    assert not request.accepts(replace(A100, gpu_type="H100"))
-    assert not request.accepts(replace(A100, cpus=8))
+    assert request.accepts(A100, 1)
+    assert request.accepts(V100, 1)
+    assert not request.accepts(A100, 2)
+    assert not request.accepts(replace(A100, gpu_type="V100"), 1)
+    assert not request.accepts(replace(A100, gpu_type="H100"), 1)
+    assert not request.accepts(replace(A100, cpus=8), 1)
 
 
 @pytest.mark.parametrize(("gpus", "accepted"), [(1, False), (2, True), (6, True), (7, False)])
 def test_an_elastic_job_accepts_the_sizes_of_its_range(gpus: int, accepted: bool) -> None:
     request = Request((A100,), elastic=ElasticRange(2, 6))
     size = request.resized(A100, gpus)
-    assert request.accepts(size) is accepted
-    assert not request.accepts(replace(size, cpus=size.cpus + 1))
+    assert request.accepts(size, 1) is accepted
+    assert not request.accepts(size, 2)
+    assert not request.accepts(replace(size, cpus=size.cpus + 1), 1)
+
+
+def test_a_job_that_is_elastic_over_its_gang_has_equally_many_gpus_on_as_few_nodes_as_possible() -> None:
+    request = Request((A100, V100), nodes=2, elastic=ElasticRange(6, 12, Over.GANG))
+    assert request.sizes(A100) == (8, 6, 7, 9, 10, 11, 12)
+    assert (request.min_gpus, request.max_gpus) == (6, 12)
+    assert [(one.nodes, one.first.gpus, one.first.cpus) for one in request.in_size(A100, 6)] == [
+        (1, 6, 24),
+        (2, 3, 12),
+        (3, 2, 8),
+        (6, 1, 4),
+    ]
+    assert request.in_size(V100, 16)[1] == request.given(V100)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "nodes", "accepted"), [(6, 1, True), (3, 2, True), (1, 12, True), (1, 5, False), (5, 3, False)]
+)
+def test_a_job_that_is_elastic_over_its_gang_accepts_any_number_of_nodes(gpus: int, nodes: int, accepted: bool) -> None:
+    request = Request((A100,), elastic=ElasticRange(6, 12, Over.GANG))
+    size = request.resized(A100, gpus)
+    assert request.accepts(size, nodes) is accepted
+    assert not request.accepts(replace(size, cpus=size.cpus + 1), nodes)
+
+
+def test_a_range_that_was_stored_without_what_it_counts_is_of_each_node() -> None:
+    stored = request_to_dict(Request((A100,), elastic=ElasticRange(2, 6)))
+    del stored["elastic"]["over"]
+    assert request_from_dict(stored).elastic == ElasticRange(2, 6, Over.NODE)
 
 
 def test_a_resized_job_gets_cpus_and_memory_in_proportion_and_a_lot_has_them_for_each_gpu() -> None:

@@ -13,7 +13,7 @@ from scheduler.model import Job, Locality, Running, Snapshot, VirtualCluster
 from scheduler.model.invariants import awaits_preemption, check
 from scheduler.model.lifecycle import HoldReason
 from scheduler.model.plan import Plan, apply
-from scheduler.model.request import ElasticRange
+from scheduler.model.request import ElasticRange, Over
 from scheduler.policies.optimus.policy import Optimus
 from tests.profiles import examples
 from tests.unit.scheduler.factories import NOW, make_job, make_node, make_running, make_share, make_snapshot, make_vc
@@ -287,6 +287,36 @@ def test_the_ranks_of_a_gang_grow_together() -> None:
     assert [len(share.gpu_ids) for share in plan.places[0].allocations] == [3, 3]
 
 
+GANGS: dict[str, tuple[list[int], dict[str, Any], list[int]]] = {
+    "as few nodes as possible": ([4, 4], {}, [4, 4]),
+    "one node while that is enough": ([4, 8], {}, [8]),
+    "equally many GPUs on each node": ([4, 3], {}, [3, 3]),
+    "more nodes where none has the GPUs": ([2, 2, 2, 2], {"speeds": PERFECT[:6]}, [2, 2, 2]),
+    "no more than one node, where it must stay on one": ([4, 4], {"locality": Locality.NODE}, [4]),
+    "fewer nodes than it asks for": ([4, 4], {"nodes": 2, "speeds": PERFECT[:3]}, [3]),
+}
+
+
+@pytest.mark.parametrize(("nodes", "fields", "expected"), GANGS.values(), ids=GANGS)
+def test_a_gang_of_variable_size_grows_over_nodes(nodes: list[int], fields: Any, expected: list[int]) -> None:
+    job = elastic(1, 9000, **{"split": False, "over": Over.GANG, **fields})
+    pool = [make_node(node_id, gpus=gpus) for node_id, gpus in enumerate(nodes, start=1)]
+    plan = decide(make_snapshot(nodes=pool, waiting=[job]), config())
+    assert [len(share.gpu_ids) for share in plan.places[0].allocations] == expected
+
+
+def test_a_gang_of_variable_size_shrinks_to_one_node_and_its_quota_counts_all_its_nodes() -> None:
+    job = elastic(1, 9000, split=False, over=Over.GANG)
+    nodes = [make_node(n, gpus=4) for n in (1, 2)]
+    shares = [make_share(n, range(4), rank, cpus=0, memory_mib=0) for rank, n in enumerate((1, 2))]
+    run = make_running(*shares, attempt_id=1, job=job, ran_s=0.0)
+    other = make_job(2, gpus=4, cpus=0, memory_mib=0)
+    world = make_snapshot(nodes=nodes, running=[run], waiting=[other])
+    assert sizes(world, decide(world, config())) == {1: 4, 2: 4}
+    small = make_snapshot(nodes=nodes, running=[run], waiting=[elastic(3, 9)], vcs=[make_vc(quotas={"A100": 6})])
+    assert sizes(small, decide(small, config())) == {1: 4, 3: 2}
+
+
 def test_a_job_whose_nodes_have_no_room_for_its_size_gets_the_next_smaller_one() -> None:
     nodes = [make_node(n, gpus=2) for n in (1, 2)] + [make_node(3, gpus=8)]
     held = [running(make_job(9, gpus=7, cpus=0, memory_mib=0, preemptible=False), 3, range(7))]
@@ -379,6 +409,7 @@ def elastic_worlds(draw: st.DrawFn) -> Snapshot:
         cpus = draw(st.sampled_from([0, 0, 1, 20]))
         gpus, split = draw(st.integers(1, 4)), draw(st.booleans())
         ranks = 1 if split or locality is Locality.NODE else draw(st.integers(1, 2))
+        common["over"] = Over.NODE if split else draw(st.sampled_from(Over))
         return elastic(
             job_id, left_s, speeds, gpus=gpus, split=split, nodes=ranks, locality=locality, cpus=cpus, **common
         )
