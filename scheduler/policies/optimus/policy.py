@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import math
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -146,7 +147,8 @@ class _Candidate:
     @property
     def next_size(self) -> int:
         """The next larger size; the present one if there is none."""
-        return next((size for size in self.sizes if size > self.size), self.size)
+        position = bisect_right(self.sizes, self.size)
+        return self.sizes[position] if position < len(self.sizes) else self.size
 
     def seconds_on(self, gpus: int) -> float:
         """The seconds for the rest on `gpus` GPUs."""
