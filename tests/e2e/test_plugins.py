@@ -20,7 +20,7 @@ from tests.plugins.installed import install_both
 pytestmark = pytest.mark.timeout(300)
 
 _CHOOSE = """
-from muster.dispatch.settings import change_settings
+from muster.dispatch.config.settings import change_settings
 from muster.fleet.models import Node, Pool
 pool = Pool.objects.get(name="main")
 names = list(Node.objects.filter(pool=pool).order_by("-name").values_list("name", flat=True))

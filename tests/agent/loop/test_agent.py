@@ -165,7 +165,7 @@ def test_code_that_cannot_be_had_ends_the_job(
 
 BREAKS = """
 import sys
-from nodeagent.__main__ import main
+from nodeagent.cli.main import main
 from nodeagent.runtime.shim.folders import FolderRuntime
 make = FolderRuntime._make_working_folder
 def make_or_break(self, folder, workdir):

@@ -19,7 +19,7 @@ from muster.fleet.services import cordon_node
 from muster.jobs.attempt.attempts import lose_allocations
 from muster.jobs.models import Allocation, Attempt
 from muster.jobs.services import cancel_job, requeue_job
-from muster.logs.store import Chunk, append, finish
+from muster.logs.store import Chunk, LogEnd, append, finish
 from muster.sweeps.services import submit_sweep
 from scheduler.model.lifecycle import Reason
 from tests.db.conftest import client
@@ -97,7 +97,7 @@ def all_is_said(attempt: Attempt) -> None:
     """The agents close the attempt's logs."""
     for allocation in ranks(attempt):
         size = sum(allocation.log_chunks.values_list("size", flat=True))
-        finish(allocation, size=size, sha256="", holes=[])
+        finish(allocation, LogEnd(size=size, sha256="", holes=[]))
 
 
 def succeed(attempt: Attempt) -> None:

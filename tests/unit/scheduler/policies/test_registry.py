@@ -47,12 +47,6 @@ def test_a_configuration_survives_the_trip_through_json() -> None:
     assert config_from_dict(json.loads(json.dumps(config_to_dict(config)))) == config
 
 
-def test_a_stored_configuration_may_call_its_admission_a_guard() -> None:
-    stored = config_to_dict(CycleConfig(admission="borrow"))
-    stored["guard"], stored["guard_params"] = stored.pop("admission"), stored.pop("admission_params")
-    assert config_from_dict(stored) == CycleConfig(admission="borrow")
-
-
 WRONG: dict[str, tuple[CycleConfig, str]] = {
     "a policy that does not exist": (CycleConfig(policy="lifo"), "there is no policy 'lifo'; there is "),
     "a placement that does not exist": (CycleConfig(placement="x"), "there is no placement 'x'"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 
@@ -21,12 +22,17 @@ class Command(BaseCommand):
     def handle(self, *args: object, **options: object) -> None:
         """Runs until SIGTERM or SIGINT; agents and jobs go on."""
         stopping = threading.Event()
-        # Blocked for every thread that follows, and waited for in one: a handler may interrupt a wait for the event.
-        signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGINT))
-        threading.Thread(target=_set_on_signal, args=(stopping,), daemon=True).start()
+        come, write_end = os.pipe()
+        os.set_blocking(write_end, False)
+        threading.Thread(target=_set_after_a_byte, args=(come, stopping), daemon=True).start()
+        # A handler in Python must not set the event: it may have interrupted a wait for it, which holds its lock. So
+        # what counts is the byte that the interpreter's own handler writes.
+        signal.set_wakeup_fd(write_end)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: None)
         Keeper(settings.WEB_URL, stopping).run()
 
 
-def _set_on_signal(stopping: threading.Event) -> None:
-    signal.sigwait((signal.SIGTERM, signal.SIGINT))
+def _set_after_a_byte(come: int, stopping: threading.Event) -> None:
+    os.read(come, 1)
     stopping.set()
