@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
-from nodeagent.protocol.messages import Action, DesiredAllocation, EndReason
-from nodeagent.runtime.port import Phase
+from nodeagent.protocol.messages import Action, DesiredAllocation, EndReason, LaunchSpec
+from nodeagent.runtime.port import ExitStatus, Kept, Phase
 from nodeagent.state.journal import Entry
 
 LIMIT_TOLERANCE_S = 2.0
@@ -45,8 +45,8 @@ class StopOrder:
 
 
 @dataclass(frozen=True)
-class Held:
-    """An allocation that the agent answers for."""
+class Allocation:
+    """An allocation that the agent answers for, and what it knows of it."""
 
     id: int
     fence: int
@@ -58,6 +58,16 @@ class Held:
     """The platform has answered its end."""
     shipped: bool = False
     """The platform has answered the end of its log, and has those of its files that it wants."""
+    logged: bool = False
+    """The platform has answered the end of its log."""
+    spec: Optional[LaunchSpec] = None
+    launched_at: Optional[float] = None
+    """When the runtime took over (CLOCK_BOOTTIME); not known of what an earlier run of the agent started."""
+    kept: Optional[Kept] = None
+    """Its command has failed, and what it ran in is kept."""
+    settling: bool = False
+    """It is being given an exit status, as it left none."""
+    status: Optional[ExitStatus] = None
 
 
 @dataclass(frozen=True)
@@ -115,14 +125,14 @@ Instruction = Union[Claim, Stop, Limit, Miss, EndUnstarted, Forget]
 class Adopt:
     """Answer for an allocation that an earlier run of the agent started."""
 
-    held: Held
+    held: Allocation
 
 
 @dataclass(frozen=True)
 class Settle:
     """Give an exit status to an allocation that left none: it has no shim, and will get none."""
 
-    held: Held
+    held: Allocation
     reason: EndReason
     detail: str
 
@@ -138,7 +148,7 @@ Recovery = Union[Adopt, Settle, Discard]
 
 
 def reconcile(
-    desired: Sequence[DesiredAllocation], held: Mapping[int, Held], now: float, orphan_grace_s: float
+    desired: Sequence[DesiredAllocation], held: Mapping[int, Allocation], now: float, orphan_grace_s: float
 ) -> Tuple[Instruction, ...]:
     """What must be done so that what is here becomes what is wanted; nothing twice for the same wish."""
     wanted = {wish.id: wish for wish in desired}
@@ -152,14 +162,14 @@ def reconcile(
     return tuple(instructions)
 
 
-def apply(held: Mapping[int, Held], instruction: Instruction) -> Dict[int, Held]:
+def apply(held: Mapping[int, Allocation], instruction: Instruction) -> Dict[int, Allocation]:
     """The held set after an instruction was taken on."""
     after = dict(held)
     have = after.get(instruction.id)
     if isinstance(instruction, Claim):
-        after[instruction.id] = Held(instruction.id, instruction.fence, Stage.CLAIMING)
+        after[instruction.id] = Allocation(instruction.id, instruction.fence, Stage.CLAIMING)
     elif isinstance(instruction, EndUnstarted):
-        after[instruction.id] = Held(instruction.id, instruction.fence, Stage.EXITED, shipped=True)
+        after[instruction.id] = Allocation(instruction.id, instruction.fence, Stage.EXITED, shipped=True)
     elif isinstance(instruction, Forget):
         after.pop(instruction.id, None)
     elif have is not None:
@@ -188,7 +198,7 @@ def recover(
             found.append(Discard(allocation_id))
             continue
         ended, shipped = (entry.ended, entry.shipped) if entry is not None else (False, False)
-        held = Held(allocation_id, fence, Stage.EXITED, ended=ended, shipped=shipped)
+        held = Allocation(allocation_id, fence, Stage.EXITED, ended=ended, shipped=shipped)
         if phase in (Phase.STARTING, Phase.RUNNING):
             found.append(Adopt(replace(held, stage=Stage.RUNNING)))
         elif phase is Phase.EXITED:
@@ -211,7 +221,7 @@ def _unheld(wish: DesiredAllocation) -> List[Instruction]:
     return [EndUnstarted(wish.id, wish.fence)]
 
 
-def _held_and_wanted(wish: DesiredAllocation, have: Held, now: float) -> List[Instruction]:
+def _held_and_wanted(wish: DesiredAllocation, have: Allocation, now: float) -> List[Instruction]:
     if wish.fence < have.fence:
         return []  # an answer from before we were given it
     instructions: List[Instruction] = []
@@ -236,14 +246,14 @@ def _held_and_wanted(wish: DesiredAllocation, have: Held, now: float) -> List[In
     return instructions
 
 
-def _replaced(have: Held) -> List[Instruction]:
+def _replaced(have: Allocation) -> List[Instruction]:
     """Our fence is old: what runs under it stops, and then the newer wish is looked at again."""
     if have.stage is Stage.REFUSED or (have.stage is Stage.EXITED and have.ended and have.shipped):
         return [Forget(have.id)]
     return _stop_orphan(have, "its fence is old")
 
 
-def _held_but_unwanted(have: Held, now: float, orphan_grace_s: float) -> List[Instruction]:
+def _held_but_unwanted(have: Allocation, now: float, orphan_grace_s: float) -> List[Instruction]:
     if have.stage is Stage.REFUSED or (have.ended and have.shipped):
         return [Forget(have.id)]
     if have.stage not in LIVE:
@@ -255,7 +265,7 @@ def _held_but_unwanted(have: Held, now: float, orphan_grace_s: float) -> List[In
     return []
 
 
-def _stop_orphan(have: Held, reason: str) -> List[Instruction]:
+def _stop_orphan(have: Allocation, reason: str) -> List[Instruction]:
     if have.stage not in LIVE or have.stop is not None:
         return []
     return [Stop(have.id, StopOrder(_DEFAULT_SIGNAL, _DEFAULT_GRACE_S), reason)]

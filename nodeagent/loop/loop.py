@@ -9,11 +9,11 @@ from __future__ import annotations
 import logging
 import queue
 from dataclasses import replace
-from typing import Callable, Dict, Mapping, Optional, Set, Tuple, Union
+from typing import Callable, Dict, Optional, Tuple, Union
 
 from nodeagent.launch.launcher import Launcher
 from nodeagent.loop import core
-from nodeagent.loop.core import Held, Stage
+from nodeagent.loop.core import Allocation, Stage
 from nodeagent.protocol import messages as protocol
 from nodeagent.protocol.messages import AllocationReport, DesiredAllocation, EndReason, KeptReport, LaunchSpec, Observed
 from nodeagent.runtime.port import STOPPED_BEFORE_IT_STARTED, EventKind, ExitStatus, Kept, Phase, Runtime, StopCause
@@ -85,30 +85,22 @@ class Loop:
         self._shells = shells
         self._inbox = inbox
         self._report_soon = report_soon
-        self._held: Dict[int, Held] = {}
+        self._held: Dict[int, Allocation] = {}
         self._desired: Optional[Tuple[DesiredAllocation, ...]] = None
-        self._specs: Dict[int, LaunchSpec] = {}
-        self._statuses: Dict[int, ExitStatus] = {}
-        self._launched_at: Dict[int, float] = {}
-        self._kept: Dict[int, Kept] = {}
-        self._settling: Set[int] = set()
-        self._logged: Set[int] = set()
-        self._published: Tuple[Tuple[Held, Optional[ExitStatus], Optional[Kept], Optional[int]], ...] = ()
-        self._bounded: Tuple[int, ...] = ()
+        self._published: Tuple[Allocation, ...] = ()
 
     def recover(self) -> None:
         """Take up what earlier runs of the agent left."""
         ids = self._runtime.allocations()
         phases = {allocation_id: self._runtime.observe(allocation_id).phase for allocation_id in ids}
         specs = {allocation_id: self._runtime.spec(allocation_id) for allocation_id in ids}
-        self._specs = {allocation_id: spec for allocation_id, spec in specs.items() if spec is not None}
-        fences = {allocation_id: spec.fence for allocation_id, spec in self._specs.items()}
+        fences = {allocation_id: spec.fence for allocation_id, spec in specs.items() if spec is not None}
         entries = self._journal.entries()
         for step in core.recover(entries, phases, fences, self._session.boot_id):
             if isinstance(step, core.Discard):
                 self._remove(step.id)
                 continue
-            held = step.held
+            held = replace(step.held, spec=specs.get(step.held.id))
             self._put(held)
             entry = entries.get(held.id)
             if entry is not None and entry.boot_id == self._session.boot_id:
@@ -127,10 +119,10 @@ class Loop:
         self._clearing.submit(self._clear)  # in its own time: beats must begin before it is done
         self._publish()
 
-    def _adopt(self, held: Held) -> None:
+    def _adopt(self, held: Allocation) -> None:
         ordered = self._runtime.adopt(held.id)
         self._put(replace(held, stop=None if ordered is None else core.StopOrder(*ordered)))
-        self._assign_gpus(held.id)
+        self._assign_gpus(held)
 
     def run(self) -> Quit:
         """Take messages until one says to end; return it."""
@@ -158,31 +150,21 @@ class Loop:
                 id=held.id,
                 fence=held.fence,
                 observed=_OBSERVED[held.stage],
-                exit_code=None if status is None else status.exit_code,
-                log_size=(self._shipper.size(held.id) or 0) if status is None else status.log_size,
-                kept=None if kept is None or status is not None else _report_of(kept, clock.boottime()),
-                job_id=job_id,
+                exit_code=None if held.status is None else held.status.exit_code,
+                log_size=(self._shipper.size(held.id) or 0) if held.status is None else held.status.log_size,
+                kept=None if held.kept is None or held.status is not None else _report_of(held.kept, clock.boottime()),
+                job_id=None if held.spec is None else held.spec.job_id,
             )
-            for held, status, kept, job_id in self._published
+            for held in self._published
+            if held.stage in _OBSERVED
         )
 
     def bounded(self) -> Tuple[int, ...]:
         """Which allocations run and may be stopped for what they take of a disk; may be called from any thread."""
-        return self._bounded
+        return tuple(held.id for held in self._published if held.stage is Stage.RUNNING and held.spec is not None)
 
     def _publish(self) -> None:
-        self._published = tuple(
-            (held, self._statuses.get(held.id), self._kept.get(held.id), self._job_of(held.id))
-            for held in self._held.values()
-            if held.stage in _OBSERVED
-        )
-        self._bounded = tuple(
-            held.id for held in self._held.values() if held.stage is Stage.RUNNING and held.id in self._specs
-        )
-
-    def _job_of(self, allocation_id: int) -> Optional[int]:
-        spec = self._specs.get(allocation_id)
-        return None if spec is None else spec.job_id
+        self._published = tuple(self._held.values())
 
     def _take(self, message: Message) -> None:
         if isinstance(message, Synced):
@@ -199,15 +181,14 @@ class Loop:
         elif isinstance(message, Exited):
             self._exited(message.id, message.status)
         elif isinstance(message, Unsettled):
-            self._settling.discard(message.id)  # the next look says how it is
+            self._unsettled(message.id)
         elif isinstance(message, (ClaimRefused, Abandoned)):
             self._not_started(message)
         elif isinstance(message, EndAnswered):
             self._journal.ended(message.id)
             self._answered(message.id, ended=True)
         elif isinstance(message, LogDone):
-            self._logged.add(message.id)
-            self._collect(message.id)
+            self._logged(message.id)
         elif isinstance(message, OutputsDone):
             self._shipped(message.id)
         elif isinstance(message, DiskExceeded):
@@ -231,7 +212,7 @@ class Loop:
             self._held = core.apply(self._held, instruction)
             self._carry_out(instruction, before)
 
-    def _carry_out(self, instruction: core.Instruction, before: Optional[Held]) -> None:
+    def _carry_out(self, instruction: core.Instruction, before: Optional[Allocation]) -> None:
         if isinstance(instruction, core.Claim):
             self._launcher.claim(instruction.id, instruction.fence)
         elif isinstance(instruction, core.Stop):
@@ -244,8 +225,8 @@ class Loop:
             self._runtime.limit(instruction.id, instruction.limit_at - clock.boottime())
         elif isinstance(instruction, core.EndUnstarted):
             self._end_unstarted(instruction.id)
-        elif isinstance(instruction, core.Forget):
-            self._forget(instruction.id)
+        elif isinstance(instruction, core.Forget) and before is not None:
+            self._forget(before)
 
     def _happened(self, allocation_id: int, kind: EventKind) -> None:
         held = self._held.get(allocation_id)
@@ -266,69 +247,76 @@ class Loop:
             self._exited(allocation_id, seen.exit)
         elif seen.phase is Phase.RUNNING:
             self._running(held)
-            if seen.kept is not None and allocation_id not in self._kept:
+            if seen.kept is not None and held.kept is None:
                 _log.info("allocation %d: failed, and is kept: %s", allocation_id, seen.kept.detail)
-                self._kept[allocation_id] = seen.kept
+                self._put(replace(self._held[allocation_id], kept=seen.kept))
                 self._report_soon()
         elif seen.phase is Phase.GONE:
             self._settle(allocation_id, EndReason.UNKNOWN, "its processes are gone and left no exit status")
-        elif seen.phase is Phase.ABSENT and self._is_overdue(allocation_id):
+        elif seen.phase is Phase.ABSENT and _is_overdue(held):
             self._settle(allocation_id, EndReason.LAUNCH_FAILED, "its shim did not start")
 
     def _settle(self, allocation_id: int, reason: EndReason, detail: str) -> None:
-        if allocation_id not in self._settling:
-            self._settling.add(allocation_id)
+        held = self._held[allocation_id]
+        if not held.settling:
+            self._put(replace(held, settling=True))
             self._launcher.settle(allocation_id, reason, detail)
 
-    def _is_overdue(self, allocation_id: int) -> bool:
-        launched_at = self._launched_at.get(allocation_id)
-        return launched_at is not None and clock.boottime() - launched_at > _START_PATIENCE_S
+    def _unsettled(self, allocation_id: int) -> None:
+        held = self._held.get(allocation_id)
+        if held is not None:
+            self._put(replace(held, settling=False))  # the next look says how it is
 
     def _starting(self, spec: LaunchSpec) -> None:
         held = self._held.get(spec.allocation_id)
         if held is None:
             return
-        self._specs[held.id] = spec
-        self._assign_gpus(held.id)
-        self._put(replace(held, stage=Stage.STARTING))
+        held = replace(held, spec=spec, stage=Stage.STARTING)
+        self._put(held)
+        self._assign_gpus(held)
         self._ship(held, holes=(), resumed=False)
 
     def _launched(self, allocation_id: int) -> None:
-        self._launched_at[allocation_id] = clock.boottime()
         held = self._held.get(allocation_id)
-        if held is not None and held.stop is not None:
+        if held is None:
+            return
+        self._put(replace(held, launched_at=clock.boottime()))
+        if held.stop is not None:
             # The order came before there was a folder to leave it in, and after the last look for it.
             self._runtime.stop(held.id, held.stop.signal, held.stop.grace_s)
 
-    def _running(self, held: Held) -> None:
+    def _running(self, held: Allocation) -> None:
         if held.stage is not Stage.STARTING:
             return
-        spec = self._specs.get(held.id)
         limit_at = None
-        if spec is not None and spec.time_limit_s is not None:
-            limit_at = clock.boottime() + spec.time_limit_s
+        if held.spec is not None and held.spec.time_limit_s is not None:
+            limit_at = clock.boottime() + held.spec.time_limit_s
         self._put(replace(held, stage=Stage.RUNNING, limit_at=limit_at))
         self._report_soon()
 
     def _exited(self, allocation_id: int, status: ExitStatus) -> None:
         held = self._held.get(allocation_id)
-        if held is None or allocation_id in self._statuses:
+        if held is None or held.status is not None:
             return
-        spec = self._specs.get(allocation_id)
         _log.info("allocation %d: %s %s", allocation_id, status.reason.value, status.detail)
-        self._statuses[allocation_id] = status
-        self._settling.discard(allocation_id)
-        self._put(replace(held, stage=Stage.EXITED))
+        self._put(replace(held, stage=Stage.EXITED, status=status, settling=False))
         self._sampler.assign(allocation_id, ())
         self._shipper.finalise(allocation_id, status.log_size)
         if not held.ended:
-            self._launcher.end(allocation_id, held.fence, status, spec.gpu_uuids if spec is not None else ())
+            self._launcher.end(allocation_id, held.fence, status, held.spec.gpu_uuids if held.spec is not None else ())
         self._collect(allocation_id)
+
+    def _logged(self, allocation_id: int) -> None:
+        held = self._held.get(allocation_id)
+        if held is not None:
+            self._put(replace(held, logged=True))
+            self._collect(allocation_id)
 
     def _collect(self, allocation_id: int) -> None:
         """Ship the files of an allocation once it is over and its log is shipped; then nothing is left to ship."""
-        status, spec = self._statuses.get(allocation_id), self._specs.get(allocation_id)
-        if allocation_id not in self._logged or status is None:
+        held = self._held[allocation_id]
+        status, spec = held.status, held.spec
+        if not held.logged or status is None:
             return
         if spec is None or not spec.outputs:
             self._shipped(allocation_id)
@@ -343,9 +331,10 @@ class Loop:
         self._answered(allocation_id, shipped=True)
 
     def _exceeded(self, message: DiskExceeded) -> None:
-        held, spec = self._held.get(message.id), self._specs.get(message.id)
-        if held is None or held.stage is not Stage.RUNNING or spec is None:
+        held = self._held.get(message.id)
+        if held is None or held.stage is not Stage.RUNNING or held.spec is None:
             return
+        spec = held.spec
         grace_s = spec.grace_s if message.max_grace_s is None else min(spec.grace_s, message.max_grace_s)
         order = core.StopOrder(spec.stop_signal, grace_s)
         if held.stop is None:
@@ -372,12 +361,12 @@ class Loop:
 
     def _end_unstarted(self, allocation_id: int) -> None:
         status = ExitStatus(EndReason.NEVER_STARTED, detail=STOPPED_BEFORE_IT_STARTED, started=False)
-        self._statuses[allocation_id] = status
-        self._launcher.end(allocation_id, self._held[allocation_id].fence, status, ())
+        held = replace(self._held[allocation_id], status=status)
+        self._put(held)
+        self._launcher.end(allocation_id, held.fence, status, ())
 
-    def _ship(self, held: Held, *, holes: Tuple[Tuple[int, int], ...], resumed: bool) -> None:
-        spec = self._specs.get(held.id)
-        cap_bytes = self._session.timers.log_max_bytes_per_job if spec is None else spec.log_cap_bytes
+    def _ship(self, held: Allocation, *, holes: Tuple[Tuple[int, int], ...], resumed: bool) -> None:
+        cap_bytes = self._session.timers.log_max_bytes_per_job if held.spec is None else held.spec.log_cap_bytes
         self._shipper.add(
             LogStream(
                 held.id,
@@ -391,19 +380,13 @@ class Loop:
             )
         )
 
-    def _forget(self, allocation_id: int) -> None:
-        known: Tuple[Mapping[int, object], ...] = (self._specs, self._statuses, self._launched_at)
-        self._kept.pop(allocation_id, None)
-        self._shipper.drop(allocation_id)
-        self._collector.drop(allocation_id)
-        self._logged.discard(allocation_id)
-        self._sampler.assign(allocation_id, ())
-        self._journal.forget(allocation_id)
-        if any(allocation_id in facts for facts in known):
-            self._cleaning.submit(lambda: self._clean_up(allocation_id))
-        self._specs.pop(allocation_id, None)
-        self._statuses.pop(allocation_id, None)
-        self._launched_at.pop(allocation_id, None)
+    def _forget(self, held: Allocation) -> None:
+        self._shipper.drop(held.id)
+        self._collector.drop(held.id)
+        self._sampler.assign(held.id, ())
+        self._journal.forget(held.id)
+        if held.spec is not None or held.status is not None or held.launched_at is not None:
+            self._cleaning.submit(lambda: self._clean_up(held.id))
 
     def _clean_up(self, allocation_id: int) -> None:
         self._remove(allocation_id)
@@ -422,13 +405,16 @@ class Loop:
         except Exception:  # noqa: BLE001 - see above
             _log.exception("what is left of jobs cannot be removed")
 
-    def _assign_gpus(self, allocation_id: int) -> None:
-        spec = self._specs.get(allocation_id)
-        if spec is not None:
-            self._sampler.assign(allocation_id, spec.gpu_uuids)
+    def _assign_gpus(self, held: Allocation) -> None:
+        if held.spec is not None:
+            self._sampler.assign(held.id, held.spec.gpu_uuids)
 
-    def _put(self, held: Held) -> None:
+    def _put(self, held: Allocation) -> None:
         self._held[held.id] = held
+
+
+def _is_overdue(held: Allocation) -> bool:
+    return held.launched_at is not None and clock.boottime() - held.launched_at > _START_PATIENCE_S
 
 
 def _report_of(kept: Kept, now: float) -> KeptReport:

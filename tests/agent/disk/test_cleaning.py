@@ -7,7 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 from unittest.mock import MagicMock
 
+from nodeagent.loop.core import Allocation, Stage
 from nodeagent.loop.loop import Loop
+from nodeagent.protocol.messages import EndReason
+from nodeagent.runtime.port import ExitStatus
 from nodeagent.system.workpool import WorkPool
 from tests.waiting import eventually
 
@@ -50,8 +53,7 @@ def test_a_folder_is_put_aside_while_another_is_being_cleared_and_one_is_cleared
         loop.recover()
         eventually(lambda: runtime.begun == 1, "the clearing of what earlier runs left")
         for number in (7, 8):
-            loop._statuses[number] = MagicMock()
-            loop._forget(number)
+            loop._forget(Allocation(number, 5, Stage.EXITED, status=ExitStatus(EndReason.COMPLETED)))
         eventually(lambda: runtime.removed == [7, 8], "both put aside")
         assert runtime.begun == 1
     finally:

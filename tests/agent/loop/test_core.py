@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from nodeagent.loop.core import (
     LIVE,
     Adopt,
+    Allocation,
     Claim,
     Discard,
     EndUnstarted,
     Forget,
-    Held,
     Instruction,
     Limit,
     Miss,
@@ -40,15 +40,15 @@ def wish(action: Action = Action.RUN, **fields: object) -> DesiredAllocation:
     return replace(DesiredAllocation(id=1, fence=5, action=action), **fields)  # type: ignore[arg-type]
 
 
-def have(stage: Stage = Stage.RUNNING, **fields: object) -> Held:
-    return replace(Held(id=1, fence=5, stage=stage), **fields)  # type: ignore[arg-type]
+def have(stage: Stage = Stage.RUNNING, **fields: object) -> Allocation:
+    return replace(Allocation(id=1, fence=5, stage=stage), **fields)  # type: ignore[arg-type]
 
 
 STOP = wish(Action.STOP, signal="INT", grace_s=3.0, reason="preempted")
 ORDER = StopOrder("INT", 3.0)
 ORPHAN = StopOrder("TERM", 30.0)
 
-CASES: dict[str, tuple[list[DesiredAllocation], list[Held], list[Instruction]]] = {
+CASES: dict[str, tuple[list[DesiredAllocation], list[Allocation], list[Instruction]]] = {
     "nothing wanted, nothing here": ([], [], []),
     "a new wish is claimed": ([wish()], [], [Claim(1, 5)]),
     "what runs and shall run is left alone": ([wish()], [have()], []),
@@ -112,7 +112,7 @@ wishes = st.builds(
 )
 desired_sets = st.lists(wishes, unique_by=lambda item: item.id)
 helds = st.builds(
-    Held,
+    Allocation,
     id=ids,
     fence=st.integers(1, 3),
     stage=st.sampled_from(Stage),
@@ -127,7 +127,7 @@ held_sets = st.lists(helds, unique_by=lambda item: item.id).map(lambda items: {i
 
 @given(desired_sets, held_sets)
 def test_nothing_that_may_still_run_is_claimed_or_forgotten(
-    desired: list[DesiredAllocation], held: dict[int, Held]
+    desired: list[DesiredAllocation], held: dict[int, Allocation]
 ) -> None:
     for instruction in reconcile(desired, held, NOW, GRACE_S):
         if isinstance(instruction, Claim):
@@ -142,7 +142,7 @@ def test_nothing_that_may_still_run_is_claimed_or_forgotten(
 
 @given(desired_sets, held_sets)
 def test_only_what_is_wanted_is_claimed_and_only_what_lives_is_stopped(
-    desired: list[DesiredAllocation], held: dict[int, Held]
+    desired: list[DesiredAllocation], held: dict[int, Allocation]
 ) -> None:
     run = {(item.id, item.fence) for item in desired if item.action is Action.RUN}
     for instruction in reconcile(desired, held, NOW, GRACE_S):
@@ -153,12 +153,12 @@ def test_only_what_is_wanted_is_claimed_and_only_what_lives_is_stopped(
 
 
 @given(desired_sets, held_sets)
-def test_the_order_of_the_wishes_does_not_matter(desired: list[DesiredAllocation], held: dict[int, Held]) -> None:
+def test_the_order_of_the_wishes_does_not_matter(desired: list[DesiredAllocation], held: dict[int, Allocation]) -> None:
     assert reconcile(desired, held, NOW, GRACE_S) == reconcile(desired[::-1], held, NOW, GRACE_S)
 
 
 @given(desired_sets, held_sets)
-def test_what_was_done_is_not_done_again(desired: list[DesiredAllocation], held: dict[int, Held]) -> None:
+def test_what_was_done_is_not_done_again(desired: list[DesiredAllocation], held: dict[int, Allocation]) -> None:
     # Forgetting may open the way for a claim, and nothing may follow that.
     for _ in range(2):
         for instruction in reconcile(desired, held, NOW, GRACE_S):
@@ -169,7 +169,7 @@ def test_what_was_done_is_not_done_again(desired: list[DesiredAllocation], held:
 @settings(max_examples=examples(50))
 @given(desired_sets, held_sets)
 def test_when_nothing_is_wanted_any_more_everything_is_gone_in_the_end(
-    desired: list[DesiredAllocation], held: dict[int, Held]
+    desired: list[DesiredAllocation], held: dict[int, Allocation]
 ) -> None:
     for instruction in reconcile(desired, held, NOW, GRACE_S):
         held = apply(held, instruction)
@@ -191,7 +191,7 @@ def test_when_nothing_is_wanted_any_more_everything_is_gone_in_the_end(
 
 
 ENTRY = Entry(id=1, fence=5, boot_id="now")
-OVER = Held(1, 5, Stage.EXITED)
+OVER = Allocation(1, 5, Stage.EXITED)
 
 
 @pytest.mark.parametrize(
