@@ -1,8 +1,9 @@
 """Batches: what an agent says of several allocations in one call, applied in one transaction where no lock is held.
 
 Items whose job is locked by another transaction, and ends that may lock nodes, are done one by one, each in its own
-transaction, so that they delay no other item. Each item is checked as by its own call: a refusal comes before its first
-write, and where anything else goes wrong the transaction is undone and each of its items is done alone.
+transaction, so that they delay no other item. Each item is checked for itself: a refusal comes before its first
+write, and where anything else goes wrong the transaction is undone and each of its items is done alone: as a batch of
+one that waits for its locks.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from functools import partial
 
 from django.db import close_old_connections, transaction
@@ -22,14 +24,13 @@ from muster.events.services import recorded_together
 from muster.execution.reports import look_at_closed
 from muster.fleet.leases import hold_epoch
 from muster.fleet.models import Node
-from muster.jobs.attempt.gangs import Gang, Held, locked_free
+from muster.jobs.attempt.gangs import Gang, Held, locked_by_rank, locked_free
 from muster.jobs.models import Allocation
-from muster.logs.store import Gap, finish
+from muster.logs.store import Gap, finds_room, finish
 from nodeagent.protocol.messages import (
     AGAIN,
     MAX_BATCH_ITEMS,
     BatchItem,
-    ClaimRequest,
     EndReason,
     EndRequest,
     ItemOutcome,
@@ -76,7 +77,7 @@ def read_items(data: object) -> list[BatchItem | ItemOutcome]:
 def apply_together(node: Node, items: _Items) -> Outcomes:
     """The outcomes of the items that one transaction applies without any waiting; the others are left out."""
     try:
-        return _apply_together(node, items)
+        return _apply(node, items, _free)
     except Exception as error:  # noqa: BLE001 - the item that it comes from meets it again alone
         log.warning("batch_failed node=%s items=%d error=%r", node.name, len(items), error)
         close_old_connections()
@@ -84,27 +85,32 @@ def apply_together(node: Node, items: _Items) -> Outcomes:
 
 
 def apply_alone(node: Node, item: BatchItem) -> ItemOutcome:
-    """The outcome of one item, applied as by its own call: it may wait for locks."""
-    return _outcome_of(partial(_call, node, item))
+    """The outcome of one item, applied as a batch of one that waits for its locks."""
+    try:
+        with nullcontext() if item.finish is None else finds_room():
+            outcomes = _apply(node, {0: item}, _waited_for)
+    except MusterError as refusal:
+        return _refused(refusal)
+    return outcomes.get(0) or ItemOutcome(NotFound.status, f"node {node.name} has no such allocation")
 
 
-def _apply_together(node: Node, items: _Items) -> Outcomes:
-    ends = {place: (item.id, item.end) for place, item in items.items() if item.end is not None}
+def _apply(node: Node, items: _Items, lock: Callable[[Node, _Items], dict[int, Held]]) -> Outcomes:
+    """The outcomes of claims and ends whose gangs `lock` brings, and of the ends of logs of this node's allocations."""
     logs = {place: (item.id, item.finish) for place, item in items.items() if item.finish is not None}
-    claims = {place: (item.id, item.claim) for place, item in items.items() if item.claim is not None}
     outcomes: Outcomes = {}
     with transaction.atomic(), recorded_together():
         # What it has got is of one item each: a gang that has moved is another one to the next.
-        free = locked_free(node_id=node.pk, allocation_ids=[pk for pk, _ in [*ends.values(), *claims.values()]])
-        for place, (pk, end) in ends.items():
-            if pk in free and end.reason is EndReason.COMPLETED and _is_succeeding(free[pk][0]):
-                outcomes[place] = _end(node, pk, end, free.pop(pk))
+        locked = lock(node, items)
+        for place, item in items.items():
+            if item.end is not None and item.id in locked:
+                end = partial(services.end, node, item.id, item.end, held=locked.pop(item.id))
+                outcomes[place] = _within(end)
         closed = services.allocations_of(node.credential_digest, [pk for pk, _ in logs.values()])
         # In the order of their attempts: the order of an attempt's chunks is a row that its ranks lock.
         for place, (pk, finish) in sorted(logs.items(), key=lambda one: (one[1][1].fence, one[1][0])):
             if pk in closed:
-                outcomes[place] = _close(closed[pk], finish)
-        claimed = _claim(node, claims, free, outcomes)
+                outcomes[place] = _within(partial(_close, closed[pk], finish))
+        claimed = _claim(node, items, locked, outcomes)
     for place, (pk, finish) in logs.items():
         if pk in closed and outcomes[place].status == _OK.status:
             look_at_closed(closed[pk], services.log_end_of(closed[pk], finish))
@@ -114,9 +120,26 @@ def _apply_together(node: Node, items: _Items) -> Outcomes:
     return outcomes
 
 
-def _is_succeeding(gang: Gang) -> bool:
-    """Whether an end in success of one of its ranks locks no more: that of another attempt may lock nodes."""
-    return gang.attempt.state in _SUCCEEDING and gang.attempt.stage == Stage.FULL
+def _free(node: Node, items: _Items) -> dict[int, Held]:
+    """The ranks of claims and ends that no other transaction has locked, but for ends that may lock more."""
+    locked = locked_free(node_id=node.pk, allocation_ids=[one.id for one in items.values() if one.finish is None])
+    ends = {item.id: item.end for item in items.values() if item.end is not None}
+    return {pk: held for pk, held in locked.items() if pk not in ends or _locks_no_more(held[0], ends[pk])}
+
+
+def _locks_no_more(gang: Gang, end: EndRequest) -> bool:
+    """Whether it is an end in success of one rank of an attempt that succeeds: any other may lock nodes."""
+    is_succeeding = gang.attempt.state in _SUCCEEDING and gang.attempt.stage == Stage.FULL
+    return end.reason is EndReason.COMPLETED and is_succeeding
+
+
+def _waited_for(node: Node, items: _Items) -> dict[int, Held]:
+    """The rank of the only item, under lock; the end of a log needs none."""
+    (item,) = items.values()
+    request = item.claim or item.end
+    if request is None:
+        return {}
+    return {item.id: locked_by_rank(node_id=node.pk, allocation_id=item.id, fence=request.fence)}
 
 
 def _within(act: Callable[[], object]) -> ItemOutcome:
@@ -127,20 +150,18 @@ def _within(act: Callable[[], object]) -> ItemOutcome:
     return outcome
 
 
-def _end(node: Node, allocation_id: int, request: EndRequest, held: Held) -> ItemOutcome:
-    return _within(lambda: services.end(node, allocation_id, request, held=held))
+def _close(allocation: Allocation, request: LogFinishRequest) -> None:
+    finish(allocation, services.log_end_of(allocation, request), savepoint=False)
 
 
-def _close(allocation: Allocation, request: LogFinishRequest) -> ItemOutcome:
-    return _within(lambda: finish(allocation, services.log_end_of(allocation, request), savepoint=False))
+def _claim(node: Node, items: _Items, locked: dict[int, Held], outcomes: Outcomes) -> dict[int, Allocation]:
+    """The allocations that the node has claimed now; one lock of its lease holds the epoch for all of them.
 
-
-def _claim(
-    node: Node, claims: Mapping[int, tuple[int, ClaimRequest]], free: dict[int, Held], outcomes: Outcomes
-) -> dict[int, Allocation]:
-    """The allocations that the node has claimed now; one lock of its lease holds the epoch for all of them."""
+    Another boot that registers now waits, and then finds what this one has; or it came before, and this is late.
+    """
+    claims = {place: (item.id, item.claim) for place, item in items.items() if item.claim is not None}
     claimed: dict[int, Allocation] = {}
-    if not any(pk in free for pk, _ in claims.values()):
+    if not any(pk in locked for pk, _ in claims.values()):
         return claimed
     try:
         hold_epoch(node=node, epoch=node.lease.epoch)
@@ -148,10 +169,10 @@ def _claim(
         outcomes |= dict.fromkeys(claims, _refused(refusal))
         return claimed
     for place, (pk, request) in claims.items():
-        held = free.pop(pk, None)
-        if held is None:
+        if pk not in locked:
             continue
-        outcomes[place] = _within(partial(services.take, node, pk, request, held=held))
+        held = locked.pop(pk)
+        outcomes[place] = _within(partial(services.claim, node, pk, request, held=held))
         if outcomes[place] is _OK:
             claimed[place] = held[1]
     return claimed
@@ -190,19 +211,6 @@ async def _alone(node: Node, item: BatchItem) -> ItemOutcome:
     except Exception as error:
         log.exception("item_failed node=%s allocation=%d", node.name, item.id, exc_info=error)
         return ItemOutcome(500)
-
-
-def _call(node: Node, item: BatchItem) -> LaunchSpec | None:
-    if item.claim is not None:
-        return services.claim(node, item.id, item.claim)
-    if item.end is not None:
-        services.end(node, item.id, item.end)
-    elif item.finish is not None:
-        allocation = services.allocations_of(node.credential_digest, [item.id]).get(item.id)
-        if allocation is None:
-            raise NotFound(f"node {node.name} has no such allocation")
-        services.port.end_log(allocation, services.log_end_of(allocation, item.finish))
-    return None
 
 
 def _outcome_of(act: Callable[[], object]) -> ItemOutcome:

@@ -7,19 +7,18 @@ from collections.abc import Sequence
 from zlib import crc32
 
 from django.conf import settings
-from django.db import connection, transaction
+from django.db import connection
 
 from muster.agents.desired import DesiredSet
 from muster.agents.health import take_check_results, take_health_events
 from muster.agents.inventory import reported
-from muster.agents.launch import launch_spec
 from muster.common.errors import Conflict, Invalid, NotFound
 from muster.common.rows import part_of
 from muster.common.secrets import digest
 from muster.execution import reports
 from muster.execution.port import Port
 from muster.fleet.disks import note_disk
-from muster.fleet.leases import greet, hold_epoch, node_of_credential, register, renew, require_epoch
+from muster.fleet.leases import greet, node_of_credential, register, renew, require_epoch
 from muster.fleet.models import Node, Pool
 from muster.jobs.attempt.attempts import End
 from muster.jobs.attempt.claimants import Claimant
@@ -43,7 +42,6 @@ from nodeagent.protocol.messages import (
     HelloRequest,
     HelloResponse,
     KeptReport,
-    LaunchSpec,
     LogFinishRequest,
     Observed,
     OutputsAnswer,
@@ -182,22 +180,13 @@ def sync_answer(node: Node, desired: DesiredSet) -> SyncResponse:
     )
 
 
-def claim(node: Node, allocation_id: int, request: ClaimRequest) -> LaunchSpec:
-    """The launch spec of an allocation that is now this boot's and this state folder's."""
-    with transaction.atomic():
-        allocation = take(node, allocation_id, request)
-        # Another boot that registers now waits, and then finds what this one has; or it came before, and this is late.
-        hold_epoch(node=node, epoch=request.epoch)
-    return launch_spec(node, allocation)
-
-
-def take(node: Node, allocation_id: int, request: ClaimRequest, *, held: Held | None = None) -> Allocation:
+def claim(node: Node, allocation_id: int, request: ClaimRequest, *, held: Held) -> Allocation:
     """The allocation, claimed for this boot and this state folder; the caller holds the epoch when it commits."""
     require_epoch(node=node, epoch=request.epoch)
     return port.claim(Rank(node.pk, allocation_id, request.fence, held), claimant=_claimant(request))
 
 
-def end(node: Node, allocation_id: int, request: EndRequest, *, held: Held | None = None) -> None:
+def end(node: Node, allocation_id: int, request: EndRequest, *, held: Held) -> None:
     """The end of a rank, taken over."""
     port.end(
         Rank(node.pk, allocation_id, request.fence, held),

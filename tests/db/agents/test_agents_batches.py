@@ -13,6 +13,7 @@ from muster.agents import batches, services
 from muster.events.models import AuditEntry
 from muster.fleet.leases import node_of_credential
 from muster.fleet.models import NodeLease
+from muster.jobs.attempt.gangs import Held
 from muster.jobs.models import Allocation
 from muster.logs.models import LogFile
 from muster.logs.store import read
@@ -221,10 +222,10 @@ class TestWaiting:
         bad, good = running(world), running(world)
         real = services.end
 
-        def end(node: Any, allocation_id: int, request: EndRequest) -> None:
+        def end(node: Any, allocation_id: int, request: EndRequest, *, held: Held) -> None:
             if allocation_id == bad.pk:
                 raise DatabaseError("deadlock detected")
-            real(node, allocation_id, request)
+            real(node, allocation_id, request, held=held)
 
         monkeypatch.setattr(services, "end", end)
         assert statuses(agent, agent.end_item(bad), agent.end_item(good)) == [500, 200]
