@@ -1,11 +1,12 @@
 """The authors' page: everything that a policy or an admission imports. docs/policies/writing.md shows how to use it.
 
-A policy is a class with `params_schema`, a JSON Schema of its parameters, and one of these bases:
+A policy is a frozen dataclass whose fields are its parameters, each made by `param`, with one of these bases:
 
 - `OrderedPolicy`: the policy is an order of jobs, with or without preemption;
 - `RoundPolicy`: the policy is shares of time by job and GPU type, handed out as leases for a round;
 - `AssignmentPolicy`: the policy chooses a configuration for each job;
-- `CyclePolicy`: the policy says itself what happens in a cycle.
+- `CyclePolicy`: the policy says itself what happens in a cycle;
+- `BasePolicy`: the policy serves the engine's own `CycleContext`; see `scheduler.workshop`.
 
 A policy that decides by estimates names them in a property `needs`, a frozenset of `Need`; pages then tell how well a
 pool knows them.
@@ -28,6 +29,7 @@ from typing import Any, ClassVar, Literal
 from scheduler.admission import ANY_GPUS, Admission, Grant, Ledger, LockScope
 from scheduler.bases import assignment, rounds
 from scheduler.bases.ordered import OrderedPolicy
+from scheduler.bases.policy import BasePolicy
 from scheduler.bases.rounds import IdleGpus, Shares, Solve, Unit
 from scheduler.engine.configs import PolicyError, config_of, configs_of, demands_for, is_feasible, preferred, rate_of
 from scheduler.engine.context import Attempt, CycleContext, GivenDemands, backoff_reason
@@ -39,13 +41,14 @@ from scheduler.model.invariants import Violation
 from scheduler.model.lifecycle import HoldReason, JobClass
 from scheduler.model.plan import Denial, Plan
 from scheduler.model.request import Config
-from scheduler.registry import ConfigError
+from scheduler.registry import ConfigError, param
 
 __all__ = [
     "ANY_GPUS",
     "Admission",
     "AssignmentPolicy",
     "Attempt",
+    "BasePolicy",
     "Config",
     "ConfigError",
     "Cycle",
@@ -72,6 +75,7 @@ __all__ = [
     "Unit",
     "View",
     "Violation",
+    "param",
     "preferred",
 ]
 
@@ -257,32 +261,22 @@ class Cycle:
         self.context.wake_at(moment)
 
 
-class CyclePolicy:
-    """A policy that says itself what happens in a cycle. Raise `state_version` when the shape of `state` changes."""
+class CyclePolicy(BasePolicy):
+    """A policy that says itself what happens in a cycle, and with `Cycle.wake_at` when the next one is due.
+
+    Raise `state_version` when the shape of `state` changes.
+    """
 
     __slots__ = ()
-    params_schema: ClassVar[Mapping[str, Any]] = {"type": "object", "properties": {}, "additionalProperties": False}
     state_version: ClassVar[int] = 1
 
     def decide(self, cycle: Cycle) -> None:
         """Place, preempt and assign jobs. Jobs that the policy leaves out wait, or keep their GPUs."""
         raise NotImplementedError
 
-    def waiting_key(self, job: Job) -> Key:
-        """The sort key of a waiting job; users see their queue positions in this order. It does not change."""
-        return (-job.priority, job.submitted_at)
-
     def serve(self, context: CycleContext) -> None:
         """See `Policy`."""
         self.decide(Cycle(context, state_version=self.state_version))
-
-    def order(self, view: View) -> Iterable[Job]:
-        """See `Policy`."""
-        return sorted(view.waiting, key=lambda job: (self.waiting_key(job), job.id))
-
-    def next_change(self, job: Job, run: Running | None, now: float) -> float | None:
-        """See `Policy`; such a policy calls `Cycle.wake_at`."""
-        return None
 
 
 class AssignmentPolicy(CyclePolicy):

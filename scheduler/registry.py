@@ -1,20 +1,23 @@
 """The registry of plug-ins, by name.
 
-Our own plug-ins are folders in the package of their kind: the folder's name is the plug-in's, and its `__init__`
-exports the class as `PLUGIN`. An installed distribution adds plug-ins by entry points of a group such
-as `muster.policies`; each names a class. The class has a `params_schema`, a JSON Schema of an object, and takes the
-parameters as keyword arguments. Adding a plug-in edits no other file.
+Our own plug-ins are modules or packages in the package of their kind: the name is the plug-in's, and the class is
+exported as `PLUGIN`. An installed distribution adds plug-ins by entry points of a group such as `muster.policies`;
+each names a class. The class has a `params_schema`, a JSON Schema of an object, and takes the parameters as keyword
+arguments: a dataclass declares them with `param`. Adding a plug-in edits no other file.
 """
 
 from __future__ import annotations
 
 import importlib
+import inspect
 import math
 import pkgutil
-from collections.abc import Callable, Mapping
-from functools import cached_property, partial
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field, fields, is_dataclass
+from functools import cache, cached_property, partial
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any, Generic, Protocol, TypeVar, cast
+from types import NoneType, UnionType
+from typing import Any, Generic, Protocol, TypeVar, cast, get_args, get_origin, get_type_hints
 
 
 class ConfigError(ValueError):
@@ -31,6 +34,7 @@ class Plugin(Protocol):
 
 
 P = TypeVar("P", bound=Plugin)
+T = TypeVar("T")
 
 
 class Registry(Generic[P]):
@@ -88,10 +92,9 @@ class Registry(Generic[P]):
     def _classes(self) -> Mapping[str, Any]:
         # Load on first use: plug-ins import the package of their kind, which is complete by then.
         found: dict[str, Any] = {}
-        for folder in pkgutil.iter_modules(importlib.import_module(self.package).__path__):
-            if folder.ispkg:
-                module = f"{self.package}.{folder.name}"
-                self._load(found, folder.name, module, partial(_plugin_in, module))
+        for one in pkgutil.iter_modules(importlib.import_module(self.package).__path__):
+            module = f"{self.package}.{one.name}"
+            self._load(found, one.name, module, partial(_plugin_in, module, required=one.ispkg))
         outside: dict[str, list[EntryPoint]] = {}
         for point in entry_points(group=self.group) if self.group else ():
             outside.setdefault(point.name, []).append(point)
@@ -111,6 +114,8 @@ class Registry(Generic[P]):
         except Exception as error:  # noqa: BLE001 - one broken plug-in must not hide the others
             self._broken[name] = f"{source}: {type(error).__name__}: {error}"
             return
+        if plugin is None:
+            return
         missing = [needed for needed in ("params_schema", *self.needs) if not hasattr(plugin, needed)]
         if missing:
             self._broken[name] = f"{source} is no {self.kind}: it has no {', '.join(missing)}"
@@ -118,14 +123,58 @@ class Registry(Generic[P]):
             found[name] = plugin
 
 
-def _plugin_in(module: str) -> Any:
-    return importlib.import_module(module).PLUGIN
+def _plugin_in(module: str, *, required: bool) -> Any:
+    """The plug-in of a package, or of a module; None if a module has none, since it may hold what plug-ins share."""
+    imported = importlib.import_module(module)
+    return imported.PLUGIN if required else getattr(imported, "PLUGIN", None)
 
 
 def _source(point: EntryPoint) -> str:
     """The class and the distribution of an entry point, in words."""
     return f"{point.value} of {point.dist.name if point.dist is not None else 'no distribution'}"
 
+
+def param(default: T, description: str, *, hash: bool | None = None, **rules: object) -> T:  # noqa: A002 - as `field`
+    """A field of a plug-in's dataclass that is a parameter; `rules` are further keywords of its JSON Schema."""
+    plain = list(default) if isinstance(default, tuple) else default
+    metadata = {**rules, "default": plain, "description": description}
+    if isinstance(default, Mapping):
+        return cast(T, field(default_factory=lambda: default, metadata=metadata, hash=hash))
+    return field(default=default, metadata=metadata, hash=hash)
+
+
+class _ParamsSchema:
+    """The JSON Schema of the parameters of the class that is asked: its own first, then those of its bases."""
+
+    def __get__(self, plugin: object, owner: type) -> Mapping[str, Any]:
+        return _schema_of(owner)
+
+
+def params_of_fields() -> Mapping[str, Any]:
+    """A `params_schema` made of the fields that the class and its bases declare with `param`."""
+    return cast("Mapping[str, Any]", _ParamsSchema())
+
+
+@cache
+def _schema_of(plugin: type) -> Mapping[str, Any]:
+    hints = get_type_hints(plugin)
+    found = {one.name: one.metadata for one in (fields(plugin) if is_dataclass(plugin) else ()) if one.metadata}
+    declared = [name for owner in plugin.__mro__ for name in inspect.get_annotations(owner) if name in found]
+    properties = {name: {"type": _json_type(hints[name]), **found[name]} for name in dict.fromkeys(declared)}
+    return {"type": "object", "properties": properties, "additionalProperties": False}
+
+
+def _json_type(hint: Any) -> str | list[str]:
+    kinds = [
+        _JSON_TYPES[get_origin(each) or each] for each in (get_args(hint) if isinstance(hint, UnionType) else (hint,))
+    ]
+    return kinds[0] if len(kinds) == 1 else kinds
+
+
+_JSON_TYPES: Mapping[type, str] = {
+    bool: "boolean", int: "integer", float: "number", str: "string",
+    NoneType: "null", Mapping: "object", Sequence: "array",
+}  # fmt: skip
 
 # The part of JSON Schema that parameters need. A schema with another keyword raises an error: ignoring a rule that an
 # author wrote would be worse.
@@ -187,13 +236,13 @@ def _check_value(name: str, rules: Mapping[str, Any], value: object) -> None:
 def _check_object(name: str, rules: Mapping[str, Any], value: Mapping[str, object]) -> None:
     """Check the fields of an object; unknown fields are errors, as they are for parameters."""
     properties: Mapping[str, Mapping[str, Any]] = rules["properties"]
-    for field, inner in value.items():
-        if field not in properties:
-            raise ConfigError(f"{name} has no {field!r}; known: {', '.join(sorted(properties))}")
-        _check_value(f"{name}.{field}", properties[field], inner)
-    for field in rules.get("required", ()):
-        if field not in value:
-            raise ConfigError(f"{name} must have a {field!r}")
+    for key, inner in value.items():
+        if key not in properties:
+            raise ConfigError(f"{name} has no {key!r}; known: {', '.join(sorted(properties))}")
+        _check_value(f"{name}.{key}", properties[key], inner)
+    for key in rules.get("required", ()):
+        if key not in value:
+            raise ConfigError(f"{name} must have a {key!r}")
 
 
 def _is_a(kind: str, value: object) -> bool:

@@ -10,7 +10,7 @@ from scheduler.admission.ledger import ANY_GPUS, AdmissionError, Grant, Ledger, 
 from scheduler.model import Job, View
 from scheduler.model.invariants import Violation
 from scheduler.model.plan import Plan
-from scheduler.registry import Registry
+from scheduler.registry import Registry, params_of_fields
 
 __all__ = ["ADMISSIONS", "ANY_GPUS", "Admission", "AdmissionError", "Grant", "Ledger", "LockScope", "QuotaUsage"]
 
@@ -35,7 +35,7 @@ class Admission:
     """
 
     __slots__ = ()
-    params_schema: ClassVar[Mapping[str, Any]] = {"type": "object", "properties": {}, "additionalProperties": False}
+    params_schema: ClassVar[Mapping[str, Any]] = params_of_fields()
     lock_scope: ClassVar[LockScope] = LockScope.POOL
     chooses_gpus: ClassVar[bool] = False
     reclaims: ClassVar[bool] = False

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from scheduler.bases.policy import BasePolicy
 from scheduler.engine.context import CycleContext, backoff_reason
 from scheduler.engine.queue import Key
-from scheduler.model import Job, Running, View
+from scheduler.model import Job, Running
 from scheduler.model.lifecycle import JobClass
 from scheduler.model.plan import UNSCHEDULABLE
 from scheduler.placement.demand import Demand
 
 
 @dataclass(frozen=True, slots=True)
-class OrderedPolicy:
+class OrderedPolicy(BasePolicy):
     """A policy defined by its order alone; subclasses need only define the keys.
 
     1. In the order of the keys, each waiting job is placed or left.
@@ -29,10 +30,6 @@ class OrderedPolicy:
     def preemptive(self) -> bool:
         """Whether waiting jobs may preempt running ones."""
         return False
-
-    def waiting_key(self, job: Job) -> Key:
-        """See `Policy`."""
-        raise NotImplementedError
 
     def running_key(self, run: Running, now: float) -> Key:
         """The position of a running job among the waiting ones."""
@@ -62,14 +59,6 @@ class OrderedPolicy:
     def review(self, job: Job, run: Running | None, now: float) -> Mapping[str, float] | None:
         """The job's new policy state, if it changes by now."""
         return None
-
-    def next_change(self, job: Job, run: Running | None, now: float) -> float | None:
-        """See `Policy`."""
-        return None
-
-    def order(self, view: View) -> Iterable[Job]:
-        """See `Policy`."""
-        return sorted(view.waiting, key=lambda job: (self.waiting_key(job), job.id))
 
     def serve(self, context: CycleContext) -> None:
         """See `Policy`."""

@@ -1,4 +1,4 @@
-"""The base class of placements that choose by free resources alone, and their exclusion of nodes."""
+"""The bases of placements: a fixed locality, and the choice by free resources alone with excluded nodes."""
 
 from __future__ import annotations
 
@@ -6,19 +6,14 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from scheduler.model import AllocationView
+from scheduler.model import AllocationView, Job, Locality
 from scheduler.placement.demand import Demand
-from scheduler.placement.fixed_locality import FixedLocality
 from scheduler.placement.free import Free, FreeNode
+from scheduler.registry import param, params_of_fields
 
 STRIKES_LIMIT = 3.0
 
-STRIKES_SCHEMA: Mapping[str, Any] = {
-    "type": "number",
-    "minimum": 0,
-    "default": STRIKES_LIMIT,
-    "description": "Nodes with this many strikes are a last resort, like those that the job avoids. 0: any strikes.",
-}
+STRIKES = "Nodes with this many strikes are a last resort, like those that the job avoids. 0: any strikes."
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +31,21 @@ class NodeExclusion:
         return (node for node in nodes if not excluded(node))
 
 
+class FixedLocality:
+    """Demands the locality that the job asks for."""
+
+    __slots__ = ()  # subclasses have slots
+    relaxes: ClassVar[bool] = False
+
+    def within(self, job: Job, now: float) -> Locality:
+        """The locality of the job."""
+        return job.request.locality
+
+    def relaxes_at(self, job: Job, now: float) -> float | None:
+        """Always None."""
+        return None
+
+
 @dataclass(frozen=True, slots=True)
 class BasePlacement(FixedLocality):
     """The base class; a subclass implements `choose`.
@@ -44,14 +54,10 @@ class BasePlacement(FixedLocality):
     with the fewest strikes goes first, because `Free` sorts nodes so.
     """
 
-    params_schema: ClassVar[Mapping[str, Any]] = {
-        "type": "object",
-        "properties": {"strikes_limit": STRIKES_SCHEMA},
-        "additionalProperties": False,
-    }
+    params_schema: ClassVar[Mapping[str, Any]] = params_of_fields()
     fills: ClassVar[bool] = True
 
-    strikes_limit: float = STRIKES_LIMIT
+    strikes_limit: float = param(STRIKES_LIMIT, STRIKES, minimum=0)
 
     def place(self, free: Free, demand: Demand, avoid: Collection[int]) -> tuple[AllocationView, ...] | None:
         """See `Placement`."""

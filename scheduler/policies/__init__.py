@@ -1,1 +1,1 @@
-"""Scheduling policies, which order and preempt jobs: one folder per policy, registered by name."""
+"""Scheduling policies, which order and preempt jobs, registered by name; docs/policies/ has a page for each."""

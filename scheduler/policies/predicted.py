@@ -8,17 +8,59 @@ also beyond its prediction: its remaining time is then negative, and it precedes
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import ClassVar
 
-from scheduler.authoring import Job, Running
+from scheduler.authoring import Job, Key, Need, OrderedPolicy, Running, param
+from scheduler.policies.preemptive import Preemptive
 
-UNKNOWN_S: Final[Mapping[str, Any]] = {
-    "type": ["number", "null"],
-    "minimum": 0,
-    "default": None,
-    "description": "The assumed run time of a job without a prediction. null: such jobs come last.",
-}
+_UNKNOWN = "The assumed run time of a job without a prediction. null: such jobs come last."
+
+
+@dataclass(frozen=True, slots=True)
+class ShortestFirst(OrderedPolicy):
+    """Serves the job with the least predicted run time times `breadth` first, without preemption."""
+
+    needs: ClassVar[frozenset[Need]] = frozenset({Need.REMAINING})
+
+    unknown_s: float | None = param(None, _UNKNOWN, minimum=0)
+
+    def breadth(self, job: Job) -> int:
+        """The weight of the job's time; by default all jobs have one."""
+        return 1
+
+    def waiting_key(self, job: Job) -> Key:
+        """By the predicted run time or service, then submission."""
+        return (whole_s(job, self.unknown_s) * self.breadth(job), job.submitted_at)
+
+
+@dataclass(frozen=True, slots=True)
+class ShortestRemainingFirst(Preemptive):
+    """Serves the job with the least predicted remaining time times `breadth` first, and preempts jobs with more."""
+
+    needs: ClassVar[frozenset[Need]] = frozenset({Need.REMAINING})
+
+    unknown_s: float | None = param(None, _UNKNOWN, minimum=0)
+
+    def breadth(self, job: Job) -> int:
+        """The weight of the job's time; by default all jobs have one."""
+        return 1
+
+    def waiting_key(self, job: Job) -> Key:
+        """By the remaining time or service, then submission."""
+        return (rest_s(job, self.unknown_s) * self.breadth(job), job.submitted_at)
+
+    def running_key(self, run: Running, now: float) -> Key:
+        """By the time or service remaining now, then submission."""
+        return (left_s(run, now, self.unknown_s) * self.breadth(run.job), run.job.submitted_at)
+
+    def preemption_key(self, run: Running, now: float) -> Key:
+        """By its predicted end, then submission: a fixed order among jobs with one aging rate."""
+        return (ends_at(run, self.unknown_s), run.job.submitted_at)
+
+    def aging_rate(self, run: Running) -> float:
+        """The remaining service of a broad job, and the work of a job on fast GPUs, shrinks faster."""
+        return self.breadth(run.job) * run.work_rate
 
 
 def whole_s(job: Job, unknown_s: float | None) -> float:
@@ -48,8 +90,3 @@ def left_s(run: Running, now: float, unknown_s: float | None) -> float:
     length.
     """
     return rest_s(run.job, unknown_s) - run.work_rate * (now - run.placed_at)
-
-
-def width(job: Job) -> int:
-    """The factor from a job's run time to its service: its GPUs, or 1 for a job without any."""
-    return max(1, job.request.gpus_total)

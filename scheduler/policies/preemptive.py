@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-from scheduler.authoring import Job, OrderedPolicy, Running
+from scheduler.authoring import Job, OrderedPolicy, Running, param
 
 # Times are floats: a moment counts as reached within a microsecond.
 SOON_S: Final = 1e-6
-
-MIN_RUN_S: Final[Mapping[str, Any]] = {
-    "type": "number",
-    "minimum": 0,
-    "default": 0,
-    "description": "How long a started job keeps its GPUs.",
-}
 
 
 @dataclass(frozen=True, slots=True)
 class Preemptive(OrderedPolicy):
     """Lets the first jobs preempt the last ones, once these have run for `min_run_s`."""
 
-    min_run_s: float = 0
+    min_run_s: float = param(0, "How long a started job keeps its GPUs.", minimum=0)
 
     @property
     def preemptive(self) -> bool:

@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from scheduler.authoring import Job, JobClass, Key, Running, View
+from scheduler.authoring import BasePolicy, Job, JobClass, Key, Running, View
 from scheduler.workshop import (
     CPUS,
     MEMORY_MIB,
@@ -163,7 +163,7 @@ def weights_of_vcs(view: View) -> Mapping[int, float]:
 
 
 @dataclass(frozen=True, slots=True)
-class Shared:
+class Shared(BasePolicy):
     """A policy defined by its groups and their ledger.
 
     1. The next job, in its own order, of the group with the smallest key is placed, if it finds room; if not, the next
@@ -200,14 +200,6 @@ class Shared:
     def class_varies(self, context: CycleContext, job: Job) -> bool:
         """Whether another job with the same demands may find room where this one found none."""
         return context.placement.relaxes
-
-    def waiting_key(self, job: Job) -> Key:
-        """By priority, then submission."""
-        return (-job.priority, job.submitted_at)
-
-    def next_change(self, job: Job, run: Running | None, now: float) -> float | None:
-        """See `Policy`."""
-        return None
 
     def order(self, view: View) -> Iterable[Job]:
         """The order in which the jobs would be served if each found room."""

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from scheduler.registry import ConfigError, check_params
 from scheduler.sim.generators import generate, generators
 from scheduler.sim.generators.draws import lognormal, powers_of_two
-from scheduler.sim.generators.philly.generator import MEAN_RUN_S, MEDIAN_RUN_S, WINDOWS, _run_times
+from scheduler.sim.generators.philly import MEAN_RUN_S, MEDIAN_RUN_S, WINDOWS, _run_times
 from scheduler.sim.trace import Trace, TraceJob
 from scheduler.sim.work import FixedWork, StepsWork
 from tests.profiles import examples

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar
 
@@ -15,7 +15,7 @@ from scheduler.admission.hived.measured import measured
 from scheduler.model import View
 from scheduler.model.invariants import Violation
 from scheduler.model.plan import Plan
-from scheduler.registry import ConfigError
+from scheduler.registry import ConfigError, param
 
 Shares = tuple[tuple[str, tuple[tuple[str, int], ...], tuple[str, ...]], ...]
 """What each virtual cluster owns: its name, numbers of cells by type, pinned cells."""
@@ -41,22 +41,13 @@ class Hived(Admission):
     Source: Zhao et al., HiveD (OSDI 2020), and the authors' program.
     """
 
-    params_schema: ClassVar[Mapping[str, Any]] = {
-        "type": "object",
-        "properties": {
-            "cluster": {
-                "type": ["object", "null"],
-                "default": None,
-                "description": "The physical cells, as `physicalCluster` of HiveD's configuration. Empty: measured.",
-            }
-        },
-        "additionalProperties": False,
-    }
     lock_scope: ClassVar[LockScope] = LockScope.CHAINS
     chooses_gpus: ClassVar[bool] = True
     reclaims: ClassVar[bool] = True
 
-    cluster: Mapping[str, Any] | None = field(default=None, hash=False)
+    cluster: Mapping[str, Any] | None = param(
+        None, "The physical cells, as `physicalCluster` of HiveD's configuration. Empty: measured.", hash=False
+    )
 
     def __post_init__(self) -> None:
         if self.cluster is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 from scheduler.admission import ANY_GPUS, Admission, Grant, Ledger, LockScope
 from scheduler.admission.tally import Tally
@@ -18,6 +18,7 @@ from scheduler.model.plan import Denial, Evidence, Plan
 from scheduler.model.request import Config, Request
 from scheduler.placement.capacity import Capacity
 from scheduler.placement.demand import demand_of
+from scheduler.registry import param
 
 SHARE_EXCEEDED = "share_exceeded"
 
@@ -279,22 +280,12 @@ class ShareTree(Admission):
     Source: the cohorts of Kueue, its documentation and `pkg/cache/resource_node.go`.
     """
 
-    params_schema: ClassVar[Mapping[str, Any]] = {
-        "type": "object",
-        "properties": {
-            "min_run_s": {
-                "type": "number",
-                "minimum": 0,
-                "default": 300,
-                "description": "How long a job has its GPUs at least, its grace included, before others reclaim them.",
-            }
-        },
-        "additionalProperties": False,
-    }
     lock_scope: ClassVar[LockScope] = LockScope.POOL
     reclaims: ClassVar[bool] = True
 
-    min_run_s: float = 300
+    min_run_s: float = param(
+        300, "How long a job has its GPUs at least, its grace included, before others reclaim them.", minimum=0
+    )
 
     def ledger(self, view: View) -> Ledger:
         """See `Admission`."""

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice, takewhile
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from scheduler.model import AllocationView
-from scheduler.placement.base import STRIKES_LIMIT
+from scheduler.placement.base import FixedLocality
 from scheduler.placement.demand import Demand
-from scheduler.placement.fixed_locality import FixedLocality
 from scheduler.placement.free import Free, FreeNode
-from scheduler.placement.inner import INNER_PARAMS, inner_placement
+from scheduler.placement.inner import Delegating
 from scheduler.placement.topology.subsets import best_subset
 
 # The number of equally tight nodes to compare; each costs about 100 µs the first time.
@@ -20,7 +19,7 @@ _MAX_COMPARED = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Topology(FixedLocality):
+class Topology(FixedLocality, Delegating):
     """Gives each rank the best-linked free GPUs of its node, which the placement `inside` chooses.
 
     1. Maximise the worst link between two GPUs of the rank, then the sum of their links.
@@ -30,19 +29,11 @@ class Topology(FixedLocality):
     A job on one node goes to the node with the best links among nodes with equally many free GPUs.
     """
 
-    params_schema: ClassVar[Mapping[str, Any]] = {
-        "type": "object",
-        "properties": {**INNER_PARAMS},
-        "additionalProperties": False,
-    }
     fills: ClassVar[bool] = True
-
-    inside: str = "consolidate"
-    strikes_limit: float = STRIKES_LIMIT
 
     def place(self, free: Free, demand: Demand, avoid: Collection[int]) -> tuple[AllocationView, ...] | None:
         """See `Placement`."""
-        inside = inner_placement(self.inside, self.strikes_limit)
+        inside = self.inner
         exclusion = inside.exclusion(free, avoid)
         shares = inside.choose(free, demand, exclusion)
         if shares is None or demand.gpu_type is None or not free.linked:

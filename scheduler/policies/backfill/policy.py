@@ -6,9 +6,8 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any, ClassVar
 
-from scheduler.authoring import Job, JobClass, Key, Need, OrderedPolicy, Running
+from scheduler.authoring import Job, JobClass, Need, OrderedPolicy, Running, param
 from scheduler.policies.backfill.horizon import Horizon, Promise
 from scheduler.policies.predicted import ends_at, rest_s
 from scheduler.workshop import (
@@ -38,49 +37,18 @@ class Backfill(OrderedPolicy):
     4. Where quota admission lends GPUs, their owners come first, and reclaim them if no promise needs them.
     """
 
-    params_schema: ClassVar[Mapping[str, Any]] = {
-        "type": "object",
-        "properties": {
-            "mode": {
-                "type": "string",
-                "enum": ["easy", "conservative"],
-                "default": "easy",
-                "description": "Which jobs are promised a start: the first that cannot start, or all.",
-            },
-            "depth": {
-                "type": "integer",
-                "minimum": 1,
-                "default": 100,
-                "description": "With conservative: how many jobs are promised a start; more take more time.",
-            },
-            "optimistic": {
-                "type": "boolean",
-                "default": False,
-                "description": "Whether predicted run times count as ends, although they are not enforced.",
-            },
-            "shortest_first": {
-                "type": "boolean",
-                "default": False,
-                "description": "With easy: whether jobs pass by shortest prediction instead of by order.",
-            },
-        },
-        "additionalProperties": False,
-    }
-
-    mode: str = "easy"
-    depth: int = 100
-    optimistic: bool = False
-    shortest_first: bool = False
+    mode: str = param(
+        "easy", "Which jobs are promised a start: the first that cannot start, or all.", enum=["easy", "conservative"]
+    )
+    depth: int = param(100, "With conservative: how many jobs are promised a start; more take more time.", minimum=1)
+    optimistic: bool = param(False, "Whether predicted run times count as ends, although they are not enforced.")
+    shortest_first: bool = param(False, "With easy: whether jobs pass by shortest prediction instead of by order.")
 
     @property
     def needs(self) -> frozenset[Need]:
         """Remaining times, where they count as ends or decide who passes."""
         shortest = self.shortest_first and self.mode == "easy"
         return frozenset({Need.REMAINING} if self.optimistic or shortest else ())
-
-    def waiting_key(self, job: Job) -> Key:
-        """By priority, then submission."""
-        return (-job.priority, job.submitted_at)
 
     def serve(self, context: CycleContext) -> None:
         """See `Policy`."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from scheduler.authoring import Job, Key, Need, Running, View
+from scheduler.authoring import BasePolicy, Job, Key, Need, Running, param
 from scheduler.policies.gandiva import elastic, moves, pairs, probation
 from scheduler.policies.gandiva.job_state import (
     LAST_SEARCH,
@@ -29,62 +29,27 @@ _NEW: Key = (1,)
 
 
 @dataclass(frozen=True, slots=True)
-class Gandiva:
+class Gandiva(BasePolicy):
     """Packs jobs of one size onto nodes of their own, time-slices them there, and migrates them closer together.
 
     Source: Xiao et al., Gandiva: Introspective Cluster Scheduling for Deep Learning (OSDI 2018), §3 and §4.
     """
 
     chooses_gpus: ClassVar[bool] = True
-    params_schema: ClassVar[Mapping[str, Any]] = {
-        "type": "object",
-        "properties": {
-            "slice_s": {
-                "type": ["number", "null"],
-                "minimum": 1,
-                "default": 60,
-                "description": "The length of a time slice on over-subscribed GPUs. null: no time slicing.",
-            },
-            "max_height": {
-                "type": "number",
-                "minimum": 1,
-                "default": 4,
-                "description": "The maximum of a node's requested GPUs, suspended jobs included, per GPU.",
-            },
-            "introspect_s": {
-                "type": ["number", "null"],
-                "minimum": 1,
-                "default": 300,
-                "description": "The minimum time before a job is moved, and between two checks. null: no moves.",
-            },
-            "restart_s": {
-                "type": "number",
-                "minimum": 0,
-                "default": 0,
-                "description": "The cost of a start: it lengthens slices; a job with less left is not moved.",
-            },
-            "grow_after_s": {
-                "type": ["number", "null"],
-                "minimum": 1,
-                "default": None,
-                "description": "How long GPUs are idle before an elastic job of the node takes them. null: never.",
-            },
-            "trial_s": {
-                "type": ["number", "null"],
-                "minimum": 0,
-                "default": 60,
-                "description": "The probation of pairs, moves and growth. null: none; no sharing.",
-            },
-        },
-        "additionalProperties": False,
-    }
-
-    slice_s: float | None = 60
-    max_height: float = 4
-    introspect_s: float | None = 300
-    restart_s: float = 0
-    grow_after_s: float | None = None
-    trial_s: float | None = 60
+    slice_s: float | None = param(
+        60, "The length of a time slice on over-subscribed GPUs. null: no time slicing.", minimum=1
+    )
+    max_height: float = param(4, "The maximum of a node's requested GPUs, suspended jobs included, per GPU.", minimum=1)
+    introspect_s: float | None = param(
+        300, "The minimum time before a job is moved, and between two checks. null: no moves.", minimum=1
+    )
+    restart_s: float = param(
+        0, "The cost of a start: it lengthens slices; a job with less left is not moved.", minimum=0
+    )
+    grow_after_s: float | None = param(
+        None, "How long GPUs are idle before an elastic job of the node takes them. null: never.", minimum=1
+    )
+    trial_s: float | None = param(60, "The probation of pairs, moves and growth. null: none; no sharing.", minimum=0)
 
     @property
     def period_s(self) -> float | None:
@@ -111,10 +76,6 @@ class Gandiva:
     def group_of(self, job: Job) -> int:
         """Suspended jobs exchange no places with new ones."""
         return int(waits_for_slice(job))
-
-    def order(self, view: View) -> Iterable[Job]:
-        """See `Policy`."""
-        return sorted(view.waiting, key=lambda job: (self.waiting_key(job), job.id))
 
     def next_change(self, job: Job, run: Running | None, now: float) -> float | None:
         """When a suspended job's time slice may begin, or a running job may be moved or may grow."""

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from random import Random
-from typing import Any, ClassVar
 
-from scheduler.authoring import Cycle, IdleGpus, Need, RoundPolicy, Shares, Solve
+from scheduler.authoring import Cycle, IdleGpus, Need, RoundPolicy, Shares, Solve, param
 from scheduler.policies.gavel import large, objectives
 from scheduler.policies.gavel.hierarchy import hierarchical
 from scheduler.policies.gavel.large import Equal
@@ -47,78 +46,37 @@ class Gavel(RoundPolicy):
     Source: Narayanan et al., "Heterogeneity-Aware Cluster Scheduling Policies for Deep Learning Workloads", OSDI 2020.
     """
 
-    params_schema: ClassVar[Mapping[str, Any]] = {
-        "type": "object",
-        "properties": {
-            "objective": {
-                "type": "string",
-                "enum": list(OBJECTIVES),
-                "default": "max_min",
-                "description": (
-                    "What the shares optimise. All but gandiva_fair and random_pairs need rates; finish_time, makespan"
-                    " and allox need remaining times, and so does cost for jobs with deadlines."
-                ),
-            },
-            "aware": {
-                "type": "boolean",
-                "default": True,
-                "description": "Use how fast each job is on each GPU type; else all types count as equally fast.",
-            },
-            "round_s": {"type": "number", "minimum": 1, "default": 360, "description": "The length of a round."},
-            "reset_s": {
-                "type": "number",
-                "minimum": 0,
-                "default": 1920,
-                "description": "The shortest time between two solves; a solve follows jobs that come or go.",
-            },
-            "idle_gpus": {
-                "type": "string",
-                "enum": [str(one) for one in IdleGpus],
-                "default": "all",
-                "description": (
-                    "Who may take GPUs that no share claims: all jobs at any moment, jobs that the last solve knew, or"
-                    " only jobs with a share of that type."
-                ),
-            },
-            "prices": {
-                "type": "object",
-                "additionalProperties": {"type": "number", "exclusiveMinimum": 0},
-                "default": {},
-                "description": "The price of a GPU-hour by GPU type, for the objective cost; others cost 1.",
-            },
-            "within": {
-                "type": "string",
-                "enum": ["fair", "fifo"],
-                "default": "fair",
-                "description": "How the objective hierarchical divides a tenant's share between its jobs.",
-            },
-            "shares_gpus": {
-                "type": "boolean",
-                "default": False,
-                "description": "Let two jobs that allow it share their GPUs if they are faster so than in turns.",
-            },
-            "exact_up_to": {
-                "type": "integer",
-                "minimum": 8,
-                "default": 2048,
-                "description": (
-                    "With more jobs, equal ones are solved as one; with more kinds of jobs, random parts are solved"
-                    " apart."
-                ),
-            },
-        },
-        "additionalProperties": False,
-    }
-
-    objective: str = "max_min"
-    aware: bool = True
-    round_s: float = 360
-    reset_s: float = 1920
-    idle_gpus: str = "all"
-    prices: Mapping[str, float] = field(default_factory=dict)
-    within: str = "fair"
-    shares_gpus: bool = False
-    exact_up_to: int = 2048
+    objective: str = param(
+        "max_min",
+        "What the shares optimise. All but gandiva_fair and random_pairs need rates; finish_time, makespan"
+        " and allox need remaining times, and so does cost for jobs with deadlines.",
+        enum=list(OBJECTIVES),
+    )
+    aware: bool = param(True, "Use how fast each job is on each GPU type; else all types count as equally fast.")
+    round_s: float = param(360, "The length of a round.", minimum=1)
+    reset_s: float = param(
+        1920, "The shortest time between two solves; a solve follows jobs that come or go.", minimum=0
+    )
+    idle_gpus: str = param(
+        "all",
+        "Who may take GPUs that no share claims: all jobs at any moment, jobs that the last solve knew, or"
+        " only jobs with a share of that type.",
+        enum=[str(one) for one in IdleGpus],
+    )
+    prices: Mapping[str, float] = param(
+        {},
+        "The price of a GPU-hour by GPU type, for the objective cost; others cost 1.",
+        additionalProperties={"type": "number", "exclusiveMinimum": 0},
+    )
+    within: str = param(
+        "fair", "How the objective hierarchical divides a tenant's share between its jobs.", enum=["fair", "fifo"]
+    )
+    shares_gpus: bool = param(False, "Let two jobs that allow it share their GPUs if they are faster so than in turns.")
+    exact_up_to: int = param(
+        2048,
+        "With more jobs, equal ones are solved as one; with more kinds of jobs, random parts are solved apart.",
+        minimum=8,
+    )
 
     @property
     def preemptive(self) -> bool:

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from scheduler.authoring import Job, JobClass, Key, Locality, Need, Running, View
+from scheduler.authoring import Job, JobClass, Key, Locality, Need, Running, View, param
 from scheduler.policies.philly.back_off import (
     BackOffGroups,
     back_off,
@@ -33,10 +33,6 @@ from scheduler.workshop import (
 )
 
 
-def _switch(description: str) -> Mapping[str, Any]:
-    return {"type": "boolean", "default": False, "description": description}
-
-
 @dataclass(frozen=True, slots=True)
 class Philly(Shared):
     """Serves the virtual cluster that uses the least of its quota, and relaxes locality after a number of tries.
@@ -45,64 +41,20 @@ class Philly(Shared):
     """
 
     chooses_gpus: ClassVar[bool] = True
-    params_schema: ClassVar[Mapping[str, Any]] = {
-        "type": "object",
-        "properties": {
-            "preempt_above": {
-                "type": "number",
-                "minimum": 0,
-                "maximum": 1,
-                "default": 0.9,
-                "description": "The share of GPUs in use from which jobs beyond quota are preempted.",
-            },
-            "tries": {
-                "type": "integer",
-                "minimum": 1,
-                "default": 3,
-                "description": "The number of tries before a gang's locality is relaxed.",
-            },
-            "back_off_s": {
-                "type": "number",
-                "minimum": 0,
-                "default": 120,
-                "description": "How long a gang waits after a failed try.",
-            },
-            "relax_after_s": {
-                "type": ["number", "null"],
-                "minimum": 1,
-                "default": None,
-                "description": "The wait after which locality is relaxed anyway. null: only after tries.",
-            },
-            "long_jobs_wait_for_locality": _switch("Whether long jobs are tried four times as often."),
-            "long_s": {
-                "type": "number",
-                "minimum": 0,
-                "default": 14400,
-                "description": "The predicted run time from which a job is long.",
-            },
-            "dedicated_nodes": _switch("Whether a gang on several servers shares them with no other job."),
-            "migrate_to_defragment": _switch("Whether jobs with checkpoints are moved to make room for a gang."),
-            "restart_s": {
-                "type": "number",
-                "minimum": 0,
-                "default": 60,
-                "description": "The cost of such a move, to choose the cheapest.",
-            },
-            "no_retry_of_hopeless": _switch("Whether a hopeless failure ends a job at once. The policy ignores it."),
-        },
-        "additionalProperties": False,
-    }
-
-    preempt_above: float = 0.9
-    tries: int = 3
-    back_off_s: float = 120
-    relax_after_s: float | None = None
-    long_jobs_wait_for_locality: bool = False
-    long_s: float = 14400
-    dedicated_nodes: bool = False
-    migrate_to_defragment: bool = False
-    restart_s: float = 60
-    no_retry_of_hopeless: bool = False
+    preempt_above: float = param(
+        0.9, "The share of GPUs in use from which jobs beyond quota are preempted.", minimum=0, maximum=1
+    )
+    tries: int = param(3, "The number of tries before a gang's locality is relaxed.", minimum=1)
+    back_off_s: float = param(120, "How long a gang waits after a failed try.", minimum=0)
+    relax_after_s: float | None = param(
+        None, "The wait after which locality is relaxed anyway. null: only after tries.", minimum=1
+    )
+    long_jobs_wait_for_locality: bool = param(False, "Whether long jobs are tried four times as often.")
+    long_s: float = param(14400, "The predicted run time from which a job is long.", minimum=0)
+    dedicated_nodes: bool = param(False, "Whether a gang on several servers shares them with no other job.")
+    migrate_to_defragment: bool = param(False, "Whether jobs with checkpoints are moved to make room for a gang.")
+    restart_s: float = param(60, "The cost of such a move, to choose the cheapest.", minimum=0)
+    no_retry_of_hopeless: bool = param(False, "Whether a hopeless failure ends a job at once. The policy ignores it.")
 
     @property
     def needs(self) -> frozenset[Need]:

@@ -14,7 +14,7 @@ from random import Random
 from typing import Any, ClassVar
 from zlib import crc32
 
-from scheduler.authoring import Config, Cycle, CyclePolicy, Need, PolicyError, Running
+from scheduler.authoring import Config, Cycle, CyclePolicy, Need, PolicyError, Running, param
 from scheduler.policies.themis.applications import Quotas, applications, job_of, live
 from scheduler.policies.themis.auction import Outcome, Payment, Row, hold
 from scheduler.policies.themis.bidders import Candidate, drawn, ranked, shares, split
@@ -45,67 +45,27 @@ class _Round:
 class Themis(CyclePolicy):
     """Leases GPUs by auctions among the applications that are furthest from their fair finish time."""
 
-    params_schema: ClassVar[Mapping[str, Any]] = {
-        "type": "object",
-        "properties": {
-            "fairness": {
-                "type": "number",
-                "minimum": 0,
-                "maximum": 1,
-                "default": 0.8,
-                "description": "The part of the applications that may not bid: 0 favours efficiency, 1 fairness.",
-            },
-            "lease_s": {
-                "type": "number",
-                "minimum": 10,
-                "maximum": 86400,
-                "default": 1200,
-                "description": "The lease of a winner that pays nothing, s.",
-            },
-            "every_s": {
-                "type": "number",
-                "minimum": 1,
-                "maximum": 3600,
-                "default": 60,
-                "description": "The time between two auctions, at least, s. No lease is shorter.",
-            },
-            "payment": {
-                "type": "string",
-                "enum": ["lease", "gpus"],
-                "default": "lease",
-                "description": "What winners pay with: time of their lease, or GPUs as in the paper.",
-            },
-            "t_id": {
-                "type": "string",
-                "enum": ["share", "paper"],
-                "default": "share",
-                "description": "T_id: on the share of the pool, or the paper's N times the time on it.",
-            },
-            "conserve": {
-                "type": "boolean",
-                "default": False,
-                "description": "Whether bidders get what is left over when nothing fits the others.",
-            },
-        },
-        "additionalProperties": False,
-    }
-
-    fairness: float = 0.8
-    lease_s: float = 1200.0
-    every_s: float = 60.0
-    payment: str = Payment.LEASE
-    t_id: str = "share"
-    conserve: bool = False
+    fairness: float = param(
+        0.8, "The part of the applications that may not bid: 0 favours efficiency, 1 fairness.", minimum=0, maximum=1
+    )
+    lease_s: float = param(1200, "The lease of a winner that pays nothing, s.", minimum=10, maximum=86400)
+    every_s: float = param(
+        60, "The time between two auctions, at least, s. No lease is shorter.", minimum=1, maximum=3600
+    )
+    payment: str = param(
+        Payment.LEASE, "What winners pay with: time of their lease, or GPUs as in the paper.", enum=["lease", "gpus"]
+    )
+    t_id: str = param(
+        "share", "T_id: on the share of the pool, or the paper's N times the time on it.", enum=["share", "paper"]
+    )
+    conserve: bool = param(False, "Whether bidders get what is left over when nothing fits the others.")
 
     @property
     def preemptive(self) -> bool:
         """Jobs take turns."""
         return True
 
-    @property
-    def needs(self) -> frozenset[Need]:
-        """See `InformedPolicy`."""
-        return frozenset({Need.RATES, Need.REMAINING})
+    needs: ClassVar[frozenset[Need]] = frozenset({Need.RATES, Need.REMAINING})
 
     def decide(self, cycle: Cycle) -> None:
         """Keep the accounts; hold an auction if it is time for one and there is something to offer."""

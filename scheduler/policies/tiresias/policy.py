@@ -10,10 +10,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
 
-from scheduler.authoring import ConfigError, Job, Key, Need, Running
-from scheduler.policies.preemptive import MIN_RUN_S, SOON_S, Preemptive
+from scheduler.authoring import ConfigError, Job, Key, Need, Running, param
+from scheduler.policies.preemptive import SOON_S, Preemptive
 from scheduler.policies.tiresias.service import Service, service_of
 from scheduler.workshop import CycleContext
 
@@ -29,63 +28,31 @@ class Tiresias(Preemptive):
     index comes first.
     """
 
-    params_schema: ClassVar[Mapping[str, Any]] = {
-        "type": "object",
-        "properties": {
-            "limits_gpu_s": {
-                "type": "array",
-                "items": {"type": "number", "minimum": 0},
-                "default": [57600],
-                "description": "The attained service, GPU-seconds, that moves a job to the next queue.",
-            },
-            "promote_knob": {
-                "type": "number",
-                "minimum": 0,
-                "default": 0,
-                "description": "The wait, in run times of the job, after which it returns to queue 0. 0: never.",
-            },
-            "tie": {
-                "type": "string",
-                "enum": ["entered", "submitted", "running_first"],
-                "default": "entered",
-                "description": "The order of a queue: by entry, by submission, or running jobs first.",
-            },
-            "min_run_s": MIN_RUN_S,
-            "variant": {
-                "type": "string",
-                "enum": ["las", "gittins", "gittins_released"],
-                "default": "las",
-                "description": "Queues by limits, by the Gittins index, or by the index of the authors' program.",
-            },
-            "service_gpu_s": {
-                "type": "array",
-                "items": {"type": "number", "minimum": 0},
-                "default": [],
-                "description": "For the index: a sample of the GPU-seconds of whole jobs.",
-            },
-            "delta_gpu_s": {
-                "type": "number",
-                "minimum": 1,
-                "default": 3250,
-                "description": "For the index: the service given before the next comparison.",
-            },
-            "slowdown": {
-                "type": "number",
-                "minimum": 0,
-                "default": 0,
-                "description": "A job that is more times slower on several nodes waits for one. 0: none does.",
-            },
-        },
-        "additionalProperties": False,
-    }
-
-    limits_gpu_s: Sequence[float] = (57600,)
-    promote_knob: float = 0
-    tie: str = "entered"
-    variant: str = "las"
-    service_gpu_s: Sequence[float] = ()
-    delta_gpu_s: float = 3250
-    slowdown: float = 0
+    limits_gpu_s: Sequence[float] = param(
+        (57600,),
+        "The attained service, GPU-seconds, that moves a job to the next queue.",
+        items={"type": "number", "minimum": 0},
+    )
+    promote_knob: float = param(
+        0, "The wait, in run times of the job, after which it returns to queue 0. 0: never.", minimum=0
+    )
+    tie: str = param(
+        "entered",
+        "The order of a queue: by entry, by submission, or running jobs first.",
+        enum=["entered", "submitted", "running_first"],
+    )
+    variant: str = param(
+        "las",
+        "Queues by limits, by the Gittins index, or by the index of the authors' program.",
+        enum=["las", "gittins", "gittins_released"],
+    )
+    service_gpu_s: Sequence[float] = param(
+        (), "For the index: a sample of the GPU-seconds of whole jobs.", items={"type": "number", "minimum": 0}
+    )
+    delta_gpu_s: float = param(3250, "For the index: the service given before the next comparison.", minimum=1)
+    slowdown: float = param(
+        0, "A job that is more times slower on several nodes waits for one. 0: none does.", minimum=0
+    )
     service: Service = field(init=False)
 
     def __post_init__(self) -> None:

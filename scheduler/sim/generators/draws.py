@@ -4,48 +4,47 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
-from typing import Any
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from scheduler.registry import ConfigError
+from scheduler.registry import ConfigError, param, params_of_fields
+from scheduler.sim.applications import ApplicationError, Throughputs, read_throughputs
 
 Floats = npt.NDArray[np.float64]
 
 DAY_S = 86_400.0
 
-# Parameters that every generator takes: the number of jobs and their arrivals.
-ARRIVALS: Mapping[str, Mapping[str, Any]] = MappingProxyType({
-    "jobs": {"type": "integer", "minimum": 1, "maximum": 10_000_000, "default": 1000, "description": "How many jobs."},
-    "gap_s": {
-        "type": "number", "minimum": 0, "default": 60.0,
-        "description": "Mean time between two submissions, s; 0: all at once.",
-    },
-    "daily_swing": {
-        "type": "number", "minimum": 0, "maximum": 1, "default": 0.0,
-        "description": "The daily swing of the submission rate about its mean: 0 none, 1 down to zero.",
-    },
-    "peak_hour": {
-        "type": "number", "minimum": 0, "maximum": 24, "default": 15.0,
-        "description": "The hour of the day with the most submissions; the trace starts at midnight.",
-    },
-})  # fmt: skip
+GAP = "Mean time between two submissions, s; 0: all at once."
 
 
-def arrivals_s(
-    rng: np.random.Generator, *, jobs: int, gap_s: float, daily_swing: float, peak_hour: float
-) -> list[float]:
-    """The submissions of a Poisson process whose rate follows a cosine through the day; the first is at 0.
+@dataclass(frozen=True)
+class Arrivals:
+    """The parameters of every generator: when jobs, or sweeps, are submitted."""
 
-    1. Draw unit exponential gaps and add them up: a process of rate 1.
-    2. Stretch its time by the inverse of the integral of the rate, which has no closed form, by bisection.
-    """
-    clock = np.concatenate(([0.0], np.cumsum(rng.standard_exponential(jobs - 1)))) * gap_s
-    if daily_swing > 0:
-        clock = _stretched(clock, daily_swing, peak_hour * 3600)
-    return [float(each) for each in clock]
+    params_schema: ClassVar[Mapping[str, Any]] = params_of_fields()
+
+    gap_s: float = param(60.0, GAP, minimum=0)
+    daily_swing: float = param(
+        0.0, "The daily swing of the submission rate about its mean: 0 none, 1 down to zero.", minimum=0, maximum=1
+    )
+    peak_hour: float = param(
+        15.0, "The hour of the day with the most submissions; the trace starts at midnight.", minimum=0, maximum=24
+    )
+
+    def arrivals_s(self, rng: np.random.Generator, count: int) -> list[float]:
+        """`count` submissions of a Poisson process whose rate follows a cosine through the day; the first is at 0.
+
+        1. Draw unit exponential gaps and add them up: a process of rate 1.
+        2. Stretch its time by the inverse of the integral of the rate, which has no closed form, by bisection.
+        """
+        clock = np.concatenate(([0.0], np.cumsum(rng.standard_exponential(count - 1)))) * self.gap_s
+        if self.daily_swing > 0:
+            clock = _stretched(clock, self.daily_swing, self.peak_hour * 3600)
+        return [float(each) for each in clock]
 
 
 def _stretched(clock: Floats, swing: float, peak_s: float) -> Floats:
@@ -92,3 +91,11 @@ def powers_of_two(mean: float, largest: int) -> Mapping[int, float]:
 def _mean(sizes: Sequence[int], factor: float) -> float:
     weights = [factor**exponent for exponent in range(len(sizes))]
     return sum(size * weight for size, weight in zip(sizes, weights, strict=True)) / sum(weights)
+
+
+def throughputs_of(where: str | None) -> Throughputs | None:
+    """The table of throughputs in a file or a folder; None without one."""
+    try:
+        return None if where is None else read_throughputs(Path(where))
+    except ApplicationError as error:
+        raise ConfigError(f"throughputs: {error}") from None

@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
 
 import numpy as np
 from scipy.optimize import linprog
 
-from scheduler.authoring import Config, Cycle, Job, PolicyError, RoundPolicy, Shares, preferred
+from scheduler.authoring import Config, Cycle, Job, PolicyError, RoundPolicy, Shares, param, preferred
 
 
 @dataclass(frozen=True, slots=True)
 class MaxMin(RoundPolicy):
     """Gives each job the shares of time of the GPU types that make the slowest job fastest."""
 
-    params_schema: ClassVar[Mapping[str, Any]] = {
-        "type": "object",
-        "properties": {
-            "round_s": {"type": "number", "minimum": 1, "default": 360, "description": "The length of a round."},
-        },
-        "additionalProperties": False,
-    }
-
-    round_s: float = 360
+    round_s: float = param(360, "The length of a round.", minimum=1)
 
     def shares(self, cycle: Cycle) -> Shares:
         """Solve for x[job, type], the share of time of each job on each type, and t, the relative speed of the slowest.

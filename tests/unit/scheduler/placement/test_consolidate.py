@@ -7,7 +7,7 @@ import pytest
 
 from scheduler.model import Locality, Node, Running
 from scheduler.model.request import request_of
-from scheduler.placement.consolidate.placement import Consolidate
+from scheduler.placement.consolidate import Consolidate
 from scheduler.placement.demand import Demand
 from scheduler.placement.free import Free
 from tests.unit.scheduler.factories import make_node, make_running, make_share, make_snapshot

@@ -8,7 +8,7 @@ from scheduler.engine.cycle import CycleConfig, decide
 from scheduler.model import Locality
 from scheduler.model.lifecycle import HoldReason
 from scheduler.placement import PLACEMENTS
-from scheduler.placement.dedicated.placement import Dedicated
+from scheduler.placement.dedicated import Dedicated
 from scheduler.placement.free import Free
 from tests.unit.scheduler.factories import make_job, make_running, make_share, make_snapshot
 from tests.unit.scheduler.pools import Case, by_rank, gang, lot, nodes, spanning, using
@@ -108,4 +108,6 @@ def test_a_job_that_is_kept_from_free_gpus_is_told_why() -> None:
 
 def test_it_is_found_by_its_name_with_its_parameters() -> None:
     params = {"from_gpus": 8, "distributed": False, "whole_nodes": True, "inside": "best_fit", "strikes_limit": 2}
-    assert PLACEMENTS.make("dedicated", params) == Dedicated(8, False, True, "best_fit", 2)
+    assert PLACEMENTS.make("dedicated", params) == Dedicated(
+        from_gpus=8, distributed=False, whole_nodes=True, inside="best_fit", strikes_limit=2
+    )

@@ -8,7 +8,7 @@ import pytest
 from scheduler.engine.cycle import CycleConfig, decide
 from scheduler.model import Job, Locality
 from scheduler.model.lifecycle import HoldReason
-from scheduler.placement.relaxing.placement import Relaxing
+from scheduler.placement.relaxing import Relaxing
 from tests.unit.scheduler.factories import NOW, asking, make_job, make_snapshot
 from tests.unit.scheduler.pools import Case, by_rank, lot, nodes, using
 

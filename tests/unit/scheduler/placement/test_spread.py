@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from scheduler.model import Locality
-from scheduler.placement.spread.placement import Spread
+from scheduler.placement.spread import Spread
 from tests.unit.scheduler.factories import make_node
 from tests.unit.scheduler.pools import Case, gang, lot, nodes, using
 

@@ -15,9 +15,9 @@ from scheduler.model.lifecycle import HoldReason
 from scheduler.model.plan import Plan, apply
 from scheduler.placement.capacity import Capacity
 from scheduler.placement.demand import demand_of
-from scheduler.policies.capacity.policy import CapacityQueues
-from scheduler.policies.drf.policy import Drf
-from scheduler.policies.fair.policy import Fair
+from scheduler.policies.capacity import CapacityQueues
+from scheduler.policies.drf import Drf
+from scheduler.policies.fair import Fair
 from tests.profiles import examples
 from tests.unit.scheduler.factories import NOW, make_job, make_node, make_running, make_share, make_snapshot, make_vc
 

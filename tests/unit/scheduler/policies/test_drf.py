@@ -11,7 +11,7 @@ from scheduler.engine.cycle import CycleConfig, compose, decide
 from scheduler.model import Job, Running, Snapshot, Tenant, VirtualCluster
 from scheduler.model.invariants import check
 from scheduler.model.plan import Plan, apply
-from scheduler.policies.drf.policy import Drf
+from scheduler.policies.drf import Drf
 from tests.profiles import examples
 from tests.unit.scheduler.factories import NOW, make_job, make_node, make_running, make_share, make_snapshot, make_vc
 

@@ -9,7 +9,7 @@ import pytest
 from scheduler.engine.cycle import CycleConfig, decide
 from scheduler.model import Job, Organisation, Running, Tenant, VirtualCluster
 from scheduler.model.lifecycle import HoldReason
-from scheduler.policies.fair.policy import Fair
+from scheduler.policies.fair import Fair
 from tests.unit.scheduler.factories import NOW, make_job, make_snapshot, make_vc
 from tests.unit.scheduler.policies.test_capacity import jobs, of_vcs, runs
 

@@ -7,7 +7,7 @@ import pytest
 from scheduler.engine.cycle import CycleConfig, decide
 from scheduler.model.lifecycle import HoldReason
 from scheduler.model.plan import Plan
-from scheduler.policies.fifo.policy import Fifo
+from scheduler.policies.fifo import Fifo
 from tests.unit.scheduler.factories import NOW, make_job, make_node, make_running, make_share, make_snapshot, make_vc
 
 

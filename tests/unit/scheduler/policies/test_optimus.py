@@ -14,7 +14,7 @@ from scheduler.model.invariants import awaits_preemption, check
 from scheduler.model.lifecycle import HoldReason
 from scheduler.model.plan import Plan, apply
 from scheduler.model.request import ElasticRange, Over
-from scheduler.policies.optimus.policy import Optimus
+from scheduler.policies.optimus import Optimus
 from tests.profiles import examples
 from tests.unit.scheduler.factories import NOW, make_job, make_node, make_running, make_share, make_snapshot, make_vc
 

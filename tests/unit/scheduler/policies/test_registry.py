@@ -1,9 +1,11 @@
-"""Plug-ins are found by their folder's name, and their parameters are checked against their schema."""
+"""Plug-ins are found by their module's name, and their parameters are checked against their schema."""
 
 import json
 import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -14,16 +16,43 @@ from scheduler.engine.policy import POLICIES
 from scheduler.placement import PLACEMENTS
 from scheduler.placement.consolidate import Consolidate
 from scheduler.policies.fifo import Fifo
-from scheduler.registry import ConfigError, Registry, check_params
+from scheduler.registry import ConfigError, Registry, check_params, param, params_of_fields
 from tests.plugins.installed import install
 
 REGISTRIES: list[Registry[Any]] = [POLICIES, PLACEMENTS, ADMISSIONS]
 
 
-def test_the_folders_are_the_plug_ins() -> None:
+def test_modules_and_packages_are_the_plug_ins() -> None:
     assert "fifo" in POLICIES.names
     assert "consolidate" in PLACEMENTS.names
-    assert "quota" in ADMISSIONS.names
+    assert {"quota", "tree"} <= set(ADMISSIONS.names)
+
+
+def test_a_schema_follows_from_the_fields_own_ones_first() -> None:
+    @dataclass(frozen=True)
+    class Base:
+        params_schema: ClassVar[Mapping[str, Any]] = params_of_fields()
+        wait_s: float | None = param(60, "How long.", minimum=1)
+
+    @dataclass(frozen=True)
+    class Plugin(Base):
+        kind: str = param("a", "Which.", enum=["a", "b"])
+        limits: Sequence[float] = param((1.0,), "Up to.", items={"type": "number"})
+        prices: Mapping[str, float] = param({}, "By type.")
+        state: int = 0
+
+    assert Plugin().prices == {}
+    assert Plugin.params_schema == {
+        "type": "object",
+        "properties": {
+            "kind": {"type": "string", "enum": ["a", "b"], "default": "a", "description": "Which."},
+            "limits": {"type": "array", "items": {"type": "number"}, "default": [1.0], "description": "Up to."},
+            "prices": {"type": "object", "default": {}, "description": "By type."},
+            "wait_s": {"type": ["number", "null"], "minimum": 1, "default": 60, "description": "How long."},
+        },
+        "additionalProperties": False,
+    }
+    assert list(Plugin.params_schema["properties"]) == ["kind", "limits", "prices", "wait_s"]
 
 
 @pytest.mark.parametrize("registry", REGISTRIES, ids=lambda registry: registry.kind)

@@ -12,7 +12,7 @@ from scheduler.model import Job, Node, Snapshot
 from scheduler.model.invariants import check
 from scheduler.model.lifecycle import HoldReason, JobClass
 from scheduler.model.plan import Plan, apply
-from scheduler.policies.tetris.policy import Tetris
+from scheduler.policies.tetris import Tetris
 from tests.unit.scheduler.factories import NOW, make_job, make_node, make_running, make_share, make_snapshot, make_vc
 
 VCS = [make_vc(1, "a"), make_vc(2, "b")]

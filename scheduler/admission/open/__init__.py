@@ -1,7 +1,0 @@
-"""Admit every job."""
-
-from scheduler.admission.open.admission import Open
-
-PLUGIN = Open
-
-__all__ = ["PLUGIN", "Open"]

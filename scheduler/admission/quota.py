@@ -1,0 +1,100 @@
+"""A virtual cluster holds at most its quota of GPUs of each type."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from scheduler.admission import ANY_GPUS, Admission, Grant, Ledger, LockScope, QuotaUsage
+from scheduler.admission.tally import Tally
+from scheduler.model import Job, View
+from scheduler.model.invariants import Violation
+from scheduler.model.lifecycle import HoldReason
+from scheduler.model.phrases import become_free
+from scheduler.model.plan import Denial, Evidence, Plan
+from scheduler.model.request import Config
+
+QUOTA_EXCEEDED = "quota_exceeded"
+
+
+class QuotaLedger(Ledger):
+    """Offers what a virtual cluster does not hold of its quota yet, whichever GPUs."""
+
+    def offer(self, job: Job, config: Config) -> Grant | Denial:
+        """Denies a job that would exceed the quota."""
+        return quota_denial(self.view, self.usage, job, config) or ANY_GPUS
+
+
+def quota_denial(view: View, usage: QuotaUsage, job: Job, config: Config) -> Denial | None:
+    """Why the job may not have the configuration on top of the usage, by the quota of its virtual cluster."""
+    gpu_type, needed = config.gpu_type, config.gpus
+    if gpu_type is None:
+        return None
+    name, quotas = _quotas_of(view, job.vc_id)
+    used, quota = usage[job.vc_id, gpu_type], quotas.get(gpu_type, 0)
+    if used + needed <= quota:
+        return None
+    evidence: Evidence = {"vc": name, "gpu_type": gpu_type, "used": used, "quota": quota, "needed": needed}
+    raise_it = f"ask an operator to raise the quota of {name}"
+    if needed <= quota:
+        return Denial(
+            HoldReason.QUOTA,
+            f"{name} uses {used} of its {quota} {gpu_type}; this job needs {needed}",
+            evidence,
+            (raise_it,),
+            wanted=used + needed - quota,
+            once_free=become_free(used + needed - quota, f"{gpu_type} of {name}"),
+        )
+    return Denial(
+        HoldReason.QUOTA_TOO_SMALL,
+        f"the quota of {name} is {quota or 'no'} {gpu_type}; this job needs {needed}",
+        evidence,
+        (f"ask for at most {quota} {gpu_type}", raise_it) if quota else (raise_it,),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Quota(Admission):
+    """Admits jobs within the quota of their virtual cluster, by GPU type."""
+
+    lock_scope: ClassVar[LockScope] = LockScope.VIRTUAL_CLUSTERS
+
+    def ledger(self, view: View) -> Ledger:
+        """See `Admission`."""
+        return QuotaLedger(view)
+
+    def violations(self, view: View, plan: Plan) -> Iterator[Violation]:
+        """The places that exceed a quota. GPUs that the plan frees do not count."""
+        given, tally = QuotaUsage(), Tally(view)
+        for preempt in plan.preempts:
+            attempt = view.running_by_job.get(preempt.job_id)
+            if attempt is not None:
+                given.subtract(tally.freed_by(attempt))
+        for place in plan.places:
+            job = _placed_job(view, place.job_id)
+            if job is None:
+                continue  # `check` reports unknown jobs
+            types = tally.taken_by(job, place.allocations)
+            given.update(types)
+            name, quotas = _quotas_of(view, job.vc_id)
+            for key in sorted(types):
+                before, quota = view.held_by_vc.get(key, 0), quotas.get(key[1], 0)
+                held = before + given[key]
+                if held > max(quota, before):  # a job may move although its quota was lowered
+                    message = f"{name} would hold {held} {key[1]}; its quota is {quota}"
+                    yield Violation(QUOTA_EXCEEDED, job.id, message)
+
+
+def _placed_job(view: View, job_id: int) -> Job | None:
+    attempt = view.running_by_job.get(job_id)
+    return view.waiting_by_id.get(job_id) or (attempt.job if attempt else None)
+
+
+def _quotas_of(view: View, vc_id: int) -> tuple[str, Mapping[str, int]]:
+    """The name and the quotas of a virtual cluster; no quotas if it has left the pool."""
+    vc = view.vc_by_id.get(vc_id)
+    return (vc.name, vc.quotas) if vc else (f"virtual cluster {vc_id}", {})
+
+
+PLUGIN = Quota
