@@ -91,15 +91,15 @@ def checked(shape: type[Shape], data: Mapping[str, Any]) -> dict[str, Any]:
 
 def describe(
     operation: str,
-    *,
     tag: str,
     answers: Mapping[int, Any],
+    *,
     problems: tuple[int, ...] = (),
     anonymous: bool = False,
     tables: tuple[int, ...] = (),
     **options: Any,
 ) -> Callable[[Any], Any]:
-    """The OpenAPI description of an operation: its answers, which of them may be CSV too, and its problems."""
+    """The OpenAPI description of an operation: its answers, which of them may be CSV too, and its own problems."""
     responses: dict[Any, Any] = {}
     for status, shape in answers.items():
         if shape is None:
@@ -111,7 +111,7 @@ def describe(
     # These can come from anywhere: a broken request, a token without the scope, an unknown query parameter, and a
     # database that is away.
     always: tuple[int, ...] = (400, 503) if anonymous else (400, 401, 403, 422, 503)
-    with_body: tuple[int, ...] = (411,) if 413 in problems else ()
+    with_body: tuple[int, ...] = (411, 413, 415) if options.get("request") else ()
     for status in sorted({*problems, *always, *with_body} - set(answers)):
         responses[status, CONTENT_TYPE] = Problem
     if anonymous:

@@ -40,19 +40,14 @@ class Login(ApiView):
     authentication_classes = []
     permission_classes = [AllowAny]
 
-    @describe("prepare_login", tag="account", answers={204: None}, anonymous=True)
+    @describe("prepare_login", "account", {204: None}, anonymous=True)
     def get(self, request: Request) -> Response:
         """Set the `csrftoken` cookie, which every write of a session sends back as X-CSRFToken."""
         get_token(request._request)
         return Response(status=status.HTTP_204_NO_CONTENT)
 
     @describe(
-        "login",
-        tag="account",
-        answers={200: answers.Me},
-        problems=(401, 403, 413, 415, 422, 429),
-        request=bodies.Credentials,
-        anonymous=True,
+        "login", "account", {200: answers.Me}, problems=(401, 403, 422, 429), request=bodies.Credentials, anonymous=True
     )
     def post(self, request: Request) -> Response:
         """Start a session."""
@@ -68,7 +63,7 @@ class Login(ApiView):
 class Logout(ApiView):
     """Ending a session."""
 
-    @describe("logout", tag="account", answers={204: None}, problems=(403,), request=None)
+    @describe("logout", "account", {204: None}, request=None)
     def post(self, request: Request) -> Response:
         """End the session; a token stays as it is."""
         logout(request._request)
@@ -78,18 +73,12 @@ class Logout(ApiView):
 class Me(ApiView):
     """The caller."""
 
-    @describe("get_me", tag="account", answers={200: answers.Me})
+    @describe("get_me", "account", {200: answers.Me})
     def get(self, request: Request) -> Response:
         """The caller, their tenants and what they may submit to."""
         return Response(render.me(caller(request)))
 
-    @describe(
-        "change_me",
-        tag="account",
-        answers={200: answers.Me},
-        problems=(413, 415, 422, 429),
-        request=bodies.NewEmail,
-    )
+    @describe("change_me", "account", {200: answers.Me}, problems=(429,), request=bodies.NewEmail)
     def patch(self, request: Request) -> Response:
         """Change the mail address of the caller."""
         user, body = caller(request), body_of(request, bodies.NewEmail)
@@ -101,13 +90,7 @@ class Me(ApiView):
 class Password(ApiView):
     """The caller's password."""
 
-    @describe(
-        "change_password",
-        tag="account",
-        answers={204: None},
-        problems=(413, 415, 422, 429),
-        request=bodies.NewPassword,
-    )
+    @describe("change_password", "account", {204: None}, problems=(429,), request=bodies.NewPassword)
     def post(self, request: Request) -> Response:
         """Change the password. All other sessions end, and tokens but for those with `survives_password_change`."""
         user, body = caller(request), body_of(request, bodies.NewPassword)
@@ -121,19 +104,13 @@ class Password(ApiView):
 class Tokens(ApiView):
     """The caller's tokens."""
 
-    @describe("list_tokens", tag="account", answers={200: answers.TokenList})
+    @describe("list_tokens", "account", {200: answers.TokenList})
     def get(self, request: Request) -> Response:
         """The tokens that are not revoked, newest first."""
         rows = ApiToken.objects.filter(user=caller(request), revoked_at__isnull=True).order_by("-pk")
         return Response(answers.TokenList(results=[render.token(row) for row in rows], next=None))
 
-    @describe(
-        "create_token",
-        tag="account",
-        answers={201: answers.TokenWithSecret},
-        problems=(403, 409, 413, 415, 422),
-        request=bodies.NewToken,
-    )
+    @describe("create_token", "account", {201: answers.TokenWithSecret}, problems=(409,), request=bodies.NewToken)
     def post(self, request: Request) -> Response:
         """Make a token. Its secret is in this answer and never shown again."""
         body = body_of(request, bodies.NewToken)
@@ -149,13 +126,7 @@ class Tokens(ApiView):
 class OneToken(ApiView):
     """One token of the caller's."""
 
-    @describe(
-        "change_token",
-        tag="account",
-        answers={200: answers.Token},
-        problems=(404, 413, 415, 422),
-        request=bodies.TokenChanges,
-    )
+    @describe("change_token", "account", {200: answers.Token}, problems=(404,), request=bodies.TokenChanges)
     def patch(self, request: Request, token_id: int) -> Response:
         """Change whether the token stays when the password changes."""
         survives = body_of(request, bodies.TokenChanges)["survives_password_change"]
@@ -164,7 +135,7 @@ class OneToken(ApiView):
             raise Invalid.field("survives_password_change", "a token cannot set this; sign in on the page")
         return Response(render.token(set_token_survival(user=caller(request), token_id=token_id, survives=survives)))
 
-    @describe("revoke_token", tag="account", answers={204: None}, problems=(403, 404))
+    @describe("revoke_token", "account", {204: None}, problems=(404,))
     def delete(self, request: Request, token_id: int) -> Response:
         """End the token."""
         revoke_token(user=caller(request), token_id=token_id)
@@ -174,7 +145,7 @@ class OneToken(ApiView):
 class Sessions(ApiView):
     """The caller's browser sessions."""
 
-    @describe("list_sessions", tag="account", answers={200: answers.SessionList})
+    @describe("list_sessions", "account", {200: answers.SessionList})
     def get(self, request: Request) -> Response:
         """The sessions in which the caller is signed in, the last used first."""
         key_digest = digest(_session_key(request) or "")
@@ -182,7 +153,7 @@ class Sessions(ApiView):
         results = [render.session(row, current=row.key_digest == key_digest) for row in rows]
         return Response(answers.SessionList(results=results, next=None))
 
-    @describe("end_other_sessions", tag="account", answers={204: None})
+    @describe("end_other_sessions", "account", {204: None})
     def delete(self, request: Request) -> Response:
         """End all sessions but the one in which the request is sent; a request with a token ends all of them."""
         end_other_sessions(user=caller(request), session_key=_session_key(request))
@@ -192,7 +163,7 @@ class Sessions(ApiView):
 class OneSession(ApiView):
     """One browser session of the caller's."""
 
-    @describe("end_session", tag="account", answers={204: None}, problems=(404,))
+    @describe("end_session", "account", {204: None}, problems=(404,))
     def delete(self, request: Request, session_id: int) -> Response:
         """End the session and its open streams at once."""
         end_session(user=caller(request), session_id=session_id)

@@ -19,7 +19,7 @@ from muster_client.answers import cells as answers
 class CellsOfPool(ApiView):
     """The cells of one pool."""
 
-    @describe("get_pool_cells", tag="cluster", answers={200: answers.PoolCells}, problems=(404, 409))
+    @describe("get_pool_cells", "cluster", {200: answers.PoolCells}, problems=(404, 409))
     def get(self, request: Request, name: str) -> Response:
         """The physical cells and what is in them, for operators and for members with a virtual cluster in the pool."""
         user = caller(request)
@@ -34,19 +34,13 @@ class CellsOfPool(ApiView):
 class CellsOfVirtualCluster(ApiView):
     """The cells of one virtual cluster."""
 
-    @describe("get_vc_cells", tag="cluster", answers={200: answers.VcCells}, problems=(404, 409))
+    @describe("get_vc_cells", "cluster", {200: answers.VcCells}, problems=(404, 409))
     def get(self, request: Request, vc_id: int) -> Response:
         """Its virtual cells, what they are bound to, and which jobs hold them."""
         vc = _visible(request, vc_id)
         return Response(vc_cells(vc, cells_now(vc.pool)))
 
-    @describe(
-        "set_vc_cells",
-        tag="cluster",
-        answers={200: answers.VcCells},
-        problems=(403, 404, 409, 413, 415, 422),
-        request=bodies.CellsChange,
-    )
+    @describe("set_vc_cells", "cluster", {200: answers.VcCells}, problems=(404, 409), request=bodies.CellsChange)
     def put(self, request: Request, vc_id: int) -> Response:
         """Give it these cells instead; what runs goes on, and what has no cell any more as an opportunistic job."""
         vc = _changeable(request, vc_id)
@@ -65,11 +59,7 @@ class PreviewOfCells(ApiView):
     """What a change of cells would do."""
 
     @describe(
-        "preview_vc_cells",
-        tag="cluster",
-        answers={200: answers.CellsPreview},
-        problems=(403, 404, 409, 413, 415, 422),
-        request=bodies.CellsWanted,
+        "preview_vc_cells", "cluster", {200: answers.CellsPreview}, problems=(404, 409), request=bodies.CellsWanted
     )
     def post(self, request: Request, vc_id: int) -> Response:
         """Whether these cells fit beside those of the other virtual clusters, and which jobs would lose theirs."""

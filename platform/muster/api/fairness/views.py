@@ -31,7 +31,7 @@ DAYS = 28  # of the weeks of a pool
 class FairnessOfJob(ApiView):
     """How much longer a job takes than alone."""
 
-    @describe("get_job_fairness", tag="jobs", answers={200: answers.JobFairness}, problems=(404,))
+    @describe("get_job_fairness", "jobs", {200: answers.JobFairness}, problems=(404,))
     def get(self, request: Request, job_id: int) -> Response:
         """The final figures of a job that has ended; of another one as it stands now, if its run time is expected."""
         return Response(job_fairness(fairness_of(get_job(caller(request), job_id))))
@@ -41,12 +41,7 @@ class FairnessOfUsage(ApiView):
     """Finish-time fairness of a period."""
 
     @describe(
-        "get_usage_fairness",
-        tag="usage",
-        answers={200: answers.FairnessOfPeriod},
-        problems=(422,),
-        parameters=[FairnessFilter],
-        tables=(200,),
+        "get_usage_fairness", "usage", {200: answers.FairnessOfPeriod}, parameters=[FairnessFilter], tables=(200,)
     )
     def get(self, request: Request) -> Any:
         """Median, mean and maximum of the jobs and sweeps that ended: the caller's own, the whole tenant's for its
@@ -69,11 +64,7 @@ class FairnessOfPool(ApiView):
     """Whether a pool is fair."""
 
     @describe(
-        "get_pool_fairness",
-        tag="cluster",
-        answers={200: answers.PoolFairness},
-        problems=(403, 404, 422),
-        parameters=[PoolFairnessFilter],
+        "get_pool_fairness", "cluster", {200: answers.PoolFairness}, problems=(404,), parameters=[PoolFairnessFilter]
     )
     def get(self, request: Request, name: str) -> Response:
         """Verdicts on stored snapshots under the pool's policy and under the named one, and what sharing cost its

@@ -33,7 +33,7 @@ _ACTIONS: dict[str, Callable[..., None]] = {
 class Pools(ApiView):
     """The pools."""
 
-    @describe("list_pools", tag="cluster", answers={200: answers.PoolList})
+    @describe("list_pools", "cluster", {200: answers.PoolList})
     def get(self, request: Request) -> Response:
         """Each pool with how it decides and what it has."""
         return Response(answers.PoolList(results=render.pool_list(Pool.objects.all()), next=None))
@@ -42,13 +42,7 @@ class Pools(ApiView):
 class Nodes(ApiView):
     """The nodes that are not retired."""
 
-    @describe(
-        "list_nodes",
-        tag="cluster",
-        answers={200: answers.NodeList},
-        problems=(422,),
-        parameters=[bodies.NodeFilter],
-    )
+    @describe("list_nodes", "cluster", {200: answers.NodeList}, parameters=[bodies.NodeFilter])
     def get(self, request: Request) -> Response:
         """Each node with its GPUs."""
         health = query_of(request, bodies.NodeFilter).get("health")
@@ -63,18 +57,12 @@ class Nodes(ApiView):
 class OneNode(ApiView):
     """One node."""
 
-    @describe("get_node", tag="cluster", answers={200: answers.NodeDetail}, problems=(404,))
+    @describe("get_node", "cluster", {200: answers.NodeDetail}, problems=(404,))
     def get(self, request: Request, name: str) -> Response:
         """The node with its GPUs, how they are linked, and what it was last blamed for."""
         return self._answer(request, name)
 
-    @describe(
-        "change_node",
-        tag="cluster",
-        answers={200: answers.NodeDetail},
-        problems=(403, 404, 409, 413, 415, 422),
-        request=bodies.NodeAction,
-    )
+    @describe("change_node", "cluster", {200: answers.NodeDetail}, problems=(404, 409), request=bodies.NodeAction)
     def patch(self, request: Request, name: str) -> Response:
         """Cordon, drain or resume the node, or drain it and move its preemptible jobs off. For operators.
 
@@ -95,7 +83,7 @@ class OneNode(ApiView):
 class NodeCheck(ApiView):
     """Checks of a node's GPUs."""
 
-    @describe("check_node", tag="cluster", answers={202: answers.NodeDetail}, problems=(403, 404, 409), request=None)
+    @describe("check_node", "cluster", {202: answers.NodeDetail}, problems=(404, 409), request=None)
     def post(self, request: Request, name: str) -> Response:
         """Have the GPUs checked that no job has. What comes of it is in `gpu_checks` of the node. For operators."""
         user = caller(request)
@@ -109,13 +97,7 @@ class NodeCheck(ApiView):
 class NodeGone(ApiView):
     """The word that a node is gone."""
 
-    @describe(
-        "declare_node_gone",
-        tag="cluster",
-        answers={202: answers.NodeDetail},
-        problems=(403, 404, 409, 413, 415, 422),
-        request=bodies.NodeGone,
-    )
+    @describe("declare_node_gone", "cluster", {202: answers.NodeDetail}, problems=(404, 409), request=bodies.NodeGone)
     def post(self, request: Request, name: str) -> Response:
         """Take a silent node for gone: it is cordoned, and what it has is lost within seconds. For operators.
 
@@ -132,17 +114,13 @@ class NodeGone(ApiView):
 class MaintenanceTimes(ApiView):
     """When nodes are to be free of jobs."""
 
-    @describe("list_maintenance", tag="cluster", answers={200: answers.MaintenanceList})
+    @describe("list_maintenance", "cluster", {200: answers.MaintenanceList})
     def get(self, request: Request) -> Response:
         """What is planned or under way, of every pool."""
         return Response(answers.MaintenanceList(results=[render.maintenance(row) for row in planned()], next=None))
 
     @describe(
-        "plan_maintenance",
-        tag="cluster",
-        answers={201: answers.Maintenance},
-        problems=(403, 404, 409, 413, 415, 422),
-        request=bodies.NewMaintenance,
+        "plan_maintenance", "cluster", {201: answers.Maintenance}, problems=(404, 409), request=bodies.NewMaintenance
     )
     def post(self, request: Request) -> Response:
         """Have a node, or every node of a pool, free of jobs for some time. For operators."""
@@ -163,13 +141,7 @@ class MaintenanceTimes(ApiView):
 class OneMaintenance(ApiView):
     """One time in which nodes are to be free of jobs."""
 
-    @describe(
-        "call_off_maintenance",
-        tag="cluster",
-        answers={204: None},
-        problems=(403, 404, 409, 422),
-        parameters=[bodies.CallOff],
-    )
+    @describe("call_off_maintenance", "cluster", {204: None}, problems=(404, 409), parameters=[bodies.CallOff])
     def delete(self, request: Request, maintenance_id: int) -> Response:
         """End it now, or call it off before it begins; its nodes take jobs again. For operators."""
         user = _operator(request)
@@ -184,7 +156,7 @@ class OneMaintenance(ApiView):
 class Gpus(ApiView):
     """The GPUs of all nodes."""
 
-    @describe("list_gpus", tag="cluster", answers={200: answers.GpuList})
+    @describe("list_gpus", "cluster", {200: answers.GpuList})
     def get(self, request: Request) -> Response:
         """Each GPU with its newest reading and, where the caller may see it, the job that holds it."""
         gpus = Gpu.objects.exclude(node__admin=NodeAdmin.RETIRED)

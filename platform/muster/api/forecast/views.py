@@ -20,7 +20,7 @@ from muster_client.answers.forecast import DryRun, Why
 class JobWhy(ApiView):
     """Why a job is in its state."""
 
-    @describe("explain_job", tag="jobs", answers={200: Why}, problems=(404,))
+    @describe("explain_job", "jobs", {200: Why}, problems=(404,))
     def get(self, request: Request, job_id: int) -> Response:
         """The dominant reason, its evidence, and what would help."""
         job = get_job(caller(request), job_id)
@@ -32,7 +32,7 @@ class JobDryRun(ApiView):
 
     parser_classes = [JsonParser, YamlParser, TextYamlParser]
 
-    @describe("dry_run_job", tag="jobs", answers={200: DryRun}, problems=(404, 413, 415, 422, 429), request=SPEC_BODY)
+    @describe("dry_run_job", "jobs", {200: DryRun}, problems=(404, 429), request=SPEC_BODY)
     def post(self, request: Request) -> Response:
         """Check a spec and tell whether it fits the quota and the pool, and whether it would start now.
 

@@ -22,7 +22,7 @@ from muster_client.answers.outputs import OutputFilePage
 class JobAttempts(ApiView):
     """The tries at running a job."""
 
-    @describe("list_attempts", tag="jobs", answers={200: AttemptList}, problems=(404, 422), parameters=[PageFilter])
+    @describe("list_attempts", "jobs", {200: AttemptList}, problems=(404,), parameters=[PageFilter])
     def get(self, request: Request, job_id: int) -> Response:
         """The attempts, oldest first."""
         job = get_job(caller(request), job_id)
@@ -39,7 +39,7 @@ class JobAttempts(ApiView):
 class JobEvents(ApiView):
     """What happened to a job."""
 
-    @describe("list_job_events", tag="jobs", answers={200: JobEventPage}, problems=(404, 422), parameters=[PageFilter])
+    @describe("list_job_events", "jobs", {200: JobEventPage}, problems=(404,), parameters=[PageFilter])
     def get(self, request: Request, job_id: int) -> Response:
         """The events, oldest first. The first one of a member of a sweep is the sweep's, with the id 0."""
         job = get_job(caller(request), job_id)
@@ -55,9 +55,7 @@ class JobEvents(ApiView):
 class JobFiles(ApiView):
     """The files that a job left."""
 
-    @describe(
-        "list_job_files", tag="jobs", answers={200: OutputFilePage}, problems=(404, 422), parameters=[OutputFilter]
-    )
+    @describe("list_job_files", "jobs", {200: OutputFilePage}, problems=(404,), parameters=[OutputFilter])
     def get(self, request: Request, job_id: int) -> Response:
         """The files, those of the latest attempt first, and what was left out and why."""
         job = get_job(caller(request), job_id)

@@ -42,7 +42,7 @@ KEY = OpenApiParameter(
     OpenApiParameter.HEADER,
     description="Sending the same body with the same key again answers the same and stores nothing. Kept for 7 days.",
 )
-BODY_PROBLEMS = (404, 409, 413, 415, 422, 429)
+SUBMIT_PROBLEMS = (404, 409, 429)
 
 
 class Jobs(ApiView):
@@ -50,7 +50,7 @@ class Jobs(ApiView):
 
     parser_classes = [JsonParser, YamlParser, TextYamlParser]
 
-    @describe("list_jobs", tag="jobs", answers={200: JobPage}, problems=(422,), parameters=[JobFilter])
+    @describe("list_jobs", "jobs", {200: JobPage}, parameters=[JobFilter])
     def get(self, request: Request) -> Response:
         """A page of jobs, newest first; with `group` its members in the order of their numbers.
 
@@ -63,9 +63,9 @@ class Jobs(ApiView):
 
     @describe(
         "submit_job",
-        tag="jobs",
-        answers={200: SubmittedJob, 201: SubmittedJob},
-        problems=BODY_PROBLEMS,
+        "jobs",
+        {200: SubmittedJob, 201: SubmittedJob},
+        problems=SUBMIT_PROBLEMS,
         request=SPEC_BODY,
         parameters=[KEY],
     )
@@ -83,7 +83,7 @@ class Jobs(ApiView):
 class JobCounts(ApiView):
     """How many of the jobs of the caller's tenants match."""
 
-    @describe("count_jobs", tag="jobs", answers={200: JobCount}, parameters=[JobSelector])
+    @describe("count_jobs", "jobs", {200: JobCount}, parameters=[JobSelector])
     def get(self, request: Request) -> Response:
         """The number of jobs that match, by state, with the GPUs that they ask for."""
         user = caller(request)
@@ -95,7 +95,7 @@ class JobCounts(ApiView):
 class CancelJobs(ApiView):
     """Cancelling many jobs."""
 
-    @describe("cancel_jobs", tag="jobs", answers={202: CancelAnswer}, problems=(413, 415, 422), request=CancelSelector)
+    @describe("cancel_jobs", "jobs", {202: CancelAnswer}, request=CancelSelector)
     def post(self, request: Request) -> Response:
         """Cancel the jobs that match and that the caller may cancel, up to 1,000 in a request.
 
@@ -121,14 +121,7 @@ class JobBatch(ApiView):
 
     parser_classes = [BatchParser]
 
-    @describe(
-        "submit_batch",
-        tag="jobs",
-        answers={201: BatchAnswer},
-        problems=BODY_PROBLEMS,
-        request=Batch,
-        parameters=[KEY],
-    )
+    @describe("submit_batch", "jobs", {201: BatchAnswer}, problems=SUBMIT_PROBLEMS, request=Batch, parameters=[KEY])
     def post(self, request: Request) -> Response:
         """Submit up to 1,000 jobs: the valid ones are stored together, the others are answered with their problems."""
         user = caller(request)
@@ -153,19 +146,13 @@ class JobBatch(ApiView):
 class OneJob(ApiView):
     """One job."""
 
-    @describe("get_job", tag="jobs", answers={200: Job}, problems=(404,))
+    @describe("get_job", "jobs", {200: Job}, problems=(404,))
     def get(self, request: Request, job_id: int) -> Response:
         """The job with its spec, and, while it waits, with its finish on each GPU type that it accepts."""
         job = get_job(caller(request), job_id)
         return Response(job_document(job, finish=finish(finish_by_type(job))))
 
-    @describe(
-        "edit_job",
-        tag="jobs",
-        answers={200: Job},
-        problems=(403, 404, 409, 413, 415, 422),
-        request=JobEdit,
-    )
+    @describe("edit_job", "jobs", {200: Job}, problems=(404, 409), request=JobEdit)
     def patch(self, request: Request, job_id: int) -> Response:
         """Change the name, priority, time or tags."""
         user = caller(request)
@@ -184,7 +171,7 @@ class _JobAct(ApiView):
 class CancelJob(_JobAct):
     """Stopping a job for good."""
 
-    @describe("cancel_job", tag="jobs", answers={202: Job}, problems=(403, 404, 409), request=None)
+    @describe("cancel_job", "jobs", {202: Job}, problems=(404, 409), request=None)
     def post(self, request: Request, job_id: int) -> Response:
         """Cancel the job; its processes get their grace, so it may take a while to end."""
         user = caller(request)
@@ -195,7 +182,7 @@ class CancelJob(_JobAct):
 class RequeueJob(_JobAct):
     """Stopping a job's attempt and queueing it again."""
 
-    @describe("requeue_job", tag="jobs", answers={202: Job}, problems=(403, 404, 409), request=None)
+    @describe("requeue_job", "jobs", {202: Job}, problems=(404, 409), request=None)
     def post(self, request: Request, job_id: int) -> Response:
         """Put the job back into the queue.
 
@@ -212,9 +199,7 @@ class RequeueJob(_JobAct):
 class CloneJob(ApiView):
     """Running a job's spec once more."""
 
-    @describe(
-        "clone_job", tag="jobs", answers={201: SubmittedJob}, problems=(403, *BODY_PROBLEMS), request=CloneChanges
-    )
+    @describe("clone_job", "jobs", {201: SubmittedJob}, problems=SUBMIT_PROBLEMS, request=CloneChanges)
     def post(self, request: Request, job_id: int) -> Response:
         """Submit a new job of the caller's with the same spec, but for the keys that the body changes."""
         user = caller(request)

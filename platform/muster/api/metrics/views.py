@@ -27,9 +27,7 @@ _A_STEP = timedelta(seconds=GPU.levels[0].seconds)
 class MetricsOfJob(ApiView):
     """What one attempt of a job used."""
 
-    @describe(
-        "get_job_metrics", tag="jobs", answers={200: JobMetrics}, problems=(404, 422), parameters=[JobMetricsFilter]
-    )
+    @describe("get_job_metrics", "jobs", {200: JobMetrics}, problems=(404,), parameters=[JobMetricsFilter])
     def get(self, request: Request, job_id: int) -> Response:
         """Utilisation, memory, power and more of each GPU, and what each rank used of its host."""
         job = get_job(caller(request), job_id)
@@ -46,9 +44,7 @@ class MetricsOfJob(ApiView):
 class MetricsOfNode(ApiView):
     """What the GPUs of a node did, and the node itself."""
 
-    @describe(
-        "get_node_metrics", tag="cluster", answers={200: NodeMetrics}, problems=(404, 422), parameters=[MetricsFilter]
-    )
+    @describe("get_node_metrics", "cluster", {200: NodeMetrics}, problems=(404,), parameters=[MetricsFilter])
     def get(self, request: Request, name: str) -> Response:
         """Utilisation, memory, power and more of each GPU, and processors and memory of the node."""
         node = Node.objects.filter(name=name).first()

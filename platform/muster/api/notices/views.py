@@ -20,19 +20,13 @@ from muster_client.answers import notices as answers
 class MyNotifications(ApiView):
     """The caller's choice."""
 
-    @describe("get_notifications", tag="account", answers={200: answers.Notifications})
+    @describe("get_notifications", "account", {200: answers.Notifications})
     def get(self, request: Request) -> Response:
         """What you are told of, by mail and by your webhooks."""
         user = caller(request)
         return Response(_chosen(user, choice_of(user)))
 
-    @describe(
-        "change_notifications",
-        tag="account",
-        answers={200: answers.Notifications},
-        problems=(403, 413, 415, 422),
-        request=bodies.NotificationChanges,
-    )
+    @describe("change_notifications", "account", {200: answers.Notifications}, request=bodies.NotificationChanges)
     def patch(self, request: Request) -> Response:
         """Choose what you are told of. A job's own `notify` setting overrides these."""
         user = caller(request)
@@ -42,19 +36,13 @@ class MyNotifications(ApiView):
 class Webhooks(ApiView):
     """The caller's webhooks."""
 
-    @describe("list_webhooks", tag="account", answers={200: answers.WebhookList})
+    @describe("list_webhooks", "account", {200: answers.WebhookList})
     def get(self, request: Request) -> Response:
         """Your webhooks, and how it stands with them, oldest first."""
         results = [_shown(row) for row in webhooks_of(caller(request))]
         return Response(answers.WebhookList(results=results, next=None))
 
-    @describe(
-        "create_webhook",
-        tag="account",
-        answers={201: answers.WebhookWithSecret},
-        problems=(403, 409, 413, 415, 422),
-        request=bodies.NewWebhook,
-    )
+    @describe("create_webhook", "account", {201: answers.WebhookWithSecret}, problems=(409,), request=bodies.NewWebhook)
     def post(self, request: Request) -> Response:
         """Make a webhook. The secret that its calls are signed with is in this answer and never shown again."""
         row, secret = add_webhook(user=caller(request), url=body_of(request, bodies.NewWebhook)["url"])
@@ -65,12 +53,12 @@ class Webhooks(ApiView):
 class OneWebhook(ApiView):
     """One webhook of the caller's."""
 
-    @describe("get_webhook", tag="account", answers={200: answers.Webhook}, problems=(404,))
+    @describe("get_webhook", "account", {200: answers.Webhook}, problems=(404,))
     def get(self, request: Request, webhook_id: int) -> Response:
         """The webhook, and how it stands with it."""
         return Response(_shown(get_webhook(caller(request), webhook_id)))
 
-    @describe("delete_webhook", tag="account", answers={204: None}, problems=(403, 404))
+    @describe("delete_webhook", "account", {204: None}, problems=(404,))
     def delete(self, request: Request, webhook_id: int) -> Response:
         """Remove the webhook. What waits for it is not sent."""
         user = caller(request)
@@ -83,7 +71,7 @@ class TestWebhook(ApiView):
 
     __test__ = False
 
-    @describe("test_webhook", tag="account", answers={202: answers.Webhook}, problems=(403, 404, 409), request=None)
+    @describe("test_webhook", "account", {202: answers.Webhook}, problems=(404, 409), request=None)
     def post(self, request: Request, webhook_id: int) -> Response:
         """Have a ping sent. Its result is the webhook's `last_result` once `last_try_at` has changed."""
         webhook = get_webhook(caller(request), webhook_id)

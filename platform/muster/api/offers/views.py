@@ -23,7 +23,7 @@ from scheduler.model.lifecycle import RuntimeNeed
 class Frameworks(ApiView):
     """The caller's frameworks."""
 
-    @describe("list_frameworks", tag="offers", answers={200: answers.FrameworkList})
+    @describe("list_frameworks", "offers", {200: answers.FrameworkList})
     def get(self, request: Request) -> Response:
         """The roles in which the caller has a framework."""
         results = [render.framework(row) for row in frameworks_of(caller(request))]
@@ -31,9 +31,9 @@ class Frameworks(ApiView):
 
     @describe(
         "register_framework",
-        tag="offers",
-        answers={200: answers.Framework, 201: answers.Framework},
-        problems=(403, 404, 413, 415, 422),
+        "offers",
+        {200: answers.Framework, 201: answers.Framework},
+        problems=(404,),
         request=bodies.NewFramework,
     )
     def post(self, request: Request) -> Response:
@@ -48,7 +48,7 @@ class Frameworks(ApiView):
 class OneFramework(ApiView):
     """One of the caller's frameworks."""
 
-    @describe("leave", tag="offers", answers={204: None}, problems=(403, 404))
+    @describe("leave", "offers", {204: None}, problems=(404,))
     def delete(self, request: Request, framework_id: int) -> Response:
         """Ask for nothing more, and give back what is offered; jobs that were launched go on."""
         services.leave(user=caller(request), framework_id=framework_id)
@@ -58,13 +58,7 @@ class OneFramework(ApiView):
 class Offers(ApiView):
     """What the caller's frameworks are offered."""
 
-    @describe(
-        "list_offers",
-        tag="offers",
-        answers={200: answers.OfferList},
-        problems=(404, 422),
-        parameters=[bodies.OfferQuery],
-    )
+    @describe("list_offers", "offers", {200: answers.OfferList}, problems=(404,), parameters=[bodies.OfferQuery])
     def get(self, request: Request) -> Response:
         """The standing offers, at once if there are any, or as soon as there are within `wait` seconds."""
         # In the web process `muster.api.offers.stream` stands before this, and waits without holding a thread.
@@ -82,13 +76,7 @@ class AcceptOffer(ApiView):
 
     parser_classes = [JsonParser]
 
-    @describe(
-        "accept_offer",
-        tag="offers",
-        answers={201: answers.Accepted},
-        problems=(403, 404, 409, 413, 415, 422, 429),
-        request=bodies.Accept,
-    )
+    @describe("accept_offer", "offers", {201: answers.Accepted}, problems=(404, 409, 429), request=bodies.Accept)
     def post(self, request: Request, offer_id: int) -> Response:
         """Launch the jobs on GPUs of the offer, all of them or none; the rest of the offer comes back at once."""
         user, body = caller(request), body_of(request, bodies.Accept)
@@ -105,13 +93,7 @@ class AcceptOffer(ApiView):
 class DeclineOffer(ApiView):
     """Giving an offer back."""
 
-    @describe(
-        "decline_offer",
-        tag="offers",
-        answers={204: None},
-        problems=(403, 404, 409, 413, 415, 422),
-        request=bodies.Decline,
-    )
+    @describe("decline_offer", "offers", {204: None}, problems=(404, 409), request=bodies.Decline)
     def post(self, request: Request, offer_id: int) -> Response:
         """Give the offer back, and hear nothing of its node for the time of `filter`."""
         body = body_of(request, bodies.Decline)

@@ -23,7 +23,7 @@ from scheduler.presets import PRESETS
 class Policies(ApiView):
     """The plug-ins."""
 
-    @describe("list_policies", tag="cluster", answers={200: answers.PlugIns})
+    @describe("list_policies", "cluster", {200: answers.PlugIns})
     def get(self, request: Request) -> Response:
         """Every policy, placement and admission with the JSON Schema of its parameters, and the presets."""
         answer: answers.PlugIns = {
@@ -41,7 +41,7 @@ class Policies(ApiView):
 class OnePoolPolicy(ApiView):
     """The settings by which one pool decides."""
 
-    @describe("get_pool_policy", tag="cluster", answers={200: answers.PoolPolicy}, problems=(403, 404))
+    @describe("get_pool_policy", "cluster", {200: answers.PoolPolicy}, problems=(404,))
     def get(self, request: Request, name: str) -> Response:
         """The pool's policy, placement and admission with their parameters, and whether it has fallen back. For
         operators."""
@@ -49,11 +49,7 @@ class OnePoolPolicy(ApiView):
         return Response(render.settings(pool_named(name)))
 
     @describe(
-        "change_pool_policy",
-        tag="cluster",
-        answers={200: answers.PoolPolicy},
-        problems=(403, 404, 413, 415, 422),
-        request=bodies.PoolPolicyChange,
+        "change_pool_policy", "cluster", {200: answers.PoolPolicy}, problems=(404,), request=bodies.PoolPolicyChange
     )
     def put(self, request: Request, name: str) -> Response:
         """Let the pool decide in another way from its next cycle on; what runs goes on. For operators."""
@@ -70,7 +66,7 @@ class OnePoolPolicy(ApiView):
 class PoolDecisions(ApiView):
     """What the policy of one pool decided, and by what knowledge."""
 
-    @describe("get_pool_decisions", tag="cluster", answers={200: answers.PoolDecisions}, problems=(403, 404))
+    @describe("get_pool_decisions", "cluster", {200: answers.PoolDecisions}, problems=(404,))
     def get(self, request: Request, name: str) -> Response:
         """What the pool's policy needs to know, how well the pool knows it now, the last round of a policy that gives
         out shares of time, and the last auctions of `themis`. For operators."""

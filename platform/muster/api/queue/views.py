@@ -31,7 +31,7 @@ from scheduler.model.lifecycle import GroupKind
 class QueueOfCluster(ApiView):
     """What waits in a virtual cluster."""
 
-    @describe("get_queue", tag="queue", answers={200: Queue}, problems=(404, 422), parameters=[QueueFilter])
+    @describe("get_queue", "queue", {200: Queue}, problems=(404,), parameters=[QueueFilter])
     def get(self, request: Request, vc_id: int) -> Response:
         """The waiting jobs of a virtual cluster in the order of its policy, with their places and reasons."""
         query = query_of(request, QueueFilter)
@@ -45,13 +45,7 @@ class QueueOfCluster(ApiView):
 class ReorderQueue(ApiView):
     """Putting waiting jobs of one owner in order."""
 
-    @describe(
-        "reorder_queue",
-        tag="queue",
-        answers={204: None},
-        problems=(403, 404, 409, 413, 415, 422),
-        request=QueueOrdering,
-    )
+    @describe("reorder_queue", "queue", {204: None}, problems=(404, 409), request=QueueOrdering)
     def post(self, request: Request, vc_id: int) -> Response:
         """Let jobs of one owner share out the places that they hold, in the order of the body.
 
@@ -74,7 +68,7 @@ class _JobAct(ApiView):
 class HoldJob(_JobAct):
     """Holding a waiting job back."""
 
-    @describe("hold_job", tag="queue", answers={200: Job}, problems=(403, 404, 409), request=None)
+    @describe("hold_job", "queue", {200: Job}, problems=(404, 409), request=None)
     def post(self, request: Request, job_id: int) -> Response:
         """Hold the waiting job back until it is released; it keeps its time of submission."""
         return Response(job_document(queue.hold_job(user=caller(request), job=job_to_change(request, job_id))))
@@ -83,7 +77,7 @@ class HoldJob(_JobAct):
 class ReleaseJob(_JobAct):
     """Releasing a held job."""
 
-    @describe("release_job", tag="queue", answers={200: Job}, problems=(403, 404, 409), request=None)
+    @describe("release_job", "queue", {200: Job}, problems=(404, 409), request=None)
     def post(self, request: Request, job_id: int) -> Response:
         """Let the held job wait for its turn again."""
         return Response(job_document(queue.release_job(user=caller(request), job=job_to_change(request, job_id))))
@@ -92,7 +86,7 @@ class ReleaseJob(_JobAct):
 class BumpJob(_JobAct):
     """Putting a job at the top of its virtual cluster."""
 
-    @describe("bump_job", tag="queue", answers={200: Job}, problems=(403, 404, 409), request=None)
+    @describe("bump_job", "queue", {200: Job}, problems=(404, 409), request=None)
     def post(self, request: Request, job_id: int) -> Response:
         """Put the waiting job before all others of its virtual cluster. For managers.
 
@@ -104,7 +98,7 @@ class BumpJob(_JobAct):
 class UnbumpJob(_JobAct):
     """Taking a bump back."""
 
-    @describe("unbump_job", tag="queue", answers={200: Job}, problems=(403, 404, 409), request=None)
+    @describe("unbump_job", "queue", {200: Job}, problems=(404, 409), request=None)
     def post(self, request: Request, job_id: int) -> Response:
         """Give the job the place back that it has without the bump. For managers."""
         return Response(job_document(queue.unbump_job(user=caller(request), job=job_to_change(request, job_id))))
@@ -113,7 +107,7 @@ class UnbumpJob(_JobAct):
 class HoldSweep(_JobAct):
     """Holding the waiting members of a sweep back."""
 
-    @describe("hold_sweep", tag="queue", answers={200: HeldMembers}, problems=(403, 404), request=None)
+    @describe("hold_sweep", "queue", {200: HeldMembers}, problems=(404,), request=None)
     def post(self, request: Request, sweep_id: int) -> Response:
         """Hold the waiting members back until they are released; members that run go on."""
         user = caller(request)
@@ -123,7 +117,7 @@ class HoldSweep(_JobAct):
 class ReleaseSweep(_JobAct):
     """Releasing the held members of a sweep."""
 
-    @describe("release_sweep", tag="queue", answers={200: HeldMembers}, problems=(403, 404), request=None)
+    @describe("release_sweep", "queue", {200: HeldMembers}, problems=(404,), request=None)
     def post(self, request: Request, sweep_id: int) -> Response:
         """Let the held members wait for their turns again."""
         user = caller(request)

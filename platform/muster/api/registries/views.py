@@ -18,19 +18,13 @@ from muster_client.answers import tree as answers
 class Registries(ApiView):
     """The credentials of the tenants that the caller manages."""
 
-    @describe("list_registries", tag="account", answers={200: answers.RegistryList})
+    @describe("list_registries", "account", {200: answers.RegistryList})
     def get(self, request: Request) -> Response:
         """Which registries the tenants that you manage have credentials for, by tenant and registry."""
         rows = registries_managed_by(caller(request))
         return Response(answers.RegistryList(results=[_shown(row) for row in rows], next=None))
 
-    @describe(
-        "store_registry",
-        tag="account",
-        answers={200: answers.Registry},
-        problems=(403, 404, 413, 415, 422),
-        request=bodies.NewRegistry,
-    )
+    @describe("store_registry", "account", {200: answers.Registry}, problems=(404,), request=bodies.NewRegistry)
     def post(self, request: Request) -> Response:
         """Store what the tenant's jobs sign in with at a registry, in the place of what it had there. For managers."""
         user = caller(request)
@@ -49,7 +43,7 @@ class Registries(ApiView):
 class OneRegistry(ApiView):
     """A tenant's credentials for one registry."""
 
-    @describe("remove_registry", tag="account", answers={204: None}, problems=(403, 404))
+    @describe("remove_registry", "account", {204: None}, problems=(404,))
     def delete(self, request: Request, registry_id: int) -> Response:
         """Forget the credentials. What runs goes on. For managers."""
         user = caller(request)

@@ -32,7 +32,7 @@ class Alive(ApiView):
     authentication_classes = []
     permission_classes = [AllowAny]
 
-    @describe("get_health", tag="service", answers={200: answers.Health}, anonymous=True)
+    @describe("get_health", "service", {200: answers.Health}, anonymous=True)
     def get(self, request: Request) -> Response:
         """Answers as long as the process does; looks at nothing else."""
         return Response(answers.Health(status="ok"))
@@ -44,7 +44,7 @@ class Ready(ApiView):
     authentication_classes = []
     permission_classes = [AllowAny]
 
-    @describe("get_readiness", tag="service", answers={200: answers.Readiness, 503: answers.Readiness}, anonymous=True)
+    @describe("get_readiness", "service", {200: answers.Readiness, 503: answers.Readiness}, anonymous=True)
     def get(self, request: Request) -> Response:
         """Postgres and Redis, each with its state. Only Postgres is needed."""
         postgres, cache = _postgres_is_up(), _redis_is_up()
@@ -62,7 +62,7 @@ class Ready(ApiView):
 class SpecSchema(ApiView):
     """The JSON Schema of the spec of a job or sweep."""
 
-    @describe("get_spec_schema", tag="jobs", answers={200: {"type": "object", "additionalProperties": {}}})
+    @describe("get_spec_schema", "jobs", {200: {"type": "object", "additionalProperties": {}}})
     def get(self, request: Request) -> Response:
         """For editors that complete and check while one types."""
         return Response(spec_schema())

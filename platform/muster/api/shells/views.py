@@ -21,13 +21,7 @@ class JobShells(ApiView):
 
     parser_classes = [JsonParser]
 
-    @describe(
-        "open_shell",
-        tag="jobs",
-        answers={201: OpenedShell},
-        problems=(403, 404, 409, 413, 415, 422, 429),
-        request=NewShell,
-    )
+    @describe("open_shell", "jobs", {201: OpenedShell}, problems=(404, 409, 429), request=NewShell)
     def post(self, request: Request, job_id: int) -> Response:
         """Ask for a shell in a rank of the job; its bytes then go by its own token."""
         user = caller(request)

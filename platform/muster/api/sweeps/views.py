@@ -11,7 +11,7 @@ from muster.api import limits
 from muster.api.base import ApiView, body_of, caller, describe, query_of
 from muster.api.bodies import JsonParser, TextYamlParser, YamlParser
 from muster.api.jobs.bodies import ANY_VALUES, CloneChanges
-from muster.api.jobs.views import BODY_PROBLEMS, KEY, idempotency_key
+from muster.api.jobs.views import SUBMIT_PROBLEMS, KEY, idempotency_key
 from muster.api.pages import decode_cursor, encode_cursor
 from muster.api.scopes import require_scope, token_of
 from muster.api.sweeps.bodies import SweepFilter
@@ -35,7 +35,7 @@ class Sweeps(ApiView):
 
     parser_classes = [JsonParser, YamlParser, TextYamlParser]
 
-    @describe("list_sweeps", tag="sweeps", answers={200: SweepPage}, problems=(422,), parameters=[SweepFilter])
+    @describe("list_sweeps", "sweeps", {200: SweepPage}, parameters=[SweepFilter])
     def get(self, request: Request) -> Response:
         """A page of sweeps, newest first."""
         user, query = caller(request), query_of(request, SweepFilter)
@@ -53,9 +53,9 @@ class Sweeps(ApiView):
 
     @describe(
         "submit_sweep",
-        tag="sweeps",
-        answers={200: SubmittedSweep, 201: SubmittedSweep},
-        problems=BODY_PROBLEMS,
+        "sweeps",
+        {200: SubmittedSweep, 201: SubmittedSweep},
+        problems=SUBMIT_PROBLEMS,
         request=SPEC_BODY,
         parameters=[KEY],
     )
@@ -73,7 +73,7 @@ class Sweeps(ApiView):
 class OneSweep(ApiView):
     """One sweep."""
 
-    @describe("get_sweep", tag="sweeps", answers={200: Sweep}, problems=(404,))
+    @describe("get_sweep", "sweeps", {200: Sweep}, problems=(404,))
     def get(self, request: Request, sweep_id: int) -> Response:
         """The sweep with its spec and its progress."""
         return Response(sweep_document(get_group(caller(request), GroupKind.SWEEP, sweep_id)))
@@ -82,7 +82,7 @@ class OneSweep(ApiView):
 class SweepMembers(ApiView):
     """The members of a sweep."""
 
-    @describe("list_sweep_members", tag="sweeps", answers={200: MemberList}, problems=(404,))
+    @describe("list_sweep_members", "sweeps", {200: MemberList}, problems=(404,))
     def get(self, request: Request, sweep_id: int) -> Response:
         """All members, up to 1,000, in order."""
         group = get_group(caller(request), GroupKind.SWEEP, sweep_id)
@@ -94,7 +94,7 @@ class CancelSweep(ApiView):
 
     parser_classes = []
 
-    @describe("cancel_sweep", tag="sweeps", answers={202: Sweep}, problems=(403, 404, 409), request=None)
+    @describe("cancel_sweep", "sweeps", {202: Sweep}, problems=(404, 409), request=None)
     def post(self, request: Request, sweep_id: int) -> Response:
         """Cancel all members that have not ended; those that run get their grace."""
         user = caller(request)
@@ -110,7 +110,7 @@ class RetrySweep(ApiView):
 
     parser_classes = []
 
-    @describe("retry_sweep", tag="sweeps", answers={202: RetriedSweep}, problems=(403, 404, 409, 429), request=None)
+    @describe("retry_sweep", "sweeps", {202: RetriedSweep}, problems=(404, 409, 429), request=None)
     def post(self, request: Request, sweep_id: int) -> Response:
         """Run the failed members again, inside the sweep, and those that were stopped with the whole sweep.
 
@@ -129,9 +129,7 @@ class RetrySweep(ApiView):
 class CloneSweep(ApiView):
     """Running a sweep's spec once more."""
 
-    @describe(
-        "clone_sweep", tag="sweeps", answers={201: SubmittedSweep}, problems=(403, *BODY_PROBLEMS), request=CloneChanges
-    )
+    @describe("clone_sweep", "sweeps", {201: SubmittedSweep}, problems=SUBMIT_PROBLEMS, request=CloneChanges)
     def post(self, request: Request, sweep_id: int) -> Response:
         """Submit a new sweep of the caller's with the same spec, but for the keys that the body changes.
 

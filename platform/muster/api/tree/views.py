@@ -23,7 +23,6 @@ from muster.tenants.models import TreeNode
 from muster.tenants.selectors import is_manager, organisations_of, tenants_of, virtual_clusters_of
 from muster_client.answers import tree as answers
 
-_WRITES = (404, 409, 413, 415, 422)
 _Handler = Callable[..., Response]
 
 
@@ -61,7 +60,7 @@ class Kind:
 
 
 def _lists(kind: Kind, description: str) -> _Handler:
-    @describe(f"list_{kind.key}s", tag="cluster", answers={200: kind.list_answer}, description=description)
+    @describe(f"list_{kind.key}s", "cluster", {200: kind.list_answer}, description=description)
     def get(view: ApiView, request: Request) -> Response:
         user = caller(request)
         return Response(kind.list_answer(results=kind.listed(user, kind.rows(user)), next=None))
@@ -72,9 +71,9 @@ def _lists(kind: Kind, description: str) -> _Handler:
 def _creates(kind: Kind, description: str) -> _Handler:
     @describe(
         f"create_{kind.key}",
-        tag="cluster",
-        answers={201: kind.answer},
-        problems=_WRITES,
+        "cluster",
+        {201: kind.answer},
+        problems=(404, 409),
         request=kind.new_shape,
         description=description,
     )
@@ -88,7 +87,7 @@ def _creates(kind: Kind, description: str) -> _Handler:
 
 
 def _gets(kind: Kind, description: str) -> _Handler:
-    @describe(f"get_{kind.key}", tag="cluster", answers={200: kind.answer}, problems=(404,), description=description)
+    @describe(f"get_{kind.key}", "cluster", {200: kind.answer}, problems=(404,), description=description)
     def get(view: ApiView, request: Request, **path: int) -> Response:
         user = caller(request)
         return Response(kind.document(user, kind.one(user, path)))
@@ -99,9 +98,9 @@ def _gets(kind: Kind, description: str) -> _Handler:
 def _changes(kind: Kind, description: str) -> _Handler:
     @describe(
         f"change_{kind.key}",
-        tag="cluster",
-        answers={200: kind.answer},
-        problems=_WRITES,
+        "cluster",
+        {200: kind.answer},
+        problems=(404, 409),
         request=kind.changes_shape,
         parameters=[bodies.Change],
         description=description,
@@ -185,13 +184,7 @@ class OneVirtualCluster(ApiView):
         "Change weight and limits. Managers may set the weight, move quota within their tenant, and lower limits.",
     )
 
-    @describe(
-        "delete_virtual_cluster",
-        tag="cluster",
-        answers={204: None},
-        problems=(404, 409, 422),
-        parameters=[bodies.Closing],
-    )
+    @describe("delete_virtual_cluster", "cluster", {204: None}, problems=(404, 409), parameters=[bodies.Closing])
     def delete(self, request: Request, **path: int) -> Response:
         """Delete a virtual cluster without running jobs; its waiting jobs may move to another one. For operators."""
         user = _operator(request)
@@ -230,7 +223,7 @@ class OneOrganisation(ApiView):
     get = _gets(ORGANISATION, "The organisation with what is below it.")
     patch = _changes(ORGANISATION, "Change what it is below, its weight and quotas. For operators.")
 
-    @describe("delete_organisation", tag="cluster", answers={204: None}, problems=(404, 409))
+    @describe("delete_organisation", "cluster", {204: None}, problems=(404, 409))
     def delete(self, request: Request, **path: int) -> Response:
         """Delete an organisation with nothing below it. For operators."""
         user = _operator(request)
