@@ -17,7 +17,7 @@ from muster.accounts.scopes import Scope
 from muster.accounts.uids import free_uid
 from muster.common.errors import Conflict, Invalid, NotFound
 from muster.common.models import DatabaseNow
-from muster.common.rows import Whole, first_of
+from muster.common.rows import Whole, require_first
 from muster.common.secrets import digest, new_secret
 from muster.common.statements import Statement
 from muster.common.validation import has_parent_part, invalid_from, require_valid
@@ -183,9 +183,7 @@ def set_token_survival(*, user: User, token_id: int, survives: bool) -> ApiToken
     """
     with transaction.atomic():
         live = ApiToken.objects.filter(pk=token_id, user=user, revoked_at__isnull=True)
-        token = first_of(live.select_for_update())
-        if token is None:
-            raise NotFound("there is no such token")
+        token = require_first(live.select_for_update(), "there is no such token")
         if token.survives_password_change != survives:
             live.update(survives_password_change=survives)
             audit(

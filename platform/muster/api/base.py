@@ -16,10 +16,12 @@ from muster.api.bodies import AlwaysJson, JsonParser, require_length
 from muster.api.fields import Shape
 from muster.api.problems import CONTENT_TYPE
 from muster.api.scopes import require_scope, token_of
-from muster.common.errors import FieldError, Invalid, unknown_parameter
-from muster.jobs.models import Job
+from muster.common.errors import FieldError, Forbidden, Invalid, unknown_parameter
+from muster.jobs.groups.progress import get_group
+from muster.jobs.models import Job, JobGroup
 from muster.jobs.selectors import get_job
 from muster_client.answers.service import Problem
+from scheduler.model.lifecycle import GroupKind
 
 JSON = "application/json"
 CSV = "text/csv"
@@ -49,13 +51,32 @@ def caller(request: Request) -> User:
     return cast(User, request.user)
 
 
-def job_to_change(request: Request, job_id: int) -> Job:
-    """A job that the caller may see; a token needs the scope `manage` to change another member's."""
+def operator(request: Request, act: str) -> User:
+    """The caller, who is an operator; `Forbidden` tells others that only operators may `act`."""
     user = caller(request)
-    job = get_job(user, job_id)
-    if job.owner_id != user.pk:
+    if not user.is_operator:
+        raise Forbidden(f"only operators may {act}")
+    return user
+
+
+def require_scope_for(request: Request, what: Job | JobGroup) -> None:
+    """Return if the request's token, if it has one, may change this: another member's needs the scope `manage`."""
+    if what.owner_id != caller(request).pk:
         require_scope(token_of(request), Scope.MANAGE)
+
+
+def job_to_change(request: Request, job_id: int) -> Job:
+    """A job that the caller may see, and that the request's token may change."""
+    job = get_job(caller(request), job_id)
+    require_scope_for(request, job)
     return job
+
+
+def sweep_to_change(request: Request, sweep_id: int) -> JobGroup:
+    """A sweep that the caller may see, and that the request's token may change."""
+    group = get_group(caller(request), GroupKind.SWEEP, sweep_id)
+    require_scope_for(request, group)
+    return group
 
 
 def body_of(request: Request, shape: type[Shape]) -> dict[str, Any]:

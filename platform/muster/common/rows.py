@@ -8,6 +8,8 @@ from typing import Any, Generic, TypeVar
 from django.db import DEFAULT_DB_ALIAS, connection
 from django.db.models import Model, QuerySet
 
+from muster.common.errors import NotFound
+
 M = TypeVar("M", bound=Model)
 R = TypeVar("R")
 
@@ -19,6 +21,14 @@ def first_of(rows: QuerySet[M, R]) -> R | None:
     costs more than the query itself when a row is wide or joins others.
     """
     return next(iter(rows[:1]), None)
+
+
+def require_first(rows: QuerySet[M, R], refusal: str) -> R:
+    """The first of the rows, as `first_of` reads it; `NotFound` with this sentence if there are none."""
+    row = first_of(rows)
+    if row is None:
+        raise NotFound(refusal)
+    return row
 
 
 def part_of(model: type[M], **columns: object) -> M:

@@ -10,8 +10,7 @@ from typing import Any
 from django.db.models import Case, Count, Exists, F, IntegerField, Max, OuterRef, Q, QuerySet, Sum, When
 
 from muster.accounts.models import User
-from muster.common.errors import NotFound
-from muster.common.rows import first_of
+from muster.common.rows import require_first
 from muster.jobs.models import Attempt, Job
 from muster.tenants.models import Membership
 from muster.tenants.roles import Role
@@ -123,10 +122,8 @@ def count_jobs(user: User, jobs: QuerySet[Job], *, others: bool) -> JobCount:
 
 def get_job(user: User, job_id: int) -> Job:
     """The job; `NotFound` if there is none or it is another tenant's."""
-    job = first_of(visible_jobs(user).select_related("vc__pool", "tenant", "owner", "code").filter(pk=job_id))
-    if job is None:
-        raise NotFound(f"there is no job {job_id}")
-    return job
+    rows = visible_jobs(user).select_related("vc__pool", "tenant", "owner", "code").filter(pk=job_id)
+    return require_first(rows, f"there is no job {job_id}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 from django.db import connection
 
-from muster.common.errors import NotFound
-from muster.common.rows import part_of
+from muster.common.rows import part_of, require_first
 from muster.jobs.models import Allocation, Attempt, Job
 from muster.logs.models import LogFile, LogHead
 from muster.logs.store import read, read_to_hole
@@ -79,20 +78,13 @@ def attempt_of(job: Job, number: int | None) -> Attempt | None:
     attempts = Attempt.objects.filter(job=job).order_by("-number")
     if number is None:
         return attempts.first()
-    attempt = attempts.filter(number=number).first()
-    if attempt is None:
-        raise NotFound(f"job {job.pk} has no attempt {number}")
-    return attempt
+    return require_first(attempts.filter(number=number), f"job {job.pk} has no attempt {number}")
 
 
 def rank_of(attempt: Attempt, rank: int) -> Allocation:
     """The allocation that holds this rank."""
-    allocation = (
-        Allocation.objects.filter(attempt=attempt, rank=rank).select_related("attempt__job", "log_file").first()
-    )
-    if allocation is None:
-        raise NotFound(f"attempt {attempt.number} has no rank {rank}")
-    return allocation
+    rows = Allocation.objects.filter(attempt=attempt, rank=rank).select_related("attempt__job", "log_file")
+    return require_first(rows, f"attempt {attempt.number} has no rank {rank}")
 
 
 def log_file(allocation: Allocation) -> LogFile:

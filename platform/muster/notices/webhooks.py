@@ -13,7 +13,8 @@ from django.db.models import QuerySet
 from django.utils import timezone
 
 from muster.accounts.models import User
-from muster.common.errors import Conflict, Invalid, NotFound
+from muster.common.errors import Conflict, Invalid
+from muster.common.rows import require_first
 from muster.common.sealed import seal
 from muster.events.delivery import WEBHOOK, drop, waiting
 from muster.events.models import Outbox
@@ -38,10 +39,7 @@ def webhooks_of(user: User) -> QuerySet[Webhook]:
 
 def get_webhook(user: User, webhook_id: int) -> Webhook:
     """The user's webhook; `NotFound` if there is none or it is another's."""
-    row = webhooks_of(user).filter(pk=webhook_id).first()
-    if row is None:
-        raise NotFound(f"you have no webhook {webhook_id}")
-    return row
+    return require_first(webhooks_of(user).filter(pk=webhook_id), f"you have no webhook {webhook_id}")
 
 
 def add_webhook(*, user: User, url: str) -> tuple[Webhook, str]:

@@ -9,7 +9,7 @@ from django.db.models import F, Q, QuerySet
 from muster.accounts.models import User
 from muster.common.errors import NotFound
 from muster.common.models import DatabaseNow
-from muster.common.rows import first_of
+from muster.common.rows import require_first
 from muster.fleet.models import Pool
 from muster.offers.models import Framework, Offer
 from muster.tenants.selectors import tenants_of
@@ -42,28 +42,16 @@ def frameworks_of(user: User) -> QuerySet[Framework]:
 
 
 def get_framework(user: User, framework_id: int) -> Framework:
-    """The framework.
-
-    Raises:
-        NotFound: there is none, or it is another user's.
-    """
-    framework = first_of(frameworks_of(user).filter(pk=framework_id).order_by())
-    if framework is None:
-        raise NotFound(f"you have no framework {framework_id}")
-    return framework
+    """The framework; `NotFound` if there is none or it is another user's."""
+    rows = frameworks_of(user).filter(pk=framework_id).order_by()
+    return require_first(rows, f"you have no framework {framework_id}")
 
 
 def get_offer(user: User, offer_id: int) -> Offer:
-    """The offer, standing or ended.
-
-    Raises:
-        NotFound: there is none, or it is another user's.
-    """
+    """The offer, standing or ended; `NotFound` if there is none or it is another user's."""
     offers = Offer.objects.filter(pk=offer_id, framework__in=frameworks_of(user).order_by())
-    offer = first_of(offers.select_related("framework__role__vc__tenant", "framework__role__vc__pool", "node"))
-    if offer is None:
-        raise NotFound(f"there is no offer {offer_id} of yours")
-    return offer
+    rows = offers.select_related("framework__role__vc__tenant", "framework__role__vc__pool", "node")
+    return require_first(rows, f"there is no offer {offer_id} of yours")
 
 
 def standing_offers(user: User) -> list[Offer]:

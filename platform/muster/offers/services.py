@@ -9,9 +9,9 @@ from typing import Any
 from django.db import transaction
 
 from muster.accounts.models import User
-from muster.common.errors import Conflict, FieldError, Invalid, MusterError, NotFound
+from muster.common.errors import Conflict, FieldError, Invalid, MusterError
 from muster.common.models import DatabaseNow
-from muster.common.rows import first_of
+from muster.common.rows import require_first
 from muster.dispatch.apply.apply import apply_unit
 from muster.dispatch.apply.plan_units import Unit
 from muster.dispatch.config.settings import config_of
@@ -50,9 +50,8 @@ def register_framework(*, user: User, role_name: str, needs: RuntimeNeed = Runti
     While it asks, it is offered GPUs on nodes that can start jobs of its `needs`. Registering again resets its
     filters and its needs.
     """
-    role = first_of(Role.objects.filter(name=role_name, vc__tenant__in=tenants_of(user)))
-    if role is None:
-        raise NotFound(f"there is no role {role_name[:100]!r} of a tenant of yours")
+    roles = Role.objects.filter(name=role_name, vc__tenant__in=tenants_of(user))
+    role = require_first(roles, f"there is no role {role_name[:100]!r} of a tenant of yours")
     with transaction.atomic():
         framework, created = Framework.objects.get_or_create(role=role, user=user)
         Framework.objects.filter(pk=framework.pk).update(seen_at=DatabaseNow(), needs=needs)

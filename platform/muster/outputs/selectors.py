@@ -9,6 +9,7 @@ from django.conf import settings
 from django.db.models import Count, Q, QuerySet, Sum
 
 from muster.common.errors import NotFound
+from muster.common.rows import require_first
 from muster.jobs.models import Allocation, Job
 from muster.outputs.models import HELD, Collection, FileState, OutputFile
 from muster.outputs.store import MAX_FILES
@@ -59,9 +60,7 @@ def behind(files: QuerySet[OutputFile], attempt_id: int, rank: int, file_id: int
 
 def kept_file(job: Job, file_id: int) -> OutputFile:
     """The file, if it is the job's and whole."""
-    file = OutputFile.objects.filter(job=job, pk=file_id).first()
-    if file is None:
-        raise NotFound(f"job {job.pk} has no file {file_id}")
+    file = require_first(OutputFile.objects.filter(job=job, pk=file_id), f"job {job.pk} has no file {file_id}")
     if file.state != FileState.KEPT:
         raise NotFound(f"file {file_id} of job {job.pk} is not here: {file.state}")
     return file

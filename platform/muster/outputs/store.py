@@ -20,8 +20,9 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models import Count, Q, Sum
 
-from muster.common.errors import Conflict, Invalid, NotFound
+from muster.common.errors import Conflict, Invalid
 from muster.common.models import DatabaseNow
+from muster.common.rows import require_first
 from muster.common.stored import StoredFile
 from muster.events.room import Room
 from muster.events.services import record
@@ -137,9 +138,8 @@ def append(allocation: Allocation, file_id: int, *, offset: int, body: bytes, sh
     Raises: NoRoom while there is no room for the rest of the file; the agent sends the chunk again later.
     """
     with ROOM.needed(Path(settings.STATE_FOLDER)), transaction.atomic():
-        row = OutputFile.objects.select_for_update(no_key=True).filter(pk=file_id, allocation=allocation).first()
-        if row is None:
-            raise NotFound("this rank has no such file")
+        rows = OutputFile.objects.select_for_update(no_key=True).filter(pk=file_id, allocation=allocation)
+        row = require_first(rows, "this rank has no such file")
         if row.state != FileState.ARRIVING:
             return row.size
         if offset > row.stored:

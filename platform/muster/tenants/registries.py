@@ -9,8 +9,9 @@ from django.db import transaction
 from django.db.models import QuerySet
 
 from muster.accounts.models import User
-from muster.common.errors import Forbidden, Invalid, NotFound
+from muster.common.errors import Forbidden, Invalid
 from muster.common.models import DatabaseNow
+from muster.common.rows import require_first
 from muster.common.sealed import Unreadable, seal, unseal
 from muster.events.services import audit
 from muster.tenants.models import Membership, PrivateRegistry, RegistryCredentials, Tenant
@@ -123,9 +124,7 @@ def tenant_managed_by(user: User, name: str | None) -> Tenant:
             return managed[0]
         which = ": one of " + ", ".join(tenant.name for tenant in managed) if managed else ""
         raise Invalid.field("tenant", f"say whose credentials these are{which}")
-    tenant = tenants_of(user).filter(name=name).first()
-    if tenant is None:
-        raise NotFound(f"there is no tenant {name}")
+    tenant = require_first(tenants_of(user).filter(name=name), f"there is no tenant {name}")
     if not is_manager(user, tenant.pk):
         raise Forbidden(f"only managers of tenant {name} may store credentials for it")
     return tenant

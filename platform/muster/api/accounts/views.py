@@ -35,8 +35,6 @@ from muster_client.answers import accounts as answers
 
 
 class Login(ApiView):
-    """Starting a session."""
-
     authentication_classes = []
     permission_classes = [AllowAny]
 
@@ -61,8 +59,6 @@ class Login(ApiView):
 
 
 class Logout(ApiView):
-    """Ending a session."""
-
     @describe("logout", "account", {204: None}, request=None)
     def post(self, request: Request) -> Response:
         """End the session; a token stays as it is."""
@@ -71,8 +67,6 @@ class Logout(ApiView):
 
 
 class Me(ApiView):
-    """The caller."""
-
     @describe("get_me", "account", {200: answers.Me})
     def get(self, request: Request) -> Response:
         """The caller, their tenants and what they may submit to."""
@@ -88,8 +82,6 @@ class Me(ApiView):
 
 
 class Password(ApiView):
-    """The caller's password."""
-
     @describe("change_password", "account", {204: None}, problems=(429,), request=bodies.NewPassword)
     def post(self, request: Request) -> Response:
         """Change the password. All other sessions end, and tokens but for those with `survives_password_change`."""
@@ -102,8 +94,6 @@ class Password(ApiView):
 
 
 class Tokens(ApiView):
-    """The caller's tokens."""
-
     @describe("list_tokens", "account", {200: answers.TokenList})
     def get(self, request: Request) -> Response:
         """The tokens that are not revoked, newest first."""
@@ -124,8 +114,6 @@ class Tokens(ApiView):
 
 
 class OneToken(ApiView):
-    """One token of the caller's."""
-
     @describe("change_token", "account", {200: answers.Token}, problems=(404,), request=bodies.TokenChanges)
     def patch(self, request: Request, token_id: int) -> Response:
         """Change whether the token stays when the password changes."""
@@ -143,8 +131,6 @@ class OneToken(ApiView):
 
 
 class Sessions(ApiView):
-    """The caller's browser sessions."""
-
     @describe("list_sessions", "account", {200: answers.SessionList})
     def get(self, request: Request) -> Response:
         """The sessions in which the caller is signed in, the last used first."""
@@ -161,8 +147,6 @@ class Sessions(ApiView):
 
 
 class OneSession(ApiView):
-    """One browser session of the caller's."""
-
     @describe("end_session", "account", {204: None}, problems=(404,))
     def delete(self, request: Request, session_id: int) -> Response:
         """End the session and its open streams at once."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from muster.api.base import ApiView, body_of, caller, describe
+from muster.api.base import ApiView, body_of, caller, describe, operator
 from muster.api.cells import bodies
 from muster.api.cells.render import cells_preview, pool_cells, vc_cells
 from muster.api.policies.views import pool_named
-from muster.common.errors import Forbidden, NotFound
+from muster.common.errors import NotFound
+from muster.common.rows import require_first
 from muster.dispatch.explain.cells import cells_now, preview, set_cells
 from muster.tenants.models import VirtualCluster
 from muster.tenants.selectors import virtual_clusters_of
@@ -17,8 +18,6 @@ from muster_client.answers import cells as answers
 
 
 class CellsOfPool(ApiView):
-    """The cells of one pool."""
-
     @describe("get_pool_cells", "cluster", {200: answers.PoolCells}, problems=(404, 409))
     def get(self, request: Request, name: str) -> Response:
         """The physical cells and what is in them, for operators and for members with a virtual cluster in the pool."""
@@ -32,8 +31,6 @@ class CellsOfPool(ApiView):
 
 
 class CellsOfVirtualCluster(ApiView):
-    """The cells of one virtual cluster."""
-
     @describe("get_vc_cells", "cluster", {200: answers.VcCells}, problems=(404, 409))
     def get(self, request: Request, vc_id: int) -> Response:
         """Its virtual cells, what they are bound to, and which jobs hold them."""
@@ -56,8 +53,6 @@ class CellsOfVirtualCluster(ApiView):
 
 
 class PreviewOfCells(ApiView):
-    """What a change of cells would do."""
-
     @describe(
         "preview_vc_cells", "cluster", {200: answers.CellsPreview}, problems=(404, 409), request=bodies.CellsWanted
     )
@@ -69,14 +64,11 @@ class PreviewOfCells(ApiView):
 
 
 def _visible(request: Request, vc_id: int) -> VirtualCluster:
-    vc = virtual_clusters_of(caller(request)).select_related("pool").filter(pk=vc_id).first()
-    if vc is None:
-        raise NotFound(f"there is no virtual cluster {vc_id}")
-    return vc
+    rows = virtual_clusters_of(caller(request)).select_related("pool").filter(pk=vc_id)
+    return require_first(rows, f"there is no virtual cluster {vc_id}")
 
 
 def _changeable(request: Request, vc_id: int) -> VirtualCluster:
     vc = _visible(request, vc_id)
-    if not caller(request).is_operator:
-        raise Forbidden("only operators may change cells")
+    operator(request, "change cells")
     return vc

@@ -18,8 +18,6 @@ from muster_client.answers.usage import Delays, DelaysRow
 
 
 class DelaysOfVirtualCluster(ApiView):
-    """The fair-share delay and the fragmentation delay of a virtual cluster."""
-
     @describe("get_virtual_cluster_delays", "cluster", {200: Delays}, problems=(404,), parameters=[DelaysFilter])
     def get(self, request: Request, vc_id: int) -> Response:
         """The mean wait of all its jobs that started or wait still, by day or week; for members of its tenant."""

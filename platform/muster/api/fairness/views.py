@@ -8,10 +8,10 @@ from typing import Any
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from muster.api.base import ApiView, caller, describe, query_of
+from muster.api.base import ApiView, caller, describe, operator, query_of
 from muster.api.fairness.bodies import FairnessFilter, PoolFairnessFilter
 from muster.api.fairness.render import fairness_csv, fairness_row, job_fairness, tenant_rho, verdicts_document, week_rho
-from muster.api.policies.views import pool_named, require_operator
+from muster.api.policies.views import SEE_POLICY, pool_named
 from muster.api.usage.render import period_document
 from muster.api.usage.views import accepted, asked, table
 from muster.common.clock import utc_now
@@ -29,8 +29,6 @@ DAYS = 28  # of the weeks of a pool
 
 
 class FairnessOfJob(ApiView):
-    """How much longer a job takes than alone."""
-
     @describe("get_job_fairness", "jobs", {200: answers.JobFairness}, problems=(404,))
     def get(self, request: Request, job_id: int) -> Response:
         """The final figures of a job that has ended; of another one as it stands now, if its run time is expected."""
@@ -38,8 +36,6 @@ class FairnessOfJob(ApiView):
 
 
 class FairnessOfUsage(ApiView):
-    """Finish-time fairness of a period."""
-
     @describe(
         "get_usage_fairness", "usage", {200: answers.FairnessOfPeriod}, parameters=[FairnessFilter], tables=(200,)
     )
@@ -61,15 +57,13 @@ class FairnessOfUsage(ApiView):
 
 
 class FairnessOfPool(ApiView):
-    """Whether a pool is fair."""
-
     @describe(
         "get_pool_fairness", "cluster", {200: answers.PoolFairness}, problems=(404,), parameters=[PoolFairnessFilter]
     )
     def get(self, request: Request, name: str) -> Response:
         """Verdicts on stored snapshots under the pool's policy and under the named one, and what sharing cost its
         tenants in the last weeks. For operators."""
-        require_operator(caller(request))
+        operator(request, SEE_POLICY)
         pool = pool_named(name)
         query = query_of(request, PoolFairnessFilter)
         verdicts = pool_verdicts(pool, policy=query.get("policy"), by=Parties(query["by"]))

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from rest_framework import status
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from muster.accounts.models import User
-from muster.api.base import ApiView, body_of, caller, describe, query_of
+from muster.api.base import ApiView, body_of, caller, describe, operator, query_of
 from muster.api.fleet import bodies, render
-from muster.common.errors import Forbidden, NotFound
+from muster.common.rows import require_first
 from muster.fleet.checks import ask_for_checks
 from muster.fleet.gone import declare_gone
 from muster.fleet.maintenance import call_off, plan_maintenance, planned
@@ -31,8 +31,6 @@ _ACTIONS: dict[str, Callable[..., None]] = {
 
 
 class Pools(ApiView):
-    """The pools."""
-
     @describe("list_pools", "cluster", {200: answers.PoolList})
     def get(self, request: Request) -> Response:
         """Each pool with how it decides and what it has."""
@@ -40,8 +38,6 @@ class Pools(ApiView):
 
 
 class Nodes(ApiView):
-    """The nodes that are not retired."""
-
     @describe("list_nodes", "cluster", {200: answers.NodeList}, parameters=[bodies.NodeFilter])
     def get(self, request: Request) -> Response:
         """Each node with its GPUs."""
@@ -55,8 +51,6 @@ class Nodes(ApiView):
 
 
 class OneNode(ApiView):
-    """One node."""
-
     @describe("get_node", "cluster", {200: answers.NodeDetail}, problems=(404,))
     def get(self, request: Request, name: str) -> Response:
         """The node with its GPUs, how they are linked, and what it was last blamed for."""
@@ -68,10 +62,7 @@ class OneNode(ApiView):
 
         `running_jobs` of the node lists the jobs that `move-off` would stop and queue again. `resume` needs no reason.
         """
-        user = caller(request)
-        node = _node(name)
-        if not user.is_operator:
-            raise Forbidden("only operators may change nodes")
+        node, user = _node(name), operator(request, "change nodes")
         body = body_of(request, bodies.NodeAction)
         _ACTIONS[body["action"]](node=node, reason=body.get("reason", ""), actor=user.username)
         return self._answer(request, name)
@@ -81,39 +72,27 @@ class OneNode(ApiView):
 
 
 class NodeCheck(ApiView):
-    """Checks of a node's GPUs."""
-
     @describe("check_node", "cluster", {202: answers.NodeDetail}, problems=(404, 409), request=None)
     def post(self, request: Request, name: str) -> Response:
         """Have the GPUs checked that no job has. What comes of it is in `gpu_checks` of the node. For operators."""
-        user = caller(request)
-        node = _node(name)
-        if not user.is_operator:
-            raise Forbidden("only operators may have nodes checked")
+        node, user = _node(name), operator(request, "have nodes checked")
         ask_for_checks(node=node, actor=user.username)
         return Response(render.node_document(user, _node(name)), status=status.HTTP_202_ACCEPTED)
 
 
 class NodeGone(ApiView):
-    """The word that a node is gone."""
-
     @describe("declare_node_gone", "cluster", {202: answers.NodeDetail}, problems=(404, 409), request=bodies.NodeGone)
     def post(self, request: Request, name: str) -> Response:
         """Take a silent node for gone: it is cordoned, and what it has is lost within seconds. For operators.
 
         Be sure that the machine runs nothing any more: its jobs may start elsewhere at once. 409 if it is heard.
         """
-        user = caller(request)
-        node = _node(name)
-        if not user.is_operator:
-            raise Forbidden("only operators may declare nodes gone")
+        node, user = _node(name), operator(request, "declare nodes gone")
         declare_gone(node=node, reason=body_of(request, bodies.NodeGone)["reason"], actor=user.username)
         return Response(render.node_document(user, _node(name)), status=status.HTTP_202_ACCEPTED)
 
 
 class MaintenanceTimes(ApiView):
-    """When nodes are to be free of jobs."""
-
     @describe("list_maintenance", "cluster", {200: answers.MaintenanceList})
     def get(self, request: Request) -> Response:
         """What is planned or under way, of every pool."""
@@ -124,38 +103,27 @@ class MaintenanceTimes(ApiView):
     )
     def post(self, request: Request) -> Response:
         """Have a node, or every node of a pool, free of jobs for some time. For operators."""
-        user = _operator(request)
+        user = operator(request, "plan maintenance")
         body = body_of(request, bodies.NewMaintenance)
-        row = plan_maintenance(
-            pool=body.get("pool"),
-            node=body.get("node"),
-            begins_at=body.get("begins_at"),
-            ends_at=body["ends_at"],
-            running_jobs=RunningJobs(body["running_jobs"]),
-            reason=body["reason"],
-            actor=user.username,
-        )
+        given: dict[str, Any] = {"pool": None, "node": None, "begins_at": None, **body}
+        given["running_jobs"] = RunningJobs(given["running_jobs"])
+        row = plan_maintenance(**given, actor=user.username)
         return Response(render.maintenance(row), status=status.HTTP_201_CREATED)
 
 
 class OneMaintenance(ApiView):
-    """One time in which nodes are to be free of jobs."""
-
     @describe("call_off_maintenance", "cluster", {204: None}, problems=(404, 409), parameters=[bodies.CallOff])
     def delete(self, request: Request, maintenance_id: int) -> Response:
         """End it now, or call it off before it begins; its nodes take jobs again. For operators."""
-        user = _operator(request)
-        row = planned().filter(pk=maintenance_id).first()
-        if row is None:
-            raise NotFound(f"no maintenance {maintenance_id} is planned or under way")
+        user = operator(request, "plan maintenance")
+        rows = planned().filter(pk=maintenance_id)
+        row = require_first(rows, f"no maintenance {maintenance_id} is planned or under way")
         reason = query_of(request, bodies.CallOff).get("reason", "")
         call_off(maintenance=row, actor=user.username, reason=reason)
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 
 class Gpus(ApiView):
-    """The GPUs of all nodes."""
-
     @describe("list_gpus", "cluster", {200: answers.GpuList})
     def get(self, request: Request) -> Response:
         """Each GPU with its newest reading and, where the caller may see it, the job that holds it."""
@@ -163,15 +131,5 @@ class Gpus(ApiView):
         return Response(answers.GpuList(results=render.gpu_list(caller(request), gpus), next=None))
 
 
-def _operator(request: Request) -> User:
-    user = caller(request)
-    if not user.is_operator:
-        raise Forbidden("only operators may plan maintenance")
-    return user
-
-
 def _node(name: str) -> Node:
-    node = Node.objects.filter(name=name).first()
-    if node is None:
-        raise NotFound(f"there is no node {name}")
-    return node
+    return require_first(Node.objects.filter(name=name), f"there is no node {name}")

@@ -18,8 +18,6 @@ from muster_client.answers.forecast import DryRun, Why
 
 
 class JobWhy(ApiView):
-    """Why a job is in its state."""
-
     @describe("explain_job", "jobs", {200: Why}, problems=(404,))
     def get(self, request: Request, job_id: int) -> Response:
         """The dominant reason, its evidence, and what would help."""
@@ -28,8 +26,6 @@ class JobWhy(ApiView):
 
 
 class JobDryRun(ApiView):
-    """What a job would meet."""
-
     parser_classes = [JsonParser, YamlParser, TextYamlParser]
 
     @describe("dry_run_job", "jobs", {200: DryRun}, problems=(404, 429), request=SPEC_BODY)

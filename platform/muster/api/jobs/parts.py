@@ -10,7 +10,7 @@ from muster.api.jobs import render
 from muster.api.jobs.selection import PageFilter
 from muster.api.outputs.bodies import OutputFilter
 from muster.api.outputs.render import output_file, outputs_summary
-from muster.api.pages import decode_cursor, encode_cursor
+from muster.api.pages import decode_cursor, page_of
 from muster.events.selectors import EventCursor, of_job
 from muster.jobs.models import Attempt
 from muster.jobs.selectors import get_job
@@ -20,8 +20,6 @@ from muster_client.answers.outputs import OutputFilePage
 
 
 class JobAttempts(ApiView):
-    """The tries at running a job."""
-
     @describe("list_attempts", "jobs", {200: AttemptList}, problems=(404,), parameters=[PageFilter])
     def get(self, request: Request, job_id: int) -> Response:
         """The attempts, oldest first."""
@@ -30,31 +28,23 @@ class JobAttempts(ApiView):
         attempts = Attempt.objects.filter(job=job).order_by("number")
         if "cursor" in query:
             attempts = attempts.filter(number__gt=decode_cursor(query["cursor"])[0])
-        rows = list(attempts[: query["limit"] + 1])
-        page = rows[: query["limit"]]
-        following = encode_cursor(page[-1].number) if len(rows) > len(page) else None
+        page, following = page_of(attempts, query["limit"], lambda last: (last.number,))
         return Response(AttemptList(results=render.attempt_list(page), next=following))
 
 
 class JobEvents(ApiView):
-    """What happened to a job."""
-
     @describe("list_job_events", "jobs", {200: JobEventPage}, problems=(404,), parameters=[PageFilter])
     def get(self, request: Request, job_id: int) -> Response:
         """The events, oldest first. The first one of a member of a sweep is the sweep's, with the id 0."""
         job = get_job(caller(request), job_id)
         query = query_of(request, PageFilter)
         place = decode_cursor(query["cursor"], parts=2) if "cursor" in query else (0, 0)
-        rows = list(of_job(job.pk, EventCursor(*place))[: query["limit"] + 1])
-        page = rows[: query["limit"]]
-        following = encode_cursor(page[-1].tx, page[-1].pk) if len(rows) > len(page) else None
+        page, following = page_of(of_job(job.pk, EventCursor(*place)), query["limit"], lambda last: (last.tx, last.pk))
         first = [render.submitted_with_sweep(job)] if job.group_id is not None and "cursor" not in query else []
         return Response(JobEventPage(results=[*first, *(render.event(row) for row in page)], next=following))
 
 
 class JobFiles(ApiView):
-    """The files that a job left."""
-
     @describe("list_job_files", "jobs", {200: OutputFilePage}, problems=(404,), parameters=[OutputFilter])
     def get(self, request: Request, job_id: int) -> Response:
         """The files, those of the latest attempt first, and what was left out and why."""
@@ -63,12 +53,9 @@ class JobFiles(ApiView):
         files = files_of(job, attempt=query.get("attempt"))
         if "cursor" in query:
             files = behind(files, *decode_cursor(query["cursor"], parts=3))
-        rows = list(files[: query["limit"] + 1])
-        page = rows[: query["limit"]]
-        following = None
-        if len(rows) > len(page):
-            last = page[-1]
-            following = encode_cursor(last.allocation.attempt_id, last.allocation.rank, last.pk)
+        page, following = page_of(
+            files, query["limit"], lambda last: (last.allocation.attempt_id, last.allocation.rank, last.pk)
+        )
         answer: OutputFilePage = {
             "results": [output_file(row) for row in page],
             "next": following,

@@ -31,11 +31,8 @@ from muster.sweeps.retry import retry_member
 from muster_client.answers.jobs import BatchAnswer, CancelAnswer, Job, JobCount, JobPage, SubmittedJob
 from scheduler.model.lifecycle import JOB_TERMINAL
 
-SPEC_BODY = {
-    "application/json": SPEC,
-    "application/yaml": {"type": "string", "description": "The same spec as YAML."},
-    "text/yaml": {"type": "string", "description": "The same spec as YAML."},
-}
+_AS_YAML = {"type": "string", "description": "The same spec as YAML."}
+SPEC_BODY = {"application/json": SPEC, "application/yaml": _AS_YAML, "text/yaml": _AS_YAML}
 KEY = OpenApiParameter(
     "Idempotency-Key",
     OpenApiTypes.STR,
@@ -46,8 +43,6 @@ SUBMIT_PROBLEMS = (404, 409, 429)
 
 
 class Jobs(ApiView):
-    """The jobs of the caller's tenants."""
-
     parser_classes = [JsonParser, YamlParser, TextYamlParser]
 
     @describe("list_jobs", "jobs", {200: JobPage}, parameters=[JobFilter])
@@ -81,8 +76,6 @@ class Jobs(ApiView):
 
 
 class JobCounts(ApiView):
-    """How many of the jobs of the caller's tenants match."""
-
     @describe("count_jobs", "jobs", {200: JobCount}, parameters=[JobSelector])
     def get(self, request: Request) -> Response:
         """The number of jobs that match, by state, with the GPUs that they ask for."""
@@ -93,8 +86,6 @@ class JobCounts(ApiView):
 
 
 class CancelJobs(ApiView):
-    """Cancelling many jobs."""
-
     @describe("cancel_jobs", "jobs", {202: CancelAnswer}, request=CancelSelector)
     def post(self, request: Request) -> Response:
         """Cancel the jobs that match and that the caller may cancel, up to 1,000 in a request.
@@ -117,8 +108,6 @@ class CancelJobs(ApiView):
 
 
 class JobBatch(ApiView):
-    """Many jobs in one request."""
-
     parser_classes = [BatchParser]
 
     @describe("submit_batch", "jobs", {201: BatchAnswer}, problems=SUBMIT_PROBLEMS, request=Batch, parameters=[KEY])
@@ -144,8 +133,6 @@ class JobBatch(ApiView):
 
 
 class OneJob(ApiView):
-    """One job."""
-
     @describe("get_job", "jobs", {200: Job}, problems=(404,))
     def get(self, request: Request, job_id: int) -> Response:
         """The job with its spec, and, while it waits, with its finish on each GPU type that it accepts."""
@@ -163,14 +150,10 @@ class OneJob(ApiView):
 
 
 class _JobAct(ApiView):
-    """Something done with one job, without a body."""
-
     parser_classes = []
 
 
 class CancelJob(_JobAct):
-    """Stopping a job for good."""
-
     @describe("cancel_job", "jobs", {202: Job}, problems=(404, 409), request=None)
     def post(self, request: Request, job_id: int) -> Response:
         """Cancel the job; its processes get their grace, so it may take a while to end."""
@@ -180,8 +163,6 @@ class CancelJob(_JobAct):
 
 
 class RequeueJob(_JobAct):
-    """Stopping a job's attempt and queueing it again."""
-
     @describe("requeue_job", "jobs", {202: Job}, problems=(404, 409), request=None)
     def post(self, request: Request, job_id: int) -> Response:
         """Put the job back into the queue.
@@ -197,8 +178,6 @@ class RequeueJob(_JobAct):
 
 
 class CloneJob(ApiView):
-    """Running a job's spec once more."""
-
     @describe("clone_job", "jobs", {201: SubmittedJob}, problems=SUBMIT_PROBLEMS, request=CloneChanges)
     def post(self, request: Request, job_id: int) -> Response:
         """Submit a new job of the caller's with the same spec, but for the keys that the body changes."""

@@ -12,7 +12,7 @@ from muster.api.base import ApiView, caller, describe, query_of
 from muster.api.metrics import render
 from muster.api.metrics.bodies import JobMetricsFilter, MetricsFilter
 from muster.common.clock import utc_now
-from muster.common.errors import NotFound
+from muster.common.rows import require_first
 from muster.fleet.models import Node
 from muster.jobs.selectors import get_job
 from muster.logs.selectors import attempt_of
@@ -25,8 +25,6 @@ _A_STEP = timedelta(seconds=GPU.levels[0].seconds)
 
 
 class MetricsOfJob(ApiView):
-    """What one attempt of a job used."""
-
     @describe("get_job_metrics", "jobs", {200: JobMetrics}, problems=(404,), parameters=[JobMetricsFilter])
     def get(self, request: Request, job_id: int) -> Response:
         """Utilisation, memory, power and more of each GPU, and what each rank used of its host."""
@@ -42,14 +40,10 @@ class MetricsOfJob(ApiView):
 
 
 class MetricsOfNode(ApiView):
-    """What the GPUs of a node did, and the node itself."""
-
     @describe("get_node_metrics", "cluster", {200: NodeMetrics}, problems=(404,), parameters=[MetricsFilter])
     def get(self, request: Request, name: str) -> Response:
         """Utilisation, memory, power and more of each GPU, and processors and memory of the node."""
-        node = Node.objects.filter(name=name).first()
-        if node is None:
-            raise NotFound(f"there is no node {name}")
+        node = require_first(Node.objects.filter(name=name), f"there is no node {name}")
         query = query_of(request, MetricsFilter)
         now = utc_now()
         end = min(max(query.get("to", now), now - GPU.levels[-1].kept_for), now)

@@ -18,8 +18,6 @@ from muster_client.answers import notices as answers
 
 
 class MyNotifications(ApiView):
-    """The caller's choice."""
-
     @describe("get_notifications", "account", {200: answers.Notifications})
     def get(self, request: Request) -> Response:
         """What you are told of, by mail and by your webhooks."""
@@ -34,8 +32,6 @@ class MyNotifications(ApiView):
 
 
 class Webhooks(ApiView):
-    """The caller's webhooks."""
-
     @describe("list_webhooks", "account", {200: answers.WebhookList})
     def get(self, request: Request) -> Response:
         """Your webhooks, and how it stands with them, oldest first."""
@@ -51,8 +47,6 @@ class Webhooks(ApiView):
 
 
 class OneWebhook(ApiView):
-    """One webhook of the caller's."""
-
     @describe("get_webhook", "account", {200: answers.Webhook}, problems=(404,))
     def get(self, request: Request, webhook_id: int) -> Response:
         """The webhook, and how it stands with it."""
@@ -67,8 +61,6 @@ class OneWebhook(ApiView):
 
 
 class TestWebhook(ApiView):
-    """A ping."""
-
     __test__ = False
 
     @describe("test_webhook", "account", {202: answers.Webhook}, problems=(404, 409), request=None)

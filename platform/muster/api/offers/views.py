@@ -21,8 +21,6 @@ from scheduler.model.lifecycle import RuntimeNeed
 
 
 class Frameworks(ApiView):
-    """The caller's frameworks."""
-
     @describe("list_frameworks", "offers", {200: answers.FrameworkList})
     def get(self, request: Request) -> Response:
         """The roles in which the caller has a framework."""
@@ -46,8 +44,6 @@ class Frameworks(ApiView):
 
 
 class OneFramework(ApiView):
-    """One of the caller's frameworks."""
-
     @describe("leave", "offers", {204: None}, problems=(404,))
     def delete(self, request: Request, framework_id: int) -> Response:
         """Ask for nothing more, and give back what is offered; jobs that were launched go on."""
@@ -56,8 +52,6 @@ class OneFramework(ApiView):
 
 
 class Offers(ApiView):
-    """What the caller's frameworks are offered."""
-
     @describe("list_offers", "offers", {200: answers.OfferList}, problems=(404,), parameters=[bodies.OfferQuery])
     def get(self, request: Request) -> Response:
         """The standing offers, at once if there are any, or as soon as there are within `wait` seconds."""
@@ -72,8 +66,6 @@ class Offers(ApiView):
 
 
 class AcceptOffer(ApiView):
-    """Launching jobs on an offer."""
-
     parser_classes = [JsonParser]
 
     @describe("accept_offer", "offers", {201: answers.Accepted}, problems=(404, 409, 429), request=bodies.Accept)
@@ -91,8 +83,6 @@ class AcceptOffer(ApiView):
 
 
 class DeclineOffer(ApiView):
-    """Giving an offer back."""
-
     @describe("decline_offer", "offers", {204: None}, problems=(404, 409), request=bodies.Decline)
     def post(self, request: Request, offer_id: int) -> Response:
         """Give the offer back, and hear nothing of its node for the time of `filter`."""

@@ -5,11 +5,10 @@ from __future__ import annotations
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from muster.accounts.models import User
-from muster.api.base import ApiView, body_of, caller, describe
+from muster.api.base import ApiView, body_of, describe, operator
 from muster.api.policies import bodies, render
 from muster.common.clock import moment
-from muster.common.errors import Forbidden, NotFound
+from muster.common.rows import require_first
 from muster.dispatch.config.knowledge import knowledge_of, needs_of
 from muster.dispatch.config.settings import change_settings, config_of
 from muster.dispatch.explain.auctions import last_auctions
@@ -19,10 +18,10 @@ from muster.fleet.models import Pool
 from muster_client.answers import policies as answers
 from scheduler.presets import PRESETS
 
+SEE_POLICY = "see and change how a pool decides"
+
 
 class Policies(ApiView):
-    """The plug-ins."""
-
     @describe("list_policies", "cluster", {200: answers.PlugIns})
     def get(self, request: Request) -> Response:
         """Every policy, placement and admission with the JSON Schema of its parameters, and the presets."""
@@ -39,13 +38,11 @@ class Policies(ApiView):
 
 
 class OnePoolPolicy(ApiView):
-    """The settings by which one pool decides."""
-
     @describe("get_pool_policy", "cluster", {200: answers.PoolPolicy}, problems=(404,))
     def get(self, request: Request, name: str) -> Response:
         """The pool's policy, placement and admission with their parameters, and whether it has fallen back. For
         operators."""
-        require_operator(caller(request))
+        operator(request, SEE_POLICY)
         return Response(render.settings(pool_named(name)))
 
     @describe(
@@ -53,9 +50,7 @@ class OnePoolPolicy(ApiView):
     )
     def put(self, request: Request, name: str) -> Response:
         """Let the pool decide in another way from its next cycle on; what runs goes on. For operators."""
-        user = caller(request)
-        require_operator(user)
-        pool = pool_named(name)
+        user, pool = operator(request, SEE_POLICY), pool_named(name)
         changes = body_of(request, bodies.PoolPolicyChange)
         reason = changes.pop("reason", "")
         return Response(
@@ -64,13 +59,11 @@ class OnePoolPolicy(ApiView):
 
 
 class PoolDecisions(ApiView):
-    """What the policy of one pool decided, and by what knowledge."""
-
     @describe("get_pool_decisions", "cluster", {200: answers.PoolDecisions}, problems=(404,))
     def get(self, request: Request, name: str) -> Response:
         """What the pool's policy needs to know, how well the pool knows it now, the last round of a policy that gives
         out shares of time, and the last auctions of `themis`. For operators."""
-        require_operator(caller(request))
+        operator(request, SEE_POLICY)
         pool = pool_named(name)
         config, found = config_of(pool), last_round(pool)
         wakes_at = PolicyState.objects.filter(pool=pool).values_list("wake_at", flat=True).first()
@@ -86,15 +79,6 @@ class PoolDecisions(ApiView):
         return Response(answer)
 
 
-def require_operator(user: User) -> None:
-    """Return if the user is an operator."""
-    if not user.is_operator:
-        raise Forbidden("only operators may see and change how a pool decides")
-
-
 def pool_named(name: str) -> Pool:
     """The pool; `NotFound` if there is none."""
-    pool = Pool.objects.filter(name=name).first()
-    if pool is None:
-        raise NotFound(f"there is no pool {name}")
-    return pool
+    return require_first(Pool.objects.filter(name=name), f"there is no pool {name}")

@@ -8,29 +8,23 @@ from rest_framework.response import Response
 
 from muster.accounts.models import User
 from muster.accounts.scopes import Scope
-from muster.api.base import ApiView, body_of, caller, describe, job_to_change, query_of
+from muster.api.base import ApiView, body_of, caller, describe, job_to_change, query_of, sweep_to_change
 from muster.api.jobs.render import job_document
 from muster.api.pages import decode_cursor
 from muster.api.queue.bodies import QueueFilter, QueueOrdering
 from muster.api.queue.render import queue_document
 from muster.api.scopes import require_scope, token_of
-from muster.common.errors import NotFound
-from muster.common.rows import first_of
+from muster.common.rows import require_first
 from muster.jobs import queue
-from muster.jobs.groups.progress import get_group
 from muster.jobs.groups.services import hold_group, release_group
 from muster.jobs.models import Job as JobRow
-from muster.jobs.models import JobGroup
 from muster.tenants.models import VirtualCluster
 from muster.tenants.selectors import virtual_clusters_of
 from muster_client.answers.jobs import Job
 from muster_client.answers.queue import HeldMembers, Queue
-from scheduler.model.lifecycle import GroupKind
 
 
 class QueueOfCluster(ApiView):
-    """What waits in a virtual cluster."""
-
     @describe("get_queue", "queue", {200: Queue}, problems=(404,), parameters=[QueueFilter])
     def get(self, request: Request, vc_id: int) -> Response:
         """The waiting jobs of a virtual cluster in the order of its policy, with their places and reasons."""
@@ -43,8 +37,6 @@ class QueueOfCluster(ApiView):
 
 
 class ReorderQueue(ApiView):
-    """Putting waiting jobs of one owner in order."""
-
     @describe("reorder_queue", "queue", {204: None}, problems=(404, 409), request=QueueOrdering)
     def post(self, request: Request, vc_id: int) -> Response:
         """Let jobs of one owner share out the places that they hold, in the order of the body.
@@ -60,14 +52,10 @@ class ReorderQueue(ApiView):
 
 
 class _JobAct(ApiView):
-    """Something done with one waiting job, without a body."""
-
     parser_classes = []
 
 
 class HoldJob(_JobAct):
-    """Holding a waiting job back."""
-
     @describe("hold_job", "queue", {200: Job}, problems=(404, 409), request=None)
     def post(self, request: Request, job_id: int) -> Response:
         """Hold the waiting job back until it is released; it keeps its time of submission."""
@@ -75,8 +63,6 @@ class HoldJob(_JobAct):
 
 
 class ReleaseJob(_JobAct):
-    """Releasing a held job."""
-
     @describe("release_job", "queue", {200: Job}, problems=(404, 409), request=None)
     def post(self, request: Request, job_id: int) -> Response:
         """Let the held job wait for its turn again."""
@@ -84,8 +70,6 @@ class ReleaseJob(_JobAct):
 
 
 class BumpJob(_JobAct):
-    """Putting a job at the top of its virtual cluster."""
-
     @describe("bump_job", "queue", {200: Job}, problems=(404, 409), request=None)
     def post(self, request: Request, job_id: int) -> Response:
         """Put the waiting job before all others of its virtual cluster. For managers.
@@ -96,8 +80,6 @@ class BumpJob(_JobAct):
 
 
 class UnbumpJob(_JobAct):
-    """Taking a bump back."""
-
     @describe("unbump_job", "queue", {200: Job}, problems=(404, 409), request=None)
     def post(self, request: Request, job_id: int) -> Response:
         """Give the job the place back that it has without the bump. For managers."""
@@ -105,34 +87,21 @@ class UnbumpJob(_JobAct):
 
 
 class HoldSweep(_JobAct):
-    """Holding the waiting members of a sweep back."""
-
     @describe("hold_sweep", "queue", {200: HeldMembers}, problems=(404,), request=None)
     def post(self, request: Request, sweep_id: int) -> Response:
         """Hold the waiting members back until they are released; members that run go on."""
-        user = caller(request)
-        return Response(HeldMembers(members=hold_group(user=user, group=_sweep_to_change(request, user, sweep_id))))
+        held = hold_group(user=caller(request), group=sweep_to_change(request, sweep_id))
+        return Response(HeldMembers(members=held))
 
 
 class ReleaseSweep(_JobAct):
-    """Releasing the held members of a sweep."""
-
     @describe("release_sweep", "queue", {200: HeldMembers}, problems=(404,), request=None)
     def post(self, request: Request, sweep_id: int) -> Response:
         """Let the held members wait for their turns again."""
-        user = caller(request)
-        return Response(HeldMembers(members=release_group(user=user, group=_sweep_to_change(request, user, sweep_id))))
+        released = release_group(user=caller(request), group=sweep_to_change(request, sweep_id))
+        return Response(HeldMembers(members=released))
 
 
 def _cluster(user: User, vc_id: int) -> VirtualCluster:
-    vc = first_of(virtual_clusters_of(user).select_related("pool").filter(pk=vc_id))
-    if vc is None:
-        raise NotFound(f"there is no virtual cluster {vc_id}")
-    return vc
-
-
-def _sweep_to_change(request: Request, user: User, sweep_id: int) -> JobGroup:
-    group = get_group(user, GroupKind.SWEEP, sweep_id)
-    if group.owner_id != user.pk:
-        require_scope(token_of(request), Scope.MANAGE)
-    return group
+    rows = virtual_clusters_of(user).select_related("pool").filter(pk=vc_id)
+    return require_first(rows, f"there is no virtual cluster {vc_id}")

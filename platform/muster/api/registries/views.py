@@ -9,15 +9,13 @@ from rest_framework.response import Response
 from muster.api.base import ApiView, body_of, caller, describe
 from muster.api.registries import bodies
 from muster.common.clock import moment
-from muster.common.errors import NotFound
+from muster.common.rows import require_first
 from muster.tenants.models import RegistryCredentials
 from muster.tenants.registries import registries_managed_by, remove_registry, store_registry, tenant_managed_by
 from muster_client.answers import tree as answers
 
 
 class Registries(ApiView):
-    """The credentials of the tenants that the caller manages."""
-
     @describe("list_registries", "account", {200: answers.RegistryList})
     def get(self, request: Request) -> Response:
         """Which registries the tenants that you manage have credentials for, by tenant and registry."""
@@ -29,27 +27,17 @@ class Registries(ApiView):
         """Store what the tenant's jobs sign in with at a registry, in the place of what it had there. For managers."""
         user = caller(request)
         body = body_of(request, bodies.NewRegistry)
-        tenant = tenant_managed_by(user, body.get("tenant"))
-        row = store_registry(
-            tenant=tenant,
-            registry=body["registry"],
-            username=body["username"],
-            password=body["password"],
-            actor=user.username,
-        )
-        return Response(_shown(row))
+        tenant = tenant_managed_by(user, body.pop("tenant", None))
+        return Response(_shown(store_registry(tenant=tenant, actor=user.username, **body)))
 
 
 class OneRegistry(ApiView):
-    """A tenant's credentials for one registry."""
-
     @describe("remove_registry", "account", {204: None}, problems=(404,))
     def delete(self, request: Request, registry_id: int) -> Response:
         """Forget the credentials. What runs goes on. For managers."""
         user = caller(request)
-        row = registries_managed_by(user).filter(pk=registry_id).first()
-        if row is None:
-            raise NotFound(f"there are no credentials {registry_id} of a tenant that you manage")
+        refusal = f"there are no credentials {registry_id} of a tenant that you manage"
+        row = require_first(registries_managed_by(user).filter(pk=registry_id), refusal)
         remove_registry(credentials=row, actor=user.username)
         return Response(status=status.HTTP_204_NO_CONTENT)
 

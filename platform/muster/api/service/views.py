@@ -27,8 +27,6 @@ log = logging.getLogger(__name__)
 
 
 class Alive(ApiView):
-    """Whether the process runs."""
-
     authentication_classes = []
     permission_classes = [AllowAny]
 
@@ -39,8 +37,6 @@ class Alive(ApiView):
 
 
 class Ready(ApiView):
-    """Whether requests can be served."""
-
     authentication_classes = []
     permission_classes = [AllowAny]
 
@@ -60,8 +56,6 @@ class Ready(ApiView):
 
 
 class SpecSchema(ApiView):
-    """The JSON Schema of the spec of a job or sweep."""
-
     @describe("get_spec_schema", "jobs", {200: {"type": "object", "additionalProperties": {}}})
     def get(self, request: Request) -> Response:
         """For editors that complete and check while one types."""

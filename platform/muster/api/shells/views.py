@@ -17,8 +17,6 @@ from muster_client.answers.shells import OpenedShell
 
 
 class JobShells(ApiView):
-    """Shells in a running job."""
-
     parser_classes = [JsonParser]
 
     @describe("open_shell", "jobs", {201: OpenedShell}, problems=(404, 409, 429), request=NewShell)

@@ -6,14 +6,12 @@ from rest_framework import status
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from muster.accounts.scopes import Scope
 from muster.api import limits
-from muster.api.base import ApiView, body_of, caller, describe, query_of
+from muster.api.base import ApiView, body_of, caller, describe, query_of, sweep_to_change
 from muster.api.bodies import JsonParser, TextYamlParser, YamlParser
 from muster.api.jobs.bodies import ANY_VALUES, CloneChanges
-from muster.api.jobs.views import SUBMIT_PROBLEMS, KEY, idempotency_key
-from muster.api.pages import decode_cursor, encode_cursor
-from muster.api.scopes import require_scope, token_of
+from muster.api.jobs.views import KEY, SPEC_BODY, SUBMIT_PROBLEMS, idempotency_key
+from muster.api.pages import decode_cursor, page_of
 from muster.api.sweeps.bodies import SweepFilter
 from muster.api.sweeps.render import member, sweep_document, sweep_list
 from muster.jobs.groups.progress import first_member, get_group, visible_groups
@@ -26,13 +24,10 @@ from muster.sweeps.selectors import members_of
 from muster_client.answers.sweeps import MemberList, RetriedSweep, SubmittedSweep, Sweep, SweepPage
 from scheduler.model.lifecycle import GroupKind
 
-_AS_YAML = {"type": "string", "description": "The same spec as YAML."}
-SPEC_BODY = {"application/json": ANY_VALUES, "application/yaml": _AS_YAML, "text/yaml": _AS_YAML}
+SWEEP_BODY = SPEC_BODY | {"application/json": ANY_VALUES}
 
 
 class Sweeps(ApiView):
-    """The sweeps of the caller's tenants."""
-
     parser_classes = [JsonParser, YamlParser, TextYamlParser]
 
     @describe("list_sweeps", "sweeps", {200: SweepPage}, parameters=[SweepFilter])
@@ -46,9 +41,7 @@ class Sweeps(ApiView):
             rows = rows.filter(owner=user)
         if "cursor" in query:
             rows = rows.filter(pk__lt=decode_cursor(query["cursor"])[0])
-        found = list(rows[: query["limit"] + 1])
-        page = found[: query["limit"]]
-        following = encode_cursor(page[-1].pk) if len(found) > len(page) else None
+        page, following = page_of(rows, query["limit"], lambda last: (last.pk,))
         return Response(SweepPage(results=sweep_list(page), next=following))
 
     @describe(
@@ -56,7 +49,7 @@ class Sweeps(ApiView):
         "sweeps",
         {200: SubmittedSweep, 201: SubmittedSweep},
         problems=SUBMIT_PROBLEMS,
-        request=SPEC_BODY,
+        request=SWEEP_BODY,
         parameters=[KEY],
     )
     def post(self, request: Request) -> Response:
@@ -71,8 +64,6 @@ class Sweeps(ApiView):
 
 
 class OneSweep(ApiView):
-    """One sweep."""
-
     @describe("get_sweep", "sweeps", {200: Sweep}, problems=(404,))
     def get(self, request: Request, sweep_id: int) -> Response:
         """The sweep with its spec and its progress."""
@@ -80,8 +71,6 @@ class OneSweep(ApiView):
 
 
 class SweepMembers(ApiView):
-    """The members of a sweep."""
-
     @describe("list_sweep_members", "sweeps", {200: MemberList}, problems=(404,))
     def get(self, request: Request, sweep_id: int) -> Response:
         """All members, up to 1,000, in order."""
@@ -90,24 +79,17 @@ class SweepMembers(ApiView):
 
 
 class CancelSweep(ApiView):
-    """Stopping a sweep for good."""
-
     parser_classes = []
 
     @describe("cancel_sweep", "sweeps", {202: Sweep}, problems=(404, 409), request=None)
     def post(self, request: Request, sweep_id: int) -> Response:
         """Cancel all members that have not ended; those that run get their grace."""
         user = caller(request)
-        group = get_group(user, GroupKind.SWEEP, sweep_id)
-        if group.owner_id != user.pk:
-            require_scope(token_of(request), Scope.MANAGE)
-        cancel_group(user=user, group=group)
+        cancel_group(user=user, group=sweep_to_change(request, sweep_id))
         return Response(sweep_document(get_group(user, GroupKind.SWEEP, sweep_id)), status=status.HTTP_202_ACCEPTED)
 
 
 class RetrySweep(ApiView):
-    """Running failed members again."""
-
     parser_classes = []
 
     @describe("retry_sweep", "sweeps", {202: RetriedSweep}, problems=(404, 409, 429), request=None)
@@ -116,10 +98,7 @@ class RetrySweep(ApiView):
 
         They keep their numbers and parameters, and their values count. A sweep that has ended goes on.
         """
-        user = caller(request)
-        group = get_group(user, GroupKind.SWEEP, sweep_id)
-        if group.owner_id != user.pk:
-            require_scope(token_of(request), Scope.MANAGE)
+        user, group = caller(request), sweep_to_change(request, sweep_id)
         limits.take(limits.SUBMIT, user.pk, cost=max(1, members_to_retry(group).count()))
         retried = retry_sweep(user=user, group=group)
         answer: RetriedSweep = {**sweep_document(get_group(user, GroupKind.SWEEP, sweep_id)), "retried": retried}
@@ -127,8 +106,6 @@ class RetrySweep(ApiView):
 
 
 class CloneSweep(ApiView):
-    """Running a sweep's spec once more."""
-
     @describe("clone_sweep", "sweeps", {201: SubmittedSweep}, problems=SUBMIT_PROBLEMS, request=CloneChanges)
     def post(self, request: Request, sweep_id: int) -> Response:
         """Submit a new sweep of the caller's with the same spec, but for the keys that the body changes.

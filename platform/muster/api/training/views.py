@@ -12,8 +12,6 @@ from muster_client.answers.metrics import JobTraining
 
 
 class TrainingOfJob(ApiView):
-    """How the training of a job goes."""
-
     @describe("get_job_training", "jobs", {200: JobTraining}, problems=(404,))
     def get(self, request: Request, job_id: int) -> Response:
         """Its newest figures, what its owner was told of its loss, and how often it should save."""

@@ -13,11 +13,12 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from muster.accounts.models import User
-from muster.api.base import ApiView, body_of, caller, describe, query_of
+from muster.api.base import ApiView, body_of, caller, describe, operator, query_of
 from muster.api.fields import Shape
 from muster.api.tree import bodies, render
 from muster.clusters.closing import close_virtual_cluster
-from muster.common.errors import Forbidden, NotFound
+from muster.common.errors import Forbidden
+from muster.common.rows import require_first
 from muster.tenants import edits
 from muster.tenants.models import TreeNode
 from muster.tenants.selectors import is_manager, organisations_of, tenants_of, virtual_clusters_of
@@ -53,10 +54,7 @@ class Kind:
     def one(self, user: User, path: dict[str, int]) -> Any:
         """The node of a path that the user may see."""
         (pk,) = path.values()
-        row = self.rows(user).filter(pk=pk).first()
-        if row is None:
-            raise NotFound(f"there is no {self.name} {pk} that you may see")
-        return row
+        return require_first(self.rows(user).filter(pk=pk), f"there is no {self.name} {pk} that you may see")
 
 
 def _lists(kind: Kind, description: str) -> _Handler:
@@ -78,7 +76,7 @@ def _creates(kind: Kind, description: str) -> _Handler:
         description=description,
     )
     def post(view: ApiView, request: Request) -> Response:
-        user, body = _operator(request), body_of(request, kind.new_shape)
+        user, body = operator(request, "do this"), body_of(request, kind.new_shape)
         with transaction.atomic():
             row = kind.create(user=user, **body)
         return Response(kind.document(user, row), status=status.HTTP_201_CREATED)
@@ -106,7 +104,7 @@ def _changes(kind: Kind, description: str) -> _Handler:
         description=description,
     )
     def patch(view: ApiView, request: Request, **path: int) -> Response:
-        user = caller(request) if kind.manager_of else _operator(request)
+        user = caller(request) if kind.manager_of else operator(request, "do this")
         row = kind.one(user, path)
         if kind.manager_of and not is_manager(user, kind.manager_of(row)):
             raise Forbidden("only managers of the tenant and operators may change this")
@@ -119,13 +117,6 @@ def _changes(kind: Kind, description: str) -> _Handler:
         return Response(document)
 
     return cast(_Handler, patch)
-
-
-def _operator(request: Request) -> User:
-    user = caller(request)
-    if not user.is_operator:
-        raise Forbidden("only operators may do this")
-    return user
 
 
 VIRTUAL_CLUSTER = Kind(
@@ -169,15 +160,11 @@ ORGANISATION = Kind(
 
 
 class VirtualClusters(ApiView):
-    """The virtual clusters of the caller's tenants."""
-
     get = _lists(VIRTUAL_CLUSTER, "Each virtual cluster with what it may hold, holds, and waits for.")
     post = _creates(VIRTUAL_CLUSTER, "Make a virtual cluster with its quotas. For operators.")
 
 
 class OneVirtualCluster(ApiView):
-    """One virtual cluster."""
-
     get = _gets(VIRTUAL_CLUSTER, "The virtual cluster with its limits, and who lends to whom.")
     patch = _changes(
         VIRTUAL_CLUSTER,
@@ -187,22 +174,18 @@ class OneVirtualCluster(ApiView):
     @describe("delete_virtual_cluster", "cluster", {204: None}, problems=(404, 409), parameters=[bodies.Closing])
     def delete(self, request: Request, **path: int) -> Response:
         """Delete a virtual cluster without running jobs; its waiting jobs may move to another one. For operators."""
-        user = _operator(request)
+        user = operator(request, "do this")
         row = VIRTUAL_CLUSTER.one(user, path)
         close_virtual_cluster(user=user, vc=row, merge_into=query_of(request, bodies.Closing).get("merge_into"))
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 
 class Tenants(ApiView):
-    """The caller's tenants."""
-
     get = _lists(TENANT, "Each tenant with its virtual clusters, members and caps.")
     post = _creates(TENANT, "Make a tenant without members. For operators.")
 
 
 class OneTenant(ApiView):
-    """One tenant."""
-
     get = _gets(TENANT, "The tenant with its virtual clusters, members and caps.")
     patch = _changes(
         TENANT,
@@ -211,22 +194,18 @@ class OneTenant(ApiView):
 
 
 class Organisations(ApiView):
-    """The organisations above the caller's tenants."""
-
     get = _lists(ORGANISATION, "Each organisation with what is below it.")
     post = _creates(ORGANISATION, "Make an organisation. For operators.")
 
 
 class OneOrganisation(ApiView):
-    """One organisation."""
-
     get = _gets(ORGANISATION, "The organisation with what is below it.")
     patch = _changes(ORGANISATION, "Change what it is below, its weight and quotas. For operators.")
 
     @describe("delete_organisation", "cluster", {204: None}, problems=(404, 409))
     def delete(self, request: Request, **path: int) -> Response:
         """Delete an organisation with nothing below it. For operators."""
-        user = _operator(request)
+        user = operator(request, "do this")
         row = ORGANISATION.one(user, path)
         with transaction.atomic():
             edits.delete_organisation(user=user, organisation=row)

@@ -21,8 +21,6 @@ from muster_client.answers.usage import LeastEfficientList, Usage, Waste
 
 
 class UsageOfGpus(ApiView):
-    """GPU-hours of a period."""
-
     @describe("get_usage", "usage", {200: Usage}, parameters=[UsageFilter], tables=(200,))
     def get(self, request: Request) -> Any:
         """By what is asked for: the caller's own, the whole tenant's for its managers, all for operators."""
@@ -36,8 +34,6 @@ class UsageOfGpus(ApiView):
 
 
 class WasteOfGpus(ApiView):
-    """What the GPU-hours of a period were for."""
-
     @describe("get_waste", "usage", {200: Waste}, parameters=[PeriodFilter])
     def get(self, request: Request) -> Response:
         """By what became of attempts and jobs, by classes of failure, and what retries took."""
@@ -46,8 +42,6 @@ class WasteOfGpus(ApiView):
 
 
 class LeastEfficientJobs(ApiView):
-    """The runs that left the most GPU time idle."""
-
     @describe("list_least_efficient", "usage", {200: LeastEfficientList}, parameters=[LeastEfficientFilter])
     def get(self, request: Request) -> Response:
         """Runs that ended in the period, by what their GPUs could have done more."""

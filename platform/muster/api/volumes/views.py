@@ -11,8 +11,6 @@ from muster_client.answers import tree as answers
 
 
 class Volumes(ApiView):
-    """The volumes of the caller's tenants."""
-
     @describe("list_volumes", "cluster", {200: answers.VolumeList})
     def get(self, request: Request) -> Response:
         """Which volumes jobs of your tenants may mount, by tenant and name."""

@@ -12,8 +12,7 @@ from django.db.models.functions import Greatest
 
 from muster.accounts.models import User
 from muster.common.clock import utc_now
-from muster.common.errors import NotFound
-from muster.common.rows import first_of
+from muster.common.rows import require_first
 from muster.jobs.models import Attempt, Job, JobGroup
 from muster.tenants.selectors import tenants_of
 from scheduler.model.lifecycle import ATTEMPT_LIVE, GroupKind, JobState, Reason
@@ -42,10 +41,7 @@ def visible_groups(user: User, kind: GroupKind) -> QuerySet[JobGroup]:
 
 def get_group(user: User, kind: GroupKind, group_id: int) -> JobGroup:
     """The group; `NotFound` if there is none of this kind or it is another tenant's."""
-    group = first_of(visible_groups(user, kind).filter(pk=group_id))
-    if group is None:
-        raise NotFound(f"there is no {kind} {group_id}")
-    return group
+    return require_first(visible_groups(user, kind).filter(pk=group_id), f"there is no {kind} {group_id}")
 
 
 @dataclass(slots=True)
