@@ -16,6 +16,7 @@ from typing import Any
 from scheduler.engine.cycle import CycleConfig, config_from_dict, config_to_dict
 from scheduler.model import Job, Running, Snapshot, snapshot_from_dict, snapshot_to_dict
 from scheduler.model.codec import CodecError
+from scheduler.model.request import Over
 from scheduler.sim.cluster import ClusterSpec, NodeGroup
 from scheduler.sim.trace import Trace, TraceJob
 from scheduler.sim.work import FixedWork, ScalingWork, Work
@@ -98,6 +99,7 @@ def _traced(job: Job, total_s: float, snapshot: Snapshot) -> TraceJob:
     request = job.request
     gpus = snapshot.gpu_by_id.values()
     types = request.types_among(tuple({gpu.type for gpu in gpus}))
+    elastic = request.elastic if job.speeds else None
     return TraceJob(
         id=job.id,
         name=f"job {job.id}",
@@ -109,7 +111,9 @@ def _traced(job: Job, total_s: float, snapshot: Snapshot) -> TraceJob:
         gpu_types=tuple(types),
         nodes=request.nodes,
         split=request.divisible,
-        max_gpus=len(job.speeds) if request.elastic is not None else 0,
+        max_gpus=0 if elastic is None else request.max_gpus,
+        min_gpus=1 if elastic is None else request.min_gpus,
+        over=Over.NODE if elastic is None else elastic.over,
         checkpoints=job.checkpoints,
         time_limit_s=job.time_limit_s,
         expected_s=job.expected_s,
@@ -122,7 +126,8 @@ def _traced(job: Job, total_s: float, snapshot: Snapshot) -> TraceJob:
 def _work(job: Job, total_s: float, types: Sequence[str], *, most: int) -> Work:
     asked = job.request.gpus_total
     if job.speeds and job.request.elastic is not None:
-        return ScalingWork(total_s, asked, tuple(job.speed_on(gpus) for gpus in range(1, max(most, asked) + 1)))
+        most = max(most, asked, job.request.max_gpus)
+        return ScalingWork(total_s, asked, tuple(job.speed_on(gpus) for gpus in range(1, most + 1)))
     if not job.expected_rate:
         return FixedWork(total_s)
     known = {one.gpu_type: one.rate.mean / job.expected_rate for one in job.rates if one.gpus == asked}

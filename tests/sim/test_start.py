@@ -13,6 +13,7 @@ from scheduler.engine.cycle import CycleConfig, decide
 from scheduler.model import Job, Reservation, Snapshot
 from scheduler.model.lifecycle import AttemptState
 from scheduler.model.plan import apply
+from scheduler.model.request import Over
 from scheduler.sim.__main__ import main
 from scheduler.sim.engine import simulate
 from scheduler.sim.options import Options
@@ -55,6 +56,13 @@ def test_what_nothing_is_known_of_runs_for_an_hour_and_what_outlives_its_predict
 
 def test_a_job_that_backs_off_waits_for_its_time() -> None:
     assert go_on(pool(waiting=(job(1, eligible_at=NOW + 40.0),)))[1].started_s == 40.0
+
+
+@pytest.mark.parametrize("over", Over)
+def test_an_elastic_job_keeps_its_range_and_what_that_counts(over: Over) -> None:
+    world = pool(waiting=(job(1, gpus=2, min_gpus=2, max_gpus=4, over=over, speeds=(0.6, 1.0, 1.3, 1.5)),))
+    (traced,) = start_of(world, FIFO, "a cycle").trace.jobs
+    assert (traced.gpus, traced.min_gpus, traced.max_gpus, traced.over) == (2, 2, 4, over)
 
 
 def test_what_stops_for_another_job_is_queued_again_and_what_just_stops_has_ended() -> None:
