@@ -9,6 +9,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENT = (ROOT / "docs" / "configuration.md").read_text()
+SETTINGS = ("platform/muster/settings/__init__.py", "platform/muster/settings/env.py")
 NAME = re.compile(r'"(MUSTER_[A-Z_]+|DATABASE_URL|REDIS_URL|PORT|MASTER_[A-Z]+|[A-Z]+_VISIBLE_DEVICES)"')
 
 
@@ -19,7 +20,7 @@ def names_in(*places: str) -> set[str]:
 @pytest.mark.parametrize(
     "name",
     sorted(
-        names_in("platform/muster/settings/env.py", "platform/muster/agents/launch.py", "nodeagent/cli/serving.py")
+        names_in(*SETTINGS, "platform/muster/agents/launch.py", "nodeagent/cli/serving.py")
         | {"CUDA_VISIBLE_DEVICES", "MUSTER_WORKDIR"}
     ),
 )
@@ -28,7 +29,7 @@ def test_a_variable_is_documented(name: str) -> None:
 
 
 def test_the_code_is_read_at_all() -> None:
-    assert {"MUSTER_HOME", "DATABASE_URL"} <= names_in("platform/muster/settings/env.py")
+    assert {"MUSTER_HOME", "DATABASE_URL"} <= names_in(*SETTINGS)
 
 
 def test_no_variable_is_documented_that_nothing_knows() -> None:

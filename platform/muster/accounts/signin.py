@@ -34,12 +34,8 @@ ALERT = Limit("alert", burst=1, every=timedelta(hours=1))
 ADDRESS_KNOWN_FOR = timedelta(days=90)
 
 
-class WrongCredentials(MusterError):
+class WrongCredentials(MusterError, status=401, code="wrong-credentials", title="Wrong user name or password"):
     """The name and the password do not belong together, or the user may not sign in here."""
-
-    status = 401
-    code = "wrong-credentials"
-    title = "Wrong user name or password"
 
 
 def sign_in(*, request: HttpRequest, username: str, password: str, operators_only: bool = False) -> User:

@@ -16,12 +16,8 @@ MAX_BODY_BYTES = 1 << 20
 MAX_BATCH_BYTES = 8 << 20
 
 
-class LengthRequired(MusterError):
+class LengthRequired(MusterError, status=411, code="length-required", title="Send the length of the body"):
     """The body comes in chunks, without a length. WSGI would read it as an empty one."""
-
-    status = 411
-    code = "length-required"
-    title = "Send the length of the body"
 
 
 def require_length(request: Request) -> None:

@@ -12,12 +12,8 @@ from muster.accounts.scopes import Scope
 from muster.common.errors import MusterError
 
 
-class MissingScope(MusterError):
+class MissingScope(MusterError, status=403, code="missing-scope", title="The token lacks a scope"):
     """The token does not have the scope that the call needs."""
-
-    status = 403
-    code = "missing-scope"
-    title = "The token lacks a scope"
 
 
 def require_scope(token: ApiToken | None, needed: Scope | None) -> None:

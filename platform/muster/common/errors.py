@@ -18,9 +18,10 @@ class FieldError:
 class MusterError(Exception):
     """A refusal with a reason that its reader can act on."""
 
-    status = 400
-    code = "bad-request"
-    title = "The request cannot be used"
+    status, code, title = 400, "bad-request", "The request cannot be used"
+
+    def __init_subclass__(cls, *, status: int = 0, code: str = "", title: str = "") -> None:
+        cls.status, cls.code, cls.title = status or cls.status, code or cls.code, title or cls.title
 
     def __init__(self, detail: str, *, errors: tuple[FieldError, ...] = ()) -> None:
         super().__init__(detail)
@@ -28,12 +29,8 @@ class MusterError(Exception):
         self.errors = errors
 
 
-class Invalid(MusterError):
+class Invalid(MusterError, status=422, code="invalid", title="Some fields are wrong"):
     """The request was understood, and a value in it is wrong."""
-
-    status = 422
-    code = "invalid"
-    title = "Some fields are wrong"
 
     @classmethod
     def field(cls, name: str, message: str) -> Invalid:
@@ -41,64 +38,36 @@ class Invalid(MusterError):
         return cls(f"{name}: {message}", errors=(FieldError(name, message),))
 
 
-class NotFound(MusterError):
+class NotFound(MusterError, status=404, code="not-found", title="Not found"):
     """There is no such object, or it is not the caller's: the two look the same."""
 
-    status = 404
-    code = "not-found"
-    title = "Not found"
 
-
-class Forbidden(MusterError):
+class Forbidden(MusterError, status=403, code="forbidden", title="Not allowed"):
     """The caller may see the object, and may not do this with it."""
 
-    status = 403
-    code = "forbidden"
-    title = "Not allowed"
 
-
-class Conflict(MusterError):
+class Conflict(MusterError, status=409, code="conflict", title="The state does not allow this"):
     """The object is in a state in which this cannot be done."""
 
-    status = 409
-    code = "conflict"
-    title = "The state does not allow this"
 
-
-class TooLarge(MusterError):
+class TooLarge(MusterError, status=413, code="too-large", title="The body is too large"):
     """The body is larger than this call accepts."""
 
-    status = 413
-    code = "too-large"
-    title = "The body is too large"
 
-
-class TooMany(MusterError):
+class TooMany(MusterError, status=429, code="too-many", title="Too many requests"):
     """The caller sends faster than the rate limit allows."""
-
-    status = 429
-    code = "too-many"
-    title = "Too many requests"
 
     def __init__(self, detail: str, *, retry_after_s: int) -> None:
         super().__init__(detail)
         self.retry_after_s = retry_after_s
 
 
-class Unavailable(MusterError):
+class Unavailable(MusterError, status=503, code="unavailable", title="Temporarily unavailable"):
     """A part that this call needs is down; the same call can be sent again."""
 
-    status = 503
-    code = "unavailable"
-    title = "Temporarily unavailable"
 
-
-class NoRoom(Unavailable):
+class NoRoom(Unavailable, status=507, code="no-room", title="The platform has no room for this"):
     """A disk of the platform is full. Nothing was stored, and the same call can be sent again once there is room."""
-
-    status = 507
-    code = "no-room"
-    title = "The platform has no room for this"
 
 
 def unknown_key(key: str, known: Collection[str]) -> str:

@@ -28,28 +28,16 @@ from scheduler.model.lifecycle import LeaseState, NodeAdmin, NodeHealth, require
 MAX_SILENCE_S = 10
 
 
-class Unauthorized(MusterError):
+class Unauthorized(MusterError, status=401, code="unauthorized", title="Not authorized"):
     """The token or credential is not one of ours."""
 
-    status = 401
-    code = "unauthorized"
-    title = "Not authorized"
 
-
-class RegisterFirst(MusterError):
+class RegisterFirst(MusterError, status=REGISTER_FIRST, code="register-first", title="The agent has to register again"):
     """The database was restored from a backup, and the agent has not registered since."""
 
-    status = REGISTER_FIRST
-    code = "register-first"
-    title = "The agent has to register again"
 
-
-class StaleNonce(MusterError):
+class StaleNonce(MusterError, status=412, code="stale-nonce", title="The nonce was used or replaced"):
     """The nonce of a registration is used, or not the last one that its node was given."""
-
-    status = 412
-    code = "stale-nonce"
-    title = "The nonce was used or replaced"
 
 
 # What no call of an agent reads is not read for each of them.

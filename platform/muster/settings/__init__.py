@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from datetime import timedelta
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from muster.settings import rest
+from muster.settings import env, rest
 from muster.settings.admin_pages import UNFOLD as UNFOLD
-from muster.settings.env import REPOSITORY, database_settings, read_environment, redis_urls
 
-ENV = read_environment()
-
-SECRET_KEY = ENV.secret_key
-ENCRYPTION_KEYS = ENV.encryption_keys
-DEBUG = ENV.debug
-ALLOWED_HOSTS = [urlsplit(ENV.public_url).hostname or "localhost", "localhost", "127.0.0.1", "[::1]"]
-CSRF_TRUSTED_ORIGINS = [ENV.public_url]
+STATE_FOLDER = env.home_folder()
+PUBLIC_URL, WEB_URL = env.public_url(STATE_FOLDER), env.web_url()
+BIND = os.environ.get("MUSTER_BIND") or ""
+SECRET_KEY = env.secret("MUSTER_SECRET_KEY", STATE_FOLDER / "secret_key", size=48)
+ENCRYPTION_KEYS = env.encryption_keys(STATE_FOLDER)
+DEBUG = env.flag("MUSTER_DEBUG")
+ALLOWED_HOSTS = [urlsplit(PUBLIC_URL).hostname or "localhost", "localhost", "127.0.0.1", "[::1]"]
+CSRF_TRUSTED_ORIGINS = [PUBLIC_URL]
 
 INSTALLED_APPS = [
     "unfold",
@@ -85,9 +86,10 @@ TEMPLATES = [
     }
 ]
 
-DATABASES = {"default": database_settings(ENV.database_url)}
+DATABASES = {"default": env.database_settings(os.environ.get("DATABASE_URL") or "postgres://muster@/muster")}
 # Where `migrate` connects: as the role that owns the tables, if that is not the role of the processes.
-MIGRATE_DATABASE = database_settings(ENV.migrate_database_url) if ENV.migrate_database_url else None
+_MIGRATE_URL = os.environ.get("MUSTER_MIGRATE_DATABASE_URL")
+MIGRATE_DATABASE = env.database_settings(_MIGRATE_URL) if _MIGRATE_URL else None
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 AUTH_USER_MODEL = "accounts.User"
@@ -105,10 +107,9 @@ LOGIN_URL = "/signin"
 # Where the admin goes on after a sign-in that names no address of this site.
 LOGIN_REDIRECT_URL = "/admin/"
 
-_SECURE = ENV.public_url.startswith("https://")
-SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = _SECURE
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = PUBLIC_URL.startswith("https://")
 SESSION_ENGINE = "muster.accounts.sessions"
-SESSION_IDLE = ENV.session_idle
+SESSION_IDLE = env.short_time("MUSTER_SESSION_IDLE", "12h")
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
 DATA_UPLOAD_MAX_MEMORY_SIZE = 1_048_576
@@ -119,32 +120,33 @@ LANGUAGE_CODE = "en"
 USE_I18N = False
 FORMAT_MODULE_PATH = "muster.settings.formats"
 
-UID_RANGE = ENV.uid_range
-METRICS_TOKEN = ENV.metrics_token
-SAMPLES_KEPT_FOR = ENV.samples_kept_for
-OUTPUTS_MAX_BYTES, OUTPUTS_KEPT_FOR = ENV.outputs_max_bytes, ENV.outputs_kept_for
-SHELL_IDLE, SHELL_LONGEST = ENV.shell_idle, ENV.shell_longest
-SHELLS_PER_JOB, SHELLS_PER_USER = ENV.shells_per_job, ENV.shells_per_user
-OPERATORS_MAIL = ENV.operators_mail
-MAIL_TO_USERS, MAILS_PER_HOUR = ENV.mail_to_users, ENV.mails_per_hour
-TRUSTED_PROXIES = ENV.trusted_proxies
-WEBHOOK_NETWORKS, WEBHOOK_PORTS = ENV.webhook_networks, ENV.webhook_ports
+UID_RANGE = env.uid_range("MUSTER_UID_RANGE", "70000-99999")
+METRICS_TOKEN = env.secret("MUSTER_METRICS_TOKEN", STATE_FOLDER / "metrics_token", size=32)
+SAMPLES_KEPT_FOR = env.samples_kept_for()
+OUTPUTS_MAX_BYTES = env.bytes_of_mebibytes("MUSTER_OUTPUTS_MIB", "1024")
+OUTPUTS_KEPT_FOR = env.long_time("MUSTER_OUTPUTS_KEPT_FOR", "30d")
+SHELL_IDLE, SHELL_LONGEST = env.short_time("MUSTER_SHELL_IDLE", "30m"), env.short_time("MUSTER_SHELL_LONGEST", "8h")
+SHELLS_PER_JOB, SHELLS_PER_USER = env.count("MUSTER_SHELLS_PER_JOB", "4"), env.count("MUSTER_SHELLS_PER_USER", "8")
+OPERATORS_MAIL = env.listed("MUSTER_OPERATORS_MAIL")
+# Without a mail server, mails to users would pile up undelivered.
+MAIL_TO_USERS = bool(os.environ.get("MUSTER_SMTP_HOST"))
+MAILS_PER_HOUR = env.count("MUSTER_MAILS_PER_HOUR", "10")
+TRUSTED_PROXIES = env.trusted_proxies(BIND)
+WEBHOOK_NETWORKS = ",".join(env.networks("MUSTER_WEBHOOK_NETWORKS"))
+WEBHOOK_PORTS = env.ports("MUSTER_WEBHOOK_PORTS", "80,443,1024-65535")
 EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend"
-EMAIL_HOST, EMAIL_PORT = ENV.smtp_host, ENV.smtp_port
+EMAIL_HOST, EMAIL_PORT = os.environ.get("MUSTER_SMTP_HOST") or "localhost", env.port("MUSTER_SMTP_PORT", "25")
 EMAIL_TIMEOUT = 10
-DEFAULT_FROM_EMAIL = ENV.mail_from
+DEFAULT_FROM_EMAIL = os.environ.get("MUSTER_MAIL_FROM") or "muster@localhost"
 
-STATE_FOLDER: Path = ENV.home
-PUBLIC_URL, BIND = ENV.public_url, ENV.bind
-WEB_URL = ENV.web_url
-FRONTEND_DIST = REPOSITORY / "frontend" / "dist"
-DOCS = REPOSITORY / "docs"
+FRONTEND_DIST = env.REPOSITORY / "frontend" / "dist"
+DOCS = env.REPOSITORY / "docs"
 STATIC_URL = "/static/"
-STATIC_ROOT = ENV.home / "static"
+STATIC_ROOT = STATE_FOLDER / "static"
 WHITENOISE_USE_FINDERS = True
 WHITENOISE_AUTOREFRESH = False
 
-REDIS_URL, CELERY_BROKER_URL = redis_urls(ENV.redis_url)
+REDIS_URL, CELERY_BROKER_URL = env.redis_urls(os.environ.get("REDIS_URL") or "redis://127.0.0.1:6379/0")
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_TASK_DEFAULT_QUEUE = "default"
 CELERY_TASK_ROUTES = {"dispatch.*": {"queue": "schedule"}}

@@ -9,60 +9,43 @@ from django.templatetags.static import static
 from django.urls import reverse_lazy
 
 
-def _item(title: str, icon: str, model: str) -> dict[str, Any]:
-    return {"title": title, "icon": icon, "link": reverse_lazy(f"admin:{model}_changelist")}
+def _link(to: str) -> Any:
+    """A path, or the page of the admin with this name."""
+    return to if to.startswith("/") else reverse_lazy(f"admin:{to}")
 
 
-def _act(title: str, icon: str, link: Any, explanation: str) -> dict[str, Any]:
-    return {"title": title, "icon": icon, "link": link, "explanation": explanation}
+def _item(title: str, icon: str, to: str) -> dict[str, Any]:
+    return {"title": title, "icon": icon, "link": _link(to)}
+
+
+def _section(title: str, *items: tuple[str, str, str]) -> dict[str, Any]:
+    return {"title": title, "separator": True, "items": [_item(*item) for item in items]}
 
 
 START = [
-    _act("Add a node", "dns", reverse_lazy("admin:fleet_node_add"), "Name it, and get its join token."),
-    _act(
-        "Add a tenant",
-        "groups",
-        reverse_lazy("admin:tenants_tenant_add"),
-        "With its virtual cluster, quotas and members.",
-    ),
-    _act("Add a user", "person_add", reverse_lazy("admin:accounts_user_add"), "A person or another operator."),
-    _act(
-        "Change a quota",
-        "pie_chart",
-        reverse_lazy("admin:tenants_virtualcluster_changelist"),
-        "How many GPUs a virtual cluster may hold.",
-    ),
-    _act(
-        "Drain a node",
-        "construction",
-        reverse_lazy("admin:fleet_node_changelist"),
-        "Select nodes and an action; or plan a maintenance.",
-    ),
-    _act("See failed jobs", "error", "/jobs?state=failed", "The newest first, with their causes."),
-    _act(
-        "Replace a key",
-        "key",
-        reverse_lazy("admin:accounts_apitoken_changelist"),
-        "Revoke API tokens here. The platform's own keys: manage.py rotate_keys.",
-    ),
-    _act(
-        "Read the audit log",
-        "policy",
-        reverse_lazy("admin:events_auditentry_changelist"),
-        "Who changed what, when and why.",
-    ),
-    _act(
-        "Choose a policy",
-        "workspaces",
-        reverse_lazy("admin:fleet_pool_changelist"),
-        "How pools schedule, and their timers and limits.",
-    ),
-    _act(
-        "Look at health",
-        "monitor_heart",
-        reverse_lazy("admin:fleet_healthreport_changelist"),
-        "What GPUs reported, by node.",
-    ),
+    {**_item(title, icon, to), "explanation": explanation}
+    for title, icon, to, explanation in (
+        ("Add a node", "dns", "fleet_node_add", "Name it, and get its join token."),
+        ("Add a tenant", "groups", "tenants_tenant_add", "With its virtual cluster, quotas and members."),
+        ("Add a user", "person_add", "accounts_user_add", "A person or another operator."),
+        (
+            "Change a quota",
+            "pie_chart",
+            "tenants_virtualcluster_changelist",
+            "How many GPUs a virtual cluster may hold.",
+        ),
+        ("Drain a node", "construction", "fleet_node_changelist", "Select nodes and an action; or plan a maintenance."),
+        ("See failed jobs", "error", "/jobs?state=failed", "The newest first, with their causes."),
+        (
+            "Replace a key",
+            "key",
+            "accounts_apitoken_changelist",
+            "Revoke API tokens here. The platform's own keys: manage.py rotate_keys.",
+        ),
+        ("Read the audit log", "policy", "events_auditentry_changelist", "Who changed what, when and why."),
+        ("Choose a policy", "workspaces", "fleet_pool_changelist", "How pools schedule, and their timers and limits."),
+        ("Look at health", "monitor_heart", "fleet_healthreport_changelist", "What GPUs reported, by node."),
+    )
 ]
 
 
@@ -91,76 +74,60 @@ UNFOLD: dict[str, Any] = {
         "navigation": [
             {
                 "items": [
-                    {"title": "Back to the jobs", "icon": "arrow_back", "link": "/"},
-                    {"title": "Insights", "icon": "insights", "link": "/insights"},
-                    {"title": "Start", "icon": "home", "link": reverse_lazy("admin:index")},
-                    {"title": "Help", "icon": "help", "link": "/help"},
+                    _item("Back to the jobs", "arrow_back", "/"),
+                    _item("Insights", "insights", "/insights"),
+                    _item("Start", "home", "index"),
+                    _item("Help", "help", "/help"),
                 ]
             },
-            {
-                "title": "People",
-                "separator": True,
-                "items": [
-                    _item("Organisations", "account_tree", "tenants_organisation"),
-                    _item("Tenants", "groups", "tenants_tenant"),
-                    _item("Virtual clusters", "pie_chart", "tenants_virtualcluster"),
-                    _item("Registries", "inventory_2", "tenants_registrycredentials"),
-                    _item("Volumes", "hard_drive", "tenants_volume"),
-                    _item("Users", "person", "accounts_user"),
-                    _item("API tokens", "key", "accounts_apitoken"),
-                    _item("Webhooks", "webhook", "notices_webhook"),
-                ],
-            },
-            {
-                "title": "Machines",
-                "separator": True,
-                "items": [
-                    _item("Pools", "workspaces", "fleet_pool"),
-                    _item("Screening", "filter_alt", "screening_poolscreening"),
-                    _item("Nodes", "dns", "fleet_node"),
-                    _item("Servers over SSH", "cable", "links_server"),
-                    _item("GPUs", "memory", "fleet_gpu"),
-                    _item("Maintenance", "construction", "fleet_maintenance"),
-                    _item("Health of GPUs", "monitor_heart", "fleet_healthreport"),
-                    _item("Strikes", "thumb_down", "fleet_strike"),
-                ],
-            },
-            {
-                "title": "Work",
-                "separator": True,
-                "items": [
-                    _item("Jobs", "play_circle", "jobs_job"),
-                    _item("Sweeps", "grain", "jobs_jobgroup"),
-                    _item("Attempts", "replay", "jobs_attempt"),
-                    _item("Allocations", "splitscreen", "jobs_allocation"),
-                    _item("Screening runs", "labs", "screening_screeningresult"),
-                    _item("Rules for failures", "rule", "failures_rulebook"),
-                    {
-                        "title": "Unknown failures",
-                        "icon": "question_mark",
-                        "link": reverse_lazy("admin:failures_unknown"),
-                    },
-                    _item("Rules for logs", "receipt_long", "failures_logrulebook"),
-                    _item("Shells", "terminal", "shells_shell"),
-                    _item("Scheduling cycles", "cycle", "dispatch_cycle"),
-                    _item("Planners", "call_split", "dispatch_planner"),
-                    _item("Lanes", "alt_route", "dispatch_lane"),
-                    _item("Targets", "flag", "dispatch_target"),
-                    _item("Roles", "handshake", "offers_role"),
-                    _item("Frameworks", "hub", "offers_framework"),
-                    _item("Offers", "sell", "offers_offer"),
-                ],
-            },
-            {
-                "title": "Record",
-                "separator": True,
-                "items": [
-                    _item("Events", "timeline", "events_event"),
-                    _item("Audit log", "policy", "events_auditentry"),
-                    _item("Outbox", "outbox", "events_outbox"),
-                    _item("Restores", "settings_backup_restore", "events_restore"),
-                ],
-            },
+            _section(
+                "People",
+                ("Organisations", "account_tree", "tenants_organisation_changelist"),
+                ("Tenants", "groups", "tenants_tenant_changelist"),
+                ("Virtual clusters", "pie_chart", "tenants_virtualcluster_changelist"),
+                ("Registries", "inventory_2", "tenants_registrycredentials_changelist"),
+                ("Volumes", "hard_drive", "tenants_volume_changelist"),
+                ("Users", "person", "accounts_user_changelist"),
+                ("API tokens", "key", "accounts_apitoken_changelist"),
+                ("Webhooks", "webhook", "notices_webhook_changelist"),
+            ),
+            _section(
+                "Machines",
+                ("Pools", "workspaces", "fleet_pool_changelist"),
+                ("Screening", "filter_alt", "screening_poolscreening_changelist"),
+                ("Nodes", "dns", "fleet_node_changelist"),
+                ("Servers over SSH", "cable", "links_server_changelist"),
+                ("GPUs", "memory", "fleet_gpu_changelist"),
+                ("Maintenance", "construction", "fleet_maintenance_changelist"),
+                ("Health of GPUs", "monitor_heart", "fleet_healthreport_changelist"),
+                ("Strikes", "thumb_down", "fleet_strike_changelist"),
+            ),
+            _section(
+                "Work",
+                ("Jobs", "play_circle", "jobs_job_changelist"),
+                ("Sweeps", "grain", "jobs_jobgroup_changelist"),
+                ("Attempts", "replay", "jobs_attempt_changelist"),
+                ("Allocations", "splitscreen", "jobs_allocation_changelist"),
+                ("Screening runs", "labs", "screening_screeningresult_changelist"),
+                ("Rules for failures", "rule", "failures_rulebook_changelist"),
+                ("Unknown failures", "question_mark", "failures_unknown"),
+                ("Rules for logs", "receipt_long", "failures_logrulebook_changelist"),
+                ("Shells", "terminal", "shells_shell_changelist"),
+                ("Scheduling cycles", "cycle", "dispatch_cycle_changelist"),
+                ("Planners", "call_split", "dispatch_planner_changelist"),
+                ("Lanes", "alt_route", "dispatch_lane_changelist"),
+                ("Targets", "flag", "dispatch_target_changelist"),
+                ("Roles", "handshake", "offers_role_changelist"),
+                ("Frameworks", "hub", "offers_framework_changelist"),
+                ("Offers", "sell", "offers_offer_changelist"),
+            ),
+            _section(
+                "Record",
+                ("Events", "timeline", "events_event_changelist"),
+                ("Audit log", "policy", "events_auditentry_changelist"),
+                ("Outbox", "outbox", "events_outbox_changelist"),
+                ("Restores", "settings_backup_restore", "events_restore_changelist"),
+            ),
         ],
     },
 }

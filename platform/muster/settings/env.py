@@ -1,4 +1,4 @@
-"""The environment, parsed once into a typed record."""
+"""Readers of the variables of the environment: each returns a typed value, or raises `BadSetting`."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import base64
 import binascii
 import contextlib
 import os
+import re
 import secrets
 import sys
-from dataclasses import dataclass
+from collections.abc import Mapping
 from datetime import timedelta
 from ipaddress import IPv4Address, ip_address, ip_network
 from pathlib import Path
@@ -21,87 +22,31 @@ class BadSetting(ValueError):
     """A setting from the environment that cannot be used; the message names it and says what would be right."""
 
 
-@dataclass(frozen=True, slots=True)
-class Environment:
-    """Everything that the platform takes from its environment."""
-
-    home: Path
-    database_url: str
-    migrate_database_url: str
-    redis_url: str
-    public_url: str
-    bind: str
-    web_url: str
-    secret_key: str
-    encryption_keys: list[str]
-    debug: bool
-    operators_mail: list[str]
-    mail_from: str
-    smtp_host: str
-    smtp_port: int
-    metrics_token: str
-    samples_kept_for: dict[int, timedelta]
-    outputs_max_bytes: int
-    outputs_kept_for: timedelta
-    shell_idle: timedelta
-    shell_longest: timedelta
-    shells_per_job: int
-    shells_per_user: int
-    mail_to_users: bool
-    mails_per_hour: int
-    webhook_networks: str
-    webhook_ports: str
-    trusted_proxies: list[str]
-    session_idle: timedelta
-    uid_range: range
+def home_folder() -> Path:
+    """The state folder: MUSTER_HOME, or .muster beside the code."""
+    return Path(os.environ.get("MUSTER_HOME") or REPOSITORY / ".muster").expanduser().absolute()
 
 
-def read_environment() -> Environment:
-    """The typed environment of this process; raises `BadSetting` for a value that cannot be used."""
-    home = Path(os.environ.get("MUSTER_HOME") or REPOSITORY / ".muster").expanduser().absolute()
-    port = _port("PORT", "8000")
-    public_url = (os.environ.get("MUSTER_URL") or _running_url(home) or f"http://127.0.0.1:{port}").rstrip("/")
-    if urlsplit(public_url).scheme not in {"http", "https"} or not urlsplit(public_url).hostname:
-        raise BadSetting(f"MUSTER_URL is {public_url!r}: it must read like https://muster.example.org")
-    bind = os.environ.get("MUSTER_BIND") or ""
-    web_url = (os.environ.get("MUSTER_WEB_URL") or f"http://127.0.0.1:{port}").rstrip("/")
-    if urlsplit(web_url).scheme not in {"http", "https"} or not urlsplit(web_url).hostname:
-        raise BadSetting(f"MUSTER_WEB_URL is {web_url!r}: it must read like http://127.0.0.1:8000")
-    return Environment(
-        home=home,
-        database_url=os.environ.get("DATABASE_URL") or "postgres://muster@/muster",
-        migrate_database_url=os.environ.get("MUSTER_MIGRATE_DATABASE_URL") or "",
-        redis_url=os.environ.get("REDIS_URL") or "redis://127.0.0.1:6379/0",
-        public_url=public_url,
-        bind=bind,
-        web_url=web_url,
-        secret_key=os.environ.get("MUSTER_SECRET_KEY") or _stored(home / "secret_key", secrets.token_urlsafe(48)),
-        encryption_keys=_encryption_keys(home),
-        debug=_flag("MUSTER_DEBUG"),
-        operators_mail=[
-            part.strip() for part in os.environ.get("MUSTER_OPERATORS_MAIL", "").split(",") if part.strip()
-        ],
-        mail_from=os.environ.get("MUSTER_MAIL_FROM") or "muster@localhost",
-        smtp_host=os.environ.get("MUSTER_SMTP_HOST") or "localhost",
-        smtp_port=_port("MUSTER_SMTP_PORT", "25"),
-        metrics_token=os.environ.get("MUSTER_METRICS_TOKEN")
-        or _stored(home / "metrics_token", secrets.token_urlsafe(32)),
-        samples_kept_for=_samples_kept_for(),
-        outputs_max_bytes=_mebibytes("MUSTER_OUTPUTS_MIB", "1024"),
-        outputs_kept_for=_days_or_hours("MUSTER_OUTPUTS_KEPT_FOR", "30d"),
-        shell_idle=_hours_to_seconds("MUSTER_SHELL_IDLE", "30m"),
-        shell_longest=_hours_to_seconds("MUSTER_SHELL_LONGEST", "8h"),
-        shells_per_job=_count("MUSTER_SHELLS_PER_JOB", "4"),
-        shells_per_user=_count("MUSTER_SHELLS_PER_USER", "8"),
-        # Without a mail server, mails to users would pile up undelivered.
-        mail_to_users=bool(os.environ.get("MUSTER_SMTP_HOST")),
-        mails_per_hour=_count("MUSTER_MAILS_PER_HOUR", "10"),
-        webhook_networks=_networks("MUSTER_WEBHOOK_NETWORKS"),
-        webhook_ports=_ports("MUSTER_WEBHOOK_PORTS", "80,443,1024-65535"),
-        trusted_proxies=_trusted_proxies(bind),
-        session_idle=_hours_to_seconds("MUSTER_SESSION_IDLE", "12h"),
-        uid_range=_uid_range("MUSTER_UID_RANGE", "70000-99999"),
-    )
+def public_url(home: Path) -> str:
+    """The address that people are told: MUSTER_URL, or that of the platform that runs on the state folder."""
+    found = os.environ.get("MUSTER_URL") or _running_url(home) or _local_url()
+    return _checked_url("MUSTER_URL", found, "https://muster.example.org")
+
+
+def web_url() -> str:
+    """The address at which the other processes find the web process."""
+    return _checked_url("MUSTER_WEB_URL", os.environ.get("MUSTER_WEB_URL") or _local_url(), "http://127.0.0.1:8000")
+
+
+def _local_url() -> str:
+    return f"http://127.0.0.1:{port('PORT', '8000')}"
+
+
+def _checked_url(name: str, value: str, example: str) -> str:
+    url = value.rstrip("/")
+    if urlsplit(url).scheme not in {"http", "https"} or not urlsplit(url).hostname:
+        raise BadSetting(f"{name} is {url!r}: it must read like {example}")
+    return url
 
 
 def database_settings(url: str) -> dict[str, object]:
@@ -145,54 +90,71 @@ def _running_url(home: Path) -> str:
     return ""
 
 
-def _port(name: str, default: str) -> int:
+def _number(name: str, default: str, *, least: int, most: int, what: str) -> int:
     value = os.environ.get(name) or default
-    if not (value.isascii() and value.isdigit() and 0 < int(value) < 65536):
-        raise BadSetting(f"{name} is {value!r}: it must be a number from 1 to 65535")
+    if not (value.isascii() and value.isdigit() and len(value) <= 10 and least <= int(value) <= most):
+        raise BadSetting(f"{name} is {value!r}: it must be {what}")
     return int(value)
 
 
-def _samples_kept_for() -> dict[int, timedelta]:
+def port(name: str, default: str) -> int:
+    """The number of a port."""
+    return _number(name, default, least=1, most=65535, what="a number from 1 to 65535")
+
+
+def count(name: str, default: str) -> int:
+    """A number of things; 0 is one."""
+    return _number(name, default, least=0, most=999_999, what="a number")
+
+
+def bytes_of_mebibytes(name: str, default: str) -> int:
+    """The bytes of a variable in MiB."""
+    return _number(name, default, least=1, most=1 << 30, what="a number of MiB") << 20
+
+
+def long_time(name: str, default: str) -> timedelta:
+    """A time in hours or days."""
+    return _duration(name, default, {"d": 86_400, "h": 3600}, "hours or days, like 6h or 7d")
+
+
+def short_time(name: str, default: str) -> timedelta:
+    """A time in hours, minutes or seconds."""
+    return _duration(name, default, {"h": 3600, "m": 60, "s": 1}, "hours, minutes or seconds, like 8h, 30m or 90s")
+
+
+def _duration(name: str, default: str, units: Mapping[str, int], what: str) -> timedelta:
+    value = os.environ.get(name) or default
+    found = re.fullmatch(rf"([0-9]{{1,6}})([{''.join(units)}])", value)
+    length = timedelta(seconds=int(found[1]) * units[found[2]]) if found else timedelta()
+    if not timedelta() < length < timedelta(days=100_000):
+        raise BadSetting(f"{name} is {value!r}: it must be {what}")
+    return length
+
+
+def samples_kept_for() -> dict[int, timedelta]:
     """How long samples are kept at each resolution (seconds); a coarser one is kept no shorter than a finer one."""
     names = {10: "MUSTER_SAMPLES_TEN_SECONDS", 60: "MUSTER_SAMPLES_MINUTES", 3600: "MUSTER_SAMPLES_HOURS"}
     defaults = {10: "6h", 60: "7d", 3600: "400d"}
-    kept = {seconds: _days_or_hours(name, defaults[seconds]) for seconds, name in names.items()}
+    kept = {seconds: long_time(name, defaults[seconds]) for seconds, name in names.items()}
     if not kept[10] <= kept[60] <= kept[3600]:
         raise BadSetting(f"{', '.join(names.values())}: each must be at least as long as the one before")
     return kept
 
 
-def _days_or_hours(name: str, default: str) -> timedelta:
-    value = os.environ.get(name) or default
-    number, unit = value[:-1], value[-1]
-    if not (number.isascii() and number.isdigit() and len(number) <= 5 and int(number) > 0 and unit in "hd"):
-        raise BadSetting(f"{name} is {value!r}: it must be hours or days, like 6h or 7d")
-    return timedelta(hours=int(number)) if unit == "h" else timedelta(days=int(number))
+def listed(name: str) -> list[str]:
+    """The words of a variable with commas."""
+    return [part.strip() for part in os.environ.get(name, "").split(",") if part.strip()]
 
 
-def _hours_to_seconds(name: str, default: str) -> timedelta:
-    value = os.environ.get(name) or default
-    number, unit = value[:-1], value[-1]
-    if not (number.isascii() and number.isdigit() and len(number) <= 6 and int(number) > 0 and unit in "hms"):
-        raise BadSetting(f"{name} is {value!r}: it must be hours, minutes or seconds, like 8h, 30m or 90s")
-    return timedelta(seconds=int(number) * {"h": 3600, "m": 60, "s": 1}[unit])
-
-
-def _count(name: str, default: str) -> int:
-    value = os.environ.get(name) or default
-    if not (value.isascii() and value.isdigit() and len(value) <= 6):
-        raise BadSetting(f"{name} is {value!r}: it must be a number")
-    return int(value)
-
-
-def _networks(name: str) -> str:
-    value = os.environ.get(name) or ""
+def networks(name: str) -> list[str]:
+    """Networks with commas."""
     try:
-        for part in filter(None, (part.strip() for part in value.split(","))):
+        for part in listed(name):
             ip_network(part)
     except ValueError as error:
+        value = os.environ[name]
         raise BadSetting(f"{name} is {value!r}: it must be networks with commas, like 10.1.0.0/16 ({error})") from error
-    return value
+    return listed(name)
 
 
 def is_loopback(host: str) -> bool:
@@ -203,13 +165,13 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def _trusted_proxies(bind: str) -> list[str]:
+def trusted_proxies(bind: str) -> list[str]:
     """The networks whose forwarded headers are believed.
 
     By default none. In a container whose port is published on the host's loopback only (Docker Compose says so in
     MUSTER_BIND), only a proxy on the host can come from the gateway of the container's network.
     """
-    named = [part.strip() for part in _networks("MUSTER_TRUSTED_PROXIES").split(",") if part.strip()]
+    named = networks("MUSTER_TRUSTED_PROXIES")
     if named or not bind or not is_loopback(bind):
         return named
     with contextlib.suppress(FileNotFoundError):
@@ -228,7 +190,8 @@ def default_gateway(routes: str) -> str | None:
     return None
 
 
-def _ports(name: str, default: str) -> str:
+def ports(name: str, default: str) -> str:
+    """Ports and ranges of ports with commas."""
     value = (os.environ.get(name) or default).replace(" ", "")
     for part in value.split(","):
         ends = part.split("-")
@@ -238,7 +201,7 @@ def _ports(name: str, default: str) -> str:
     return value
 
 
-def _uid_range(name: str, default: str) -> range:
+def uid_range(name: str, default: str) -> range:
     """The uids from the first to the last one; the check `accounts.E001` judges whether jobs may have them."""
     value = (os.environ.get(name) or default).replace(" ", "")
     first, dash, last = value.partition("-")
@@ -248,26 +211,17 @@ def _uid_range(name: str, default: str) -> range:
     return range(int(first), int(last) + 1)
 
 
-def _mebibytes(name: str, default: str) -> int:
-    value = os.environ.get(name) or default
-    if not (value.isascii() and value.isdigit() and 0 < int(value) <= 1 << 30):
-        raise BadSetting(f"{name} is {value!r}: it must be a number of MiB")
-    return int(value) << 20
-
-
-def _flag(name: str) -> bool:
+def flag(name: str) -> bool:
+    """Whether a variable is set to 1 or true."""
     value = (os.environ.get(name) or "0").lower()
     if value not in {"0", "1", "true", "false"}:
         raise BadSetting(f"{name} is {value!r}: it must be 0 or 1")
     return value in {"1", "true"}
 
 
-def _encryption_keys(home: Path) -> list[str]:
+def encryption_keys(home: Path) -> list[str]:
     """The keys by which secrets are stored: the first one encrypts, each of them decrypts."""
-    given = os.environ.get("MUSTER_ENCRYPTION_KEYS", "")
-    keys = [part.strip() for part in given.split(",") if part.strip()]
-    if not keys:
-        keys = _stored(home / "encryption_key", new_encryption_key()).split(",")
+    keys = listed("MUSTER_ENCRYPTION_KEYS") or _stored(home / "encryption_key", new_encryption_key()).split(",")
     for key in keys:
         try:
             sound = len(base64.urlsafe_b64decode(key)) == 32
@@ -279,6 +233,11 @@ def _encryption_keys(home: Path) -> list[str]:
                 "MUSTER_ENCRYPTION_KEYS: each key must be 32 bytes in URL-safe base64, with commas between"
             )
     return keys
+
+
+def secret(variable: str, path: Path, *, size: int) -> str:
+    """The secret of the variable, else the one in the file, which is made of `size` random bytes at the first start."""
+    return os.environ.get(variable) or _stored(path, secrets.token_urlsafe(size))
 
 
 def new_encryption_key() -> str:

@@ -6,19 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from muster.settings.env import read_environment
+from muster.settings.env import secret
 
 
 def test_a_metrics_token_is_made_once_when_none_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MUSTER_HOME", str(tmp_path))
     monkeypatch.delenv("MUSTER_METRICS_TOKEN", raising=False)
-    token = read_environment().metrics_token
+    token = secret("MUSTER_METRICS_TOKEN", tmp_path / "metrics_token", size=32)
     assert len(token) >= 32
-    assert read_environment().metrics_token == token == (tmp_path / "metrics_token").read_text()
+    again = secret("MUSTER_METRICS_TOKEN", tmp_path / "metrics_token", size=32)
+    assert again == token == (tmp_path / "metrics_token").read_text()
     assert (tmp_path / "metrics_token").stat().st_mode & 0o777 == 0o600
 
 
 def test_the_environments_metrics_token_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MUSTER_HOME", str(tmp_path))
     monkeypatch.setenv("MUSTER_METRICS_TOKEN", "sesame")
-    assert read_environment().metrics_token == "sesame"
+    assert secret("MUSTER_METRICS_TOKEN", tmp_path / "metrics_token", size=32) == "sesame"

@@ -56,8 +56,8 @@ def test_a_home_that_the_account_cannot_enter_puts_the_servers_elsewhere(open_fo
 def test_a_secret_that_is_made_first_leaves_the_home_open_to_the_account(
     open_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("MUSTER_HOME", str(open_folder / "home"))
-    sys.modules["muster.settings.env"].read_environment()
+    monkeypatch.delenv("MUSTER_SECRET_KEY", raising=False)
+    sys.modules["muster.settings.env"].secret("MUSTER_SECRET_KEY", open_folder / "home" / "secret_key", size=48)
     places = find_places(open_folder / "home", state=open_folder / "state")
     assert places.root.parent == open_folder / "home"
 
@@ -105,10 +105,7 @@ def test_an_existing_home_keeps_its_mode(open_folder: Path) -> None:
 @pytest.mark.parametrize("value", ["", "/srv/muster", "~/muster", "relative"])
 def test_the_commands_and_the_settings_agree_on_the_state_folder(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MUSTER_HOME", value)
-    monkeypatch.setenv("MUSTER_SECRET_KEY", "not used here")
-    monkeypatch.setenv("MUSTER_ENCRYPTION_KEYS", "A" * 43 + "=")
-    monkeypatch.setenv("MUSTER_METRICS_TOKEN", "not used here")
-    assert default_home() == sys.modules["muster.settings.env"].read_environment().home
+    assert default_home() == sys.modules["muster.settings.env"].home_folder()
 
 
 def test_commands_know_the_address_of_the_platform_that_runs_beside_them(
@@ -116,12 +113,11 @@ def test_commands_know_the_address_of_the_platform_that_runs_beside_them(
 ) -> None:
     for name in ("MUSTER_URL", "PORT"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("MUSTER_HOME", str(open_folder))
-    read = sys.modules["muster.settings.env"].read_environment
+    public_url = sys.modules["muster.settings.env"].public_url
     for written, url in (
         ("", "http://127.0.0.1:8000"),
         (f"{os.getpid()} http://127.0.0.1:8005", "http://127.0.0.1:8005"),
         ("4194305 http://127.0.0.1:8005", "http://127.0.0.1:8000"),  # a process that was killed
     ):
         (open_folder / "supervisor.lock").write_text(written)
-        assert read().public_url == url
+        assert public_url(open_folder) == url

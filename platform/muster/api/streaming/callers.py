@@ -14,12 +14,8 @@ from muster.common.asgi import in_thread
 from muster.common.errors import Forbidden, Invalid, MusterError
 
 
-class Unauthenticated(MusterError):
+class Unauthenticated(MusterError, status=401, code="unauthenticated", title="Sign in first"):
     """The call carries no session and no token that are good."""
-
-    status = 401
-    code = "unauthenticated"
-    title = "Sign in first"
 
 
 CALLER = "muster.caller"

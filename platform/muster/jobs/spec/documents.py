@@ -10,11 +10,8 @@ from muster.common.errors import FieldError, MusterError
 from scheduler.documents import MAX_DEPTH, DocumentError, load_yaml
 
 
-class Unreadable(MusterError):
+class Unreadable(MusterError, code="unreadable", title="The document cannot be read"):
     """The document cannot be parsed, or is not plain data."""
-
-    code = "unreadable"
-    title = "The document cannot be read"
 
 
 def read_json(body: bytes) -> object:
