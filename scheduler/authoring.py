@@ -275,7 +275,6 @@ class CyclePolicy(BasePolicy):
         raise NotImplementedError
 
     def serve(self, context: CycleContext) -> None:
-        """See `Policy`."""
         self.decide(Cycle(context, state_version=self.state_version))
 
 

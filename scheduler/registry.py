@@ -30,7 +30,6 @@ class Plugin(Protocol):
     @property
     def params_schema(self) -> Mapping[str, Any]:
         """The JSON Schema of the parameters."""
-        ...
 
 
 P = TypeVar("P", bound=Plugin)

@@ -65,7 +65,6 @@ class Borrow(Admission):
     reclaims: ClassVar[bool] = True
 
     def ledger(self, view: View) -> Ledger:
-        """See `Admission`."""
         return BorrowLedger(view)
 
     def may_evict(self, view: View, running: Job, waiting: Job) -> bool:

@@ -31,7 +31,6 @@ class CappedLedger(Ledger):
             self._count(run.job, run.gpus)
 
     def offer(self, job: Job, config: Config) -> Grant | Denial:
-        """See `Ledger`."""
         cap = self._caps.get(owner_of(job))
         return (self._denial(cap, job, config) if cap is not None else None) or self.within.offer(job, config)
 
@@ -41,24 +40,20 @@ class CappedLedger(Ledger):
         return (self.within.key(job), owner) if owner in self._caps else self.within.key(job)
 
     def take(self, job: Job, allocations: Iterable[AllocationView]) -> None:
-        """See `Ledger`."""
         allocations = tuple(allocations)
         self._count(job, sum(len(share.gpu_ids) for share in allocations))
         self.within.take(job, allocations)
 
     def give(self, job: Job, allocations: Iterable[AllocationView]) -> None:
-        """See `Ledger`."""
         allocations = tuple(allocations)
         self._count(job, -sum(len(share.gpu_ids) for share in allocations))
         self.within.give(job, allocations)
 
     def promise(self, job: Job, gpu_type: str, gpus: int) -> None:
-        """See `Ledger`."""
         self._count(job, gpus)
         self.within.promise(job, gpu_type, gpus)
 
     def copy(self) -> Self:
-        """See `Ledger`."""
         other = copy(self)
         other.within = self.within.copy()
         other.usage = other.within.usage

@@ -28,7 +28,6 @@ class Open(Admission):
     lock_scope: ClassVar[LockScope] = LockScope.VIRTUAL_CLUSTERS
 
     def ledger(self, view: View) -> Ledger:
-        """See `Admission`."""
         return OpenLedger(view)
 
     def violations(self, view: View, plan: Plan) -> Iterator[Violation]:

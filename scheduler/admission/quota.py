@@ -61,7 +61,6 @@ class Quota(Admission):
     lock_scope: ClassVar[LockScope] = LockScope.VIRTUAL_CLUSTERS
 
     def ledger(self, view: View) -> Ledger:
-        """See `Admission`."""
         return QuotaLedger(view)
 
     def violations(self, view: View, plan: Plan) -> Iterator[Violation]:

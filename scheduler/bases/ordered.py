@@ -36,11 +36,9 @@ class OrderedPolicy(BasePolicy):
         return self.waiting_key(run.job)
 
     def preemption_key(self, run: Running, now: float) -> Key:
-        """See `scheduler.engine.queue.PreemptionOrdering`."""
         return self.running_key(run, now)
 
     def aging_rate(self, run: Running) -> float:
-        """See `scheduler.engine.queue.PreemptionOrdering`."""
         return 1
 
     def may_go(self, run: Running, now: float) -> bool:
@@ -61,7 +59,6 @@ class OrderedPolicy(BasePolicy):
         return None
 
     def serve(self, context: CycleContext) -> None:
-        """See `Policy`."""
         self._review(context)
         reprieve = _Reprieve(self, context)
         for job_class in context.service_classes():

@@ -38,11 +38,9 @@ class Claim(Protocol):
     @property
     def demands(self) -> Sequence[Demand]:
         """The demands that the job may preempt for."""
-        ...
 
     def admits(self, released: Collection[Running]) -> bool:
         """Whether the limits allow the demand once exactly these runs are released."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +50,6 @@ class GivenDemands:
     demands: Sequence[Demand]
 
     def admits(self, released: Collection[Running]) -> bool:
-        """See `Claim`."""
         return True
 
 

@@ -17,19 +17,15 @@ class Policy(Plugin, Protocol):
 
     def serve(self, context: CycleContext) -> None:
         """Place and preempt jobs through the methods of the context."""
-        ...
 
     def order(self, view: View) -> Iterable[Job]:
         """All waiting jobs, each once, in the order of service. Users see their queue positions in this order."""
-        ...
 
     def waiting_key(self, job: Job) -> Key:
         """The sort key of a waiting job; smaller goes first. It does not change while the job waits."""
-        ...
 
     def next_change(self, job: Job, run: Running | None, now: float) -> float | None:
         """The next time after now at which the policy may decide otherwise about the job without an event, or None."""
-        ...
 
 
 @runtime_checkable
@@ -39,7 +35,6 @@ class PeriodicPolicy(Protocol):
     @property
     def period_s(self) -> float | None:
         """The maximum time between two decisions while jobs run, s; None: its parameters do not need them."""
-        ...
 
 
 @runtime_checkable
@@ -49,7 +44,6 @@ class PreemptivePolicy(Protocol):
     @property
     def preemptive(self) -> bool:
         """Whether it does, with its parameters."""
-        ...
 
 
 class Need(StrEnum):
@@ -66,7 +60,6 @@ class InformedPolicy(Protocol):
     @property
     def needs(self) -> frozenset[Need]:
         """What it needs to know with its parameters."""
-        ...
 
 
 POLICIES: Registry[Policy] = Registry(

@@ -25,7 +25,6 @@ class QueueOrdering(Protocol):
 
     def waiting_key(self, job: Job) -> Key:
         """The sort key of a waiting job; smaller goes first. It does not change while the job waits."""
-        ...
 
 
 class PreemptionOrdering(QueueOrdering, Protocol):
@@ -33,15 +32,12 @@ class PreemptionOrdering(QueueOrdering, Protocol):
 
     def running_key(self, run: Running, now: float) -> Key:
         """The sort key of a running job now, comparable with the keys of waiting jobs."""
-        ...
 
     def preemption_key(self, run: Running, now: float) -> Key:
         """A key that does not change with time and sorts jobs of one aging rate as their running keys do."""
-        ...
 
     def aging_rate(self, run: Running) -> float:
         """How fast the key of a running job changes. Two jobs with one aging rate never change their order."""
-        ...
 
 
 class QueueGrouping(QueueOrdering, Protocol):
@@ -49,7 +45,6 @@ class QueueGrouping(QueueOrdering, Protocol):
 
     def group_of(self, job: Job) -> int:
         """The group of a job; it does not change."""
-        ...
 
 
 class Queue:

@@ -18,7 +18,6 @@ class Ordering(QueueOrdering, Protocol):
 
     def order(self, view: View) -> Iterable[Job]:
         """All waiting jobs, each once, in the order of service."""
-        ...
 
 
 def exchanges_of(ordering: QueueOrdering, view: View) -> Mapping[int, Job]:

@@ -26,11 +26,9 @@ class WaitingIndex(Protocol):
 
     def add(self, job: Job) -> None:
         """Index a job, or index it again with new policy state."""
-        ...
 
     def remove(self, job_id: int) -> None:
         """Remove a job. Does nothing if the job is not indexed."""
-        ...
 
 
 IndexT = TypeVar("IndexT", bound=WaitingIndex)

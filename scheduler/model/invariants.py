@@ -68,11 +68,9 @@ class PlanValidator(Protocol):
 
     def violations(self, view: View, plan: Plan) -> Iterable[Violation]:
         """The violations of the quota rules in the plan."""
-        ...
 
     def may_evict(self, view: View, running: Job, waiting: Job) -> bool:
         """Whether the waiting job, once admitted, may preempt a job on which another planner decides."""
-        ...
 
 
 def check(view: View, plan: Plan, admission: PlanValidator) -> tuple[Violation, ...]:

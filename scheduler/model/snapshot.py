@@ -90,116 +90,93 @@ class View(Protocol):
     @property
     def now(self) -> float:
         """The time, in seconds since 1970 or since the start of a simulation."""
-        ...
 
     @property
     def seed(self) -> int:
         """The seed of a policy that draws random numbers."""
-        ...
 
     @property
     def nodes(self) -> Iterable[Node]:
         """The nodes of the pool."""
-        ...
 
     @property
     def tenants(self) -> Iterable[Tenant]:
         """The tenants with a virtual cluster in the pool."""
-        ...
 
     @property
     def organisations(self) -> Iterable[Organisation]:
         """The organisations above these tenants."""
-        ...
 
     @property
     def caps(self) -> Iterable[Cap]:
         """The caps of users with jobs in the pool."""
-        ...
 
     @property
     def vcs(self) -> Iterable[VirtualCluster]:
         """The virtual clusters of the pool."""
-        ...
 
     @property
     def waiting(self) -> Iterable[Job]:
         """The waiting jobs."""
-        ...
 
     @property
     def running(self) -> Iterable[Running]:
         """The live attempts."""
-        ...
 
     @property
     def reservations(self) -> Iterable[Reservation]:
         """The reservations of waiting jobs and the standing offers."""
-        ...
 
     @property
     def groups(self) -> Iterable[Group]:
         """The groups of the waiting and running jobs."""
-        ...
 
     @property
     def pool_state(self) -> PoolState | None:
         """What the last policy remembered of the pool."""
-        ...
 
     @property
     def node_by_id(self) -> Mapping[int, Node]:
         """The nodes by id."""
-        ...
 
     @property
     def gpu_by_id(self) -> Mapping[int, Gpu]:
         """The GPUs by id."""
-        ...
 
     @property
     def vc_by_id(self) -> Mapping[int, VirtualCluster]:
         """The virtual clusters by id."""
-        ...
 
     @property
     def waiting_by_id(self) -> Mapping[int, Job]:
         """The waiting jobs by id."""
-        ...
 
     @property
     def running_by_job(self) -> Mapping[int, Running]:
         """The live attempts by the id of their job."""
-        ...
 
     @property
     def group_by_id(self) -> Mapping[int, Group]:
         """The groups by id."""
-        ...
 
     @property
     def holders_of_gpu(self) -> Mapping[int, tuple[int, ...]]:
         """For each held GPU, the ids of the jobs whose live attempts hold it: one, or those that share it."""
-        ...
 
     @property
     def reserved_gpus(self) -> Mapping[int, int]:
         """For each reserved GPU, the id of the job that it is reserved for."""
-        ...
 
     @property
     def used_by_node(self) -> Mapping[int, tuple[int, int]]:
         """For each node with live attempts, the CPUs and the MiB of memory that they hold."""
-        ...
 
     @property
     def held_by_vc(self) -> Mapping[tuple[int, str], int]:
         """The GPUs that live attempts hold, by virtual cluster and GPU type; a shared GPU counts once."""
-        ...
 
     def speed_beside(self, job_id: int, other_id: int, gpu_type: str) -> float | None:
         """The speed of a job that shares its GPUs with another, relative to alone; None: not told."""
-        ...
 
 
 # No slots here: the cached indexes live in the instance's __dict__.
@@ -225,37 +202,30 @@ class Snapshot:
 
     @cached_property
     def node_by_id(self) -> Mapping[int, Node]:
-        """See `View`."""
         return {node.id: node for node in self.nodes}
 
     @cached_property
     def gpu_by_id(self) -> Mapping[int, Gpu]:
-        """See `View`."""
         return {gpu.id: gpu for node in self.nodes for gpu in node.gpus}
 
     @cached_property
     def vc_by_id(self) -> Mapping[int, VirtualCluster]:
-        """See `View`."""
         return {vc.id: vc for vc in self.vcs}
 
     @cached_property
     def waiting_by_id(self) -> Mapping[int, Job]:
-        """See `View`."""
         return {job.id: job for job in self.waiting}
 
     @cached_property
     def running_by_job(self) -> Mapping[int, Running]:
-        """See `View`."""
         return {attempt.job.id: attempt for attempt in self.running}
 
     @cached_property
     def group_by_id(self) -> Mapping[int, Group]:
-        """See `View`."""
         return {group.id: group for group in self.groups}
 
     @cached_property
     def holders_of_gpu(self) -> Mapping[int, tuple[int, ...]]:
-        """See `View`."""
         holders: dict[int, tuple[int, ...]] = {}
         for attempt in self.running:
             alone = (attempt.job.id,)
@@ -277,7 +247,6 @@ class Snapshot:
 
     @cached_property
     def used_by_node(self) -> Mapping[int, tuple[int, int]]:
-        """See `View`."""
         used: dict[int, tuple[int, int]] = {}
         for attempt in self.running:
             for share in attempt.allocations:

@@ -17,20 +17,16 @@ class Placement(Plugin, Protocol):
     @property
     def relaxes(self) -> bool:
         """Whether the locality of a job depends on how long it has waited."""
-        ...
 
     @property
     def fills(self) -> bool:
         """Whether a divisible lot with locality `any` and no CPUs or memory fits whenever enough GPUs are free."""
-        ...
 
     def within(self, job: Job, now: float) -> Locality:
         """The locality that the placement demands for the job now; never looser than the `locality` of the job."""
-        ...
 
     def relaxes_at(self, job: Job, now: float) -> float | None:
         """The next time after `now` at which `within` changes while the job waits, or None."""
-        ...
 
     def place(self, free: Free, demand: Demand, avoid: Collection[int]) -> tuple[AllocationView, ...] | None:
         """One allocation for each rank, each on its own node; None if the gang does not fit. Leaves `free` unchanged.
@@ -38,7 +34,6 @@ class Placement(Plugin, Protocol):
         Whether a gang fits must not depend on `avoid`. A gang that does not fit must not fit with fewer free resources
         or a larger demand, because a cycle does not try again what a failure implies.
         """
-        ...
 
 
 PLACEMENTS: Registry[Placement] = Registry(

@@ -60,7 +60,6 @@ class BasePlacement(FixedLocality):
     strikes_limit: float = param(STRIKES_LIMIT, STRIKES, minimum=0)
 
     def place(self, free: Free, demand: Demand, avoid: Collection[int]) -> tuple[AllocationView, ...] | None:
-        """See `Placement`."""
         return self.choose(free, demand, self.exclusion(free, avoid))
 
     def exclusion(self, free: Free, avoid: Collection[int]) -> NodeExclusion:

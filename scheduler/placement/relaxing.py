@@ -49,7 +49,6 @@ class Relaxing(Delegating):
         return next((moment for moment in moments if moment > now and self.within(job, moment) is not here), None)
 
     def place(self, free: Free, demand: Demand, avoid: Collection[int]) -> tuple[AllocationView, ...] | None:
-        """See `Placement`."""
         return self.inner.place(free, demand, avoid)
 
 

@@ -33,15 +33,12 @@ class CapacityQueues(Shared):
 
     @property
     def max_stopping_share(self) -> float:
-        """See `Shared`."""
         return self.preemption_share
 
     def group_of(self, job: Job) -> int:
-        """See `Shared`: its virtual cluster."""
         return job.vc_id
 
     def ledger(self, view: View, capacity: Capacity, usage: ResourceUsage) -> _Guarantees:
-        """See `Shared`."""
         return _Guarantees(view, capacity, usage, self)
 
     def next_change(self, job: Job, run: Running | None, now: float) -> float | None:

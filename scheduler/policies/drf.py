@@ -28,17 +28,14 @@ class Drf(Shared):
 
     @property
     def max_stopping_share(self) -> float:
-        """See `Shared`."""
         return self.preemption_share
 
     def group_of(self, job: Job) -> int:
-        """See `Shared`."""
         if self.over == "user":
             return job.owner_id
         return job.tenant_id if self.over == "tenant" else job.vc_id
 
     def ledger(self, view: View, capacity: Capacity, usage: ResourceUsage) -> ShareLedger:
-        """See `Shared`."""
         weights: Mapping[int, float] = {}
         if self.over == "tenant":
             weights = {tenant.id: tenant.weight for tenant in view.tenants}

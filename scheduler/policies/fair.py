@@ -46,15 +46,12 @@ class Fair(Shared):
 
     @property
     def max_stopping_share(self) -> float:
-        """See `Shared`."""
         return self.preemption_share
 
     def group_of(self, job: Job) -> int:
-        """See `Shared`: its virtual cluster."""
         return job.vc_id
 
     def ledger(self, view: View, capacity: Capacity, usage: ResourceUsage) -> _FairShares:
-        """See `Shared`."""
         return _FairShares(view, capacity, usage, self)
 
     def next_change(self, job: Job, run: Running | None, now: float) -> float | None:

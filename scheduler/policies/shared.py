@@ -226,7 +226,6 @@ class Shared(BasePolicy):
                 heapq.heappop(heap)
 
     def serve(self, context: CycleContext) -> None:
-        """See `Policy`."""
         ledger = self.ledger(context.view, context.state.capacity, context.state.resource_usage)
         unplaced: _Unplaced = {}
         for job_class in context.service_classes():

@@ -41,7 +41,6 @@ class Tetris(BasePolicy):
         return (-job.priority, left_s, job.submitted_at)
 
     def serve(self, context: CycleContext) -> None:
-        """See `Policy`."""
         for job_class in context.service_classes():
             _Packing(self, context).serve([*context.state.queue(self).walks(job_class)])
 

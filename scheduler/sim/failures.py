@@ -205,23 +205,18 @@ class PartOfWork:
     attempts: int
 
     def seconds_left(self, done: float, gpu_type: str, layout: tuple[int, ...], speed: float) -> float:
-        """See `Work`."""
         return self.whole.seconds_left(done, gpu_type, layout, speed) / self.attempts
 
     def advance(self, done: float, gpu_type: str, layout: tuple[int, ...], speed: float, seconds: float) -> float:
-        """See `Work`."""
         return self.whole.advance(done, gpu_type, layout, speed, seconds * self.attempts)
 
     def remaining_s(self, done: float) -> float:
-        """See `Work`."""
         return self.whole.remaining_s(done) / self.attempts
 
     def alone_s(self) -> float:
-        """See `Work`."""
         return self.whole.alone_s() / self.attempts
 
     def speeds(self) -> tuple[float, ...]:
-        """See `Work`."""
         return self.whole.speeds()
 
 

@@ -21,23 +21,18 @@ class Work(Protocol):
 
     def seconds_left(self, done: float, gpu_type: str, layout: Layout, speed: float) -> float:
         """The seconds for the rest on these GPUs; infinite if it cannot run there."""
-        ...
 
     def advance(self, done: float, gpu_type: str, layout: Layout, speed: float, seconds: float) -> float:
         """The progress after this many seconds on these GPUs, at most the total."""
-        ...
 
     def remaining_s(self, done: float) -> float:
         """A perfect prediction of the rest, in seconds on the GPUs that the job asks for."""
-        ...
 
     def alone_s(self) -> float:
         """The seconds for all of it in an empty cluster on the GPUs that the job asks for, without restarts."""
-        ...
 
     def speeds(self) -> tuple[float, ...]:
         """The speeds on 1, 2, 3 … GPUs of the reference type relative to one; empty if the size is fixed."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,16 +43,13 @@ class FixedWork:
     rates: Mapping[str, float] | None = None  # speed by GPU type relative to the reference; None: the same on all
 
     def seconds_left(self, done: float, gpu_type: str, layout: Layout, speed: float) -> float:
-        """See `Work`."""
         rate = self._rate(gpu_type) * speed
         return (self.duration_s - done) / rate if rate > 0 else float("inf")
 
     def advance(self, done: float, gpu_type: str, layout: Layout, speed: float, seconds: float) -> float:
-        """See `Work`."""
         return min(self.duration_s, done + seconds * self._rate(gpu_type) * speed)
 
     def remaining_s(self, done: float) -> float:
-        """See `Work`."""
         return self.duration_s - done
 
     def alone_s(self) -> float:
@@ -65,7 +57,6 @@ class FixedWork:
         return self.duration_s
 
     def speeds(self) -> tuple[float, ...]:
-        """See `Work`."""
         return ()
 
     def _rate(self, gpu_type: str) -> float:
@@ -81,17 +72,14 @@ class ScalingWork:
     by_gpus: tuple[float, ...]
 
     def seconds_left(self, done: float, gpu_type: str, layout: Layout, speed: float) -> float:
-        """See `Work`."""
         del gpu_type
         return (self.duration_s - done) / (self._rate(layout) * speed)
 
     def advance(self, done: float, gpu_type: str, layout: Layout, speed: float, seconds: float) -> float:
-        """See `Work`."""
         del gpu_type
         return min(self.duration_s, done + seconds * self._rate(layout) * speed)
 
     def remaining_s(self, done: float) -> float:
-        """See `Work`."""
         return self.duration_s - done
 
     def alone_s(self) -> float:
@@ -99,7 +87,6 @@ class ScalingWork:
         return self.duration_s
 
     def speeds(self) -> tuple[float, ...]:
-        """See `Work`."""
         return tuple(speed / self.by_gpus[0] for speed in self.by_gpus)
 
     def _rate(self, layout: Layout) -> float:
@@ -122,12 +109,10 @@ class StepsWork:
     reference: str | None = None  # the type that `remaining_s` counts on; None: the fastest
 
     def seconds_left(self, done: float, gpu_type: str, layout: Layout, speed: float) -> float:
-        """See `Work`."""
         rate = self._rate(gpu_type, layout) * speed
         return (self.steps - done) / rate if rate > 0 else float("inf")
 
     def advance(self, done: float, gpu_type: str, layout: Layout, speed: float, seconds: float) -> float:
-        """See `Work`."""
         return min(self.steps, done + seconds * self._rate(gpu_type, layout) * speed)
 
     def remaining_s(self, done: float) -> float:
@@ -140,7 +125,6 @@ class StepsWork:
         return self.remaining_s(0.0)
 
     def speeds(self) -> tuple[float, ...]:
-        """See `Work`."""
         return ()
 
     def _rate(self, gpu_type: str, layout: Layout) -> float:
@@ -162,11 +146,9 @@ class ChangingWork:
         return next((piece.rates for piece, _ in self._rest(done)), self.pieces[-1].rates)
 
     def seconds_left(self, done: float, gpu_type: str, layout: Layout, speed: float) -> float:
-        """See `Work`."""
         return sum(piece.seconds_left(begun, gpu_type, layout, speed) for piece, begun in self._rest(done))
 
     def advance(self, done: float, gpu_type: str, layout: Layout, speed: float, seconds: float) -> float:
-        """See `Work`."""
         for piece, begun in self._rest(done):
             left_s = piece.seconds_left(begun, gpu_type, layout, speed)
             if left_s > seconds:
@@ -183,7 +165,6 @@ class ChangingWork:
         return self.remaining_s(0.0)
 
     def speeds(self) -> tuple[float, ...]:
-        """See `Work`."""
         return ()
 
     def _rest(self, done: float) -> Iterable[tuple[StepsWork, float]]:

@@ -72,17 +72,14 @@ class World:
 
     @property
     def waiting(self) -> Iterable[Job]:
-        """See `View`."""
         return self.waiting_by_id.values()
 
     @property
     def running(self) -> Iterable[Running]:
-        """See `View`."""
         return self.running_by_job.values()
 
     @property
     def groups(self) -> Iterable[Group]:
-        """See `View`."""
         return self.group_by_id.values()
 
     def start(self, job: Job, allocations: tuple[AllocationView, ...], attempt_id: int) -> Running:

@@ -57,7 +57,6 @@ class Hived(Admission):
                 raise ConfigError(f"cluster.{error}") from error
 
     def ledger(self, view: View) -> CellLedger:
-        """See `Admission`."""
         return CellLedger(view, self.config(view))
 
     def config(self, view: View) -> CellConfig:

@@ -261,14 +261,12 @@ class CellLedger(Ledger):
     # Holdings
 
     def take(self, job: Job, allocations: Iterable[AllocationView]) -> None:
-        """See `Ledger`."""
         allocations = tuple(allocations)
         super().take(job, allocations)
         self._forget(job, given=False)
         self._hold(job, allocations)
 
     def give(self, job: Job, allocations: Iterable[AllocationView]) -> None:
-        """See `Ledger`."""
         super().give(job, allocations)
         self._forget(job, given=True)
         self.demoted.discard(job.id)
@@ -282,7 +280,6 @@ class CellLedger(Ledger):
         self._denials.pop((vc_id, job_class), None)
 
     def copy(self) -> Self:
-        """See `Ledger`."""
         other = super().copy()
         other.cells, other.demoted = self.cells.copy(), set(self.demoted)
         other._answers, other._denials = {}, {}

@@ -44,7 +44,6 @@ class TreeLedger(Ledger):
         self._called: Mapping[tuple[NodeId, str], int] | None = None  # what waiting jobs call back, by virtual cluster
 
     def begin(self) -> None:
-        """See `Ledger`."""
         self._denied.clear()
         self._staying = self._called = None
 
@@ -69,11 +68,9 @@ class TreeLedger(Ledger):
         return self._denial(job, gpu_type, gpus, self._denied[key])
 
     def levels(self) -> int:
-        """See `Ledger`."""
         return max((len(self._tree.path(_leaf(vc.id))) for vc in self.view.vcs), default=1) - 1
 
     def limit_to(self, level: int | None) -> None:
-        """See `Ledger`."""
         self._level = level
 
     def reclaims_fewest(self) -> bool:
@@ -257,7 +254,6 @@ class TreeLedger(Ledger):
         return common(self._tree, _leaf(one.vc_id), _leaf(other.vc_id)) is not None
 
     def charge(self, vc_id: int, job_class: JobClass, gpu_type: str, gpus: int) -> None:
-        """See `Ledger`."""
         super().charge(vc_id, job_class, gpu_type, gpus)
         if gpus < 0:
             self._denied.clear()
@@ -267,7 +263,6 @@ class TreeLedger(Ledger):
                 self._staying.add(_leaf(vc_id), gpu_type, gpus)
 
     def copy(self) -> Self:
-        """See `Ledger`."""
         other = super().copy()
         other._held, other._staying, other._denied = self._held.copy(), self._use.copy(), {}
         return other
@@ -288,7 +283,6 @@ class ShareTree(Admission):
     )
 
     def ledger(self, view: View) -> Ledger:
-        """See `Admission`."""
         return TreeLedger(view, self.min_run_s)
 
     def may_evict(self, view: View, running: Job, waiting: Job) -> bool:

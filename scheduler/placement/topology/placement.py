@@ -32,7 +32,6 @@ class Topology(FixedLocality, Delegating):
     fills: ClassVar[bool] = True
 
     def place(self, free: Free, demand: Demand, avoid: Collection[int]) -> tuple[AllocationView, ...] | None:
-        """See `Placement`."""
         inside = self.inner
         exclusion = inside.exclusion(free, avoid)
         shares = inside.choose(free, demand, exclusion)

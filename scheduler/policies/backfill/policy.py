@@ -51,7 +51,6 @@ class Backfill(OrderedPolicy):
         return frozenset({Need.REMAINING} if self.optimistic or shortest else ())
 
     def serve(self, context: CycleContext) -> None:
-        """See `Policy`."""
         _Cycle(self, context).run()
 
     def length_s(self, job: Job) -> float:

@@ -53,7 +53,6 @@ class Gandiva(BasePolicy):
 
     @property
     def period_s(self) -> float | None:
-        """See `PeriodicPolicy`."""
         asked = (self.introspect_s, self.grow_after_s, self.trial_s)
         return _LOOK_EVERY_S if any(after_s is not None for after_s in asked) else None
 
@@ -120,7 +119,6 @@ class _Decision:
         self.left: list[Job] = []  # jobs that could not be placed, the first of each class
 
     def run(self) -> None:
-        """See `Gandiva.serve`."""
         self._resume_suspended()
         self._serve_new()
         policy, context = self.policy, self.context

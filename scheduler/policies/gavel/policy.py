@@ -108,7 +108,6 @@ class Gavel(RoundPolicy):
         return sorted(cycle.supply(), key=lambda kind: (-fastest.get(kind, 0.0), kind))
 
     def shares(self, cycle: Cycle) -> Shares:
-        """See `RoundPolicy`."""
         problem = problem_of(cycle, aware=self.aware)
         if not len(problem):
             return {}

@@ -91,7 +91,6 @@ class MergedWalk(QueueWalk):
         self._used: int | None = None  # the walk that returned the last job
 
     def next(self) -> tuple[Job, Key] | None:
-        """See `QueueWalk`."""
         while True:
             if self._used is not None:
                 walk, fully_relaxed, _ = self._fronts[self._used]
@@ -109,6 +108,5 @@ class MergedWalk(QueueWalk):
             walk.drop()
 
     def drop(self) -> None:
-        """See `QueueWalk`."""
         if self._used is not None:
             self._fronts[self._used][0].drop()

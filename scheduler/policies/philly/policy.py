@@ -67,11 +67,9 @@ class Philly(Shared):
         return 1.0
 
     def group_of(self, job: Job) -> int:
-        """See `Shared`: its virtual cluster."""
         return job.vc_id
 
     def ledger(self, view: View, capacity: Capacity, usage: ResourceUsage) -> _Quotas:
-        """See `Shared`."""
         return _Quotas(view, capacity, usage, self.preempt_above)
 
     def next_change(self, job: Job, run: Running | None, now: float) -> float | None:

@@ -107,7 +107,6 @@ class _Program:
 
 
 def best(tables: Sequence[Sequence[Option]], capacities: Sequence[int]) -> Choice:
-    """See `knapsack.best`."""
     program = _Program(tables, capacities)
     total, found = program.solve(np.ones(len(tables), dtype=bool))
     picked = [program.columns[column][1] for column in sorted(found)]
@@ -115,7 +114,6 @@ def best(tables: Sequence[Sequence[Option]], capacities: Sequence[int]) -> Choic
 
 
 def without_each(tables: Sequence[Sequence[Option]], capacities: Sequence[int]) -> list[float]:
-    """See `knapsack.without_each`."""
     program = _Program(tables, capacities)
     every = np.ones(len(tables), dtype=bool)
     totals = []

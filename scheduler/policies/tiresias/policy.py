@@ -107,7 +107,6 @@ class Tiresias(Preemptive):
         return (rank, _RUNS, *rest)
 
     def preemption_key(self, run: Running, now: float) -> Key:
-        """See `scheduler.engine.queue.PreemptionOrdering`."""
         if self.tie != "running_first":
             return Preemptive.preemption_key(self, run, now)
         started = max(run.placed_at, self._since(run.job))

@@ -64,7 +64,6 @@ class PolluxWork:
         return self._as_counted(rest_s, epoch) + speeds.left_s[epoch + 1]
 
     def advance(self, done: float, gpu_type: str, layout: Layout, speed: float, seconds: float) -> float:
-        """See `Work`."""
         del gpu_type
         speeds = self._speed_on(layout, speed)
         if speeds is None:

@@ -20,7 +20,6 @@ class Generator(Plugin, Protocol):
 
     def draw(self, rng: np.random.Generator) -> tuple[TraceJob, ...]:
         """The jobs drawn from these random numbers, in submission order."""
-        ...
 
 
 generators: Registry[Generator] = Registry("generator", __name__)

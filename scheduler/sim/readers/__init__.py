@@ -62,7 +62,6 @@ class Reader(Protocol):
 
     def read(self, path: Path, options: ReadOptions) -> Trace:
         """The jobs in the file."""
-        ...
 
 
 @cache
