@@ -87,6 +87,10 @@ class Arguments:
     seed: int = 0
 
 
+# Arguments that go into the options of each run as they are.
+_ASSUMPTIONS = {each.name for each in fields(Options)} & {each.name for each in fields(Arguments)}
+
+
 @dataclass(frozen=True, slots=True)
 class Study:
     """Runs ready to simulate: one trace on one cluster, with the name and the options of each run."""
@@ -213,26 +217,10 @@ def _go_on(arguments: Arguments, path: Path) -> Study:
 def _runs(arguments: Arguments, options_of: Callable[[str], Options]) -> list[tuple[str, Options]]:
     if not arguments.policies:
         raise UsageError(f"--policy: name at least one of {', '.join(POLICIES.names)}")
-    given: dict[str, Any] = {
-        "round_s": arguments.round_s,
-        "first_round_s": arguments.first_round_s,
-        "restart_s": arguments.restart_s,
-        "first_start_s": arguments.first_start_s,
-        "grace_s": arguments.grace_s,
-        "interference": arguments.interference,
-        "spread_penalty": arguments.spread_penalty,
-        "rack_penalty": arguments.rack_penalty,
-        "share": arguments.share,
-        "one_node": arguments.one_node,
-        "opportunistic": arguments.opportunistic,
-        "rate_noise": arguments.rate_noise,
+    given = {name: getattr(arguments, name) for name in _ASSUMPTIONS} | {
         "oracle": Oracle(arguments.oracle),
         "failures": Failures(arguments.failures),
-        "retries": arguments.retries,
-        "retry_hopeless": arguments.retry_hopeless,
-        "retry_after_s": arguments.retry_after_s,
         "screening": None if arguments.screening is None else _screening(arguments.screening),
-        "seed": arguments.seed,
         "skip_infeasible": arguments.skip_bad,
     }
     if arguments.placement is not None:
