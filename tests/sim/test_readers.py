@@ -519,7 +519,6 @@ def test_every_format_says_what_it_is() -> None:
         assert each.name == name
         assert each.sentence.endswith(".")
         if each.peer is not None:
-            assert each.peer.ties in {"submission", "random"}
             assert each.peer.cluster is None or parse_cluster(each.peer.cluster).gpus
             assert ReadOptions(**each.peer.works) is not None  # type: ignore[arg-type]
 

@@ -10,7 +10,7 @@ import importlib
 import math
 import pkgutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
@@ -25,10 +25,7 @@ __all__ = ["Format", "Peer", "ReadOptions", "detect", "formats", "read_trace"]
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """The assumptions of the authors' own simulator for such traces; None and empty: it makes none.
-
-    `ties` orders two jobs of equal rank: "submission" (by time, then by the order of the file) or "random".
-    """
+    """The assumptions of the authors' own simulator for such traces; None and empty: it makes none."""
 
     source: str
     cluster: str | None = None  # as `parse_cluster` reads it
@@ -36,7 +33,6 @@ class Peer:
     first_round_s: float = 0.0  # no decision before this
     restart_s: float = 0.0  # without progress after each start and each change
     placement: str = "consolidate"
-    ties: str = "submission"
     whole_ends: bool = False  # ends are recorded as whole seconds
     policies: Mapping[str, Mapping[str, object]] = field(default_factory=dict)  # parameters by policy name
     # fields of `ReadOptions` that give jobs the lengths used there
@@ -126,7 +122,7 @@ def read_trace(
     if format is not None and format not in _readers():
         raise TraceError(f"unknown format {format!r}; the formats are {', '.join(formats())}")
     name = format or detect(path).name
-    given = (options or ReadOptions()).with_part(skip_bad=skip_bad, start_s=start_s, end_s=end_s, limit=limit)
+    given = replace(options or ReadOptions(), skip_bad=skip_bad, start_s=start_s, end_s=end_s, limit=limit)
     try:
         return _readers()[name].read(path, given)
     except TraceError as error:

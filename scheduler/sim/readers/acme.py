@@ -8,12 +8,11 @@ a node of its own.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from scheduler.sim.readers import Format
 from scheduler.sim.readers.options import ReadOptions
-from scheduler.sim.readers.source import Draft, Source, amount, gpu_count, has_columns, per_gpu
-from scheduler.sim.trace import Trace
+from scheduler.sim.readers.source import amount, gpu_count, has_columns, per_gpu, table_reader
+from scheduler.sim.trace import TraceJob
 from scheduler.sim.work import FixedWork
 
 _COLUMNS = (
@@ -29,23 +28,20 @@ FORMAT = Format(
 )
 
 
-def read(path: Path, options: ReadOptions) -> Trace:
-    """The jobs of such a file."""
-    source = Source(path, options)
-    source.add_each(source.table(_COLUMNS), _draft)
-    return source.trace()
-
-
-def _draft(row: Sequence[str]) -> Draft:
+def _draft(row: Sequence[str], _options: ReadOptions) -> TraceJob:
     name, submitted, iterations, iteration_s, workers, gpus, cpus = row
     nodes = gpu_count(workers, "gpu_workers")
     run_s = amount(iterations, "num_iteration") * amount(iteration_s, "iteration_computing_time")
-    return {
-        "name": name,
-        "submitted_s": amount(submitted, "arrival_time"),
-        "gpus": nodes * gpu_count(gpus, "gpu_per_worker"),
-        "work": FixedWork(run_s),
-        "nodes": nodes,
-        "split": False,
-        "cpus": per_gpu(amount(cpus, "cpu_per_gpu_worker"), 1),
-    }
+    return TraceJob(
+        id=0,
+        name=name,
+        submitted_s=amount(submitted, "arrival_time"),
+        gpus=nodes * gpu_count(gpus, "gpu_per_worker"),
+        work=FixedWork(run_s),
+        nodes=nodes,
+        split=False,
+        cpus=per_gpu(amount(cpus, "cpu_per_gpu_worker"), 1),
+    )
+
+
+read = table_reader(_COLUMNS, _draft)

@@ -9,13 +9,12 @@ like minutes (mean run time 260.8, while Philly's is 18,006 s), but its authors'
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from sys import intern
 
 from scheduler.sim.readers import Format, Peer
 from scheduler.sim.readers.options import ReadOptions
-from scheduler.sim.readers.source import Draft, Source, Unusable, amount, gpu_count, has_columns
-from scheduler.sim.trace import Trace
+from scheduler.sim.readers.source import Unusable, amount, gpu_count, has_columns, table_reader
+from scheduler.sim.trace import TraceJob
 from scheduler.sim.work import FixedWork
 
 _COLUMNS = ("job_id", "user", "num_gpu", "submit_time", "model_name", "duration", "expect_time_list", "job_type")
@@ -31,25 +30,21 @@ FORMAT = Format(
 )
 
 
-def read(path: Path, options: ReadOptions) -> Trace:
-    """The jobs of such a file."""
-    source = Source(path, options)
-    unit_s = options.unit_s
+def _draft(row: Sequence[str], options: ReadOptions) -> TraceJob:
+    name, user, gpus, submitted, model, duration, deadlines, kind = row
+    if kind not in _KINDS:
+        raise Unusable(f"unknown job_type {kind!r}")
+    first = None if kind == _BEST_EFFORT else amount(deadlines.partition("-")[0], "expect_time_list")
+    return TraceJob(
+        id=0,
+        name=name,
+        submitted_s=amount(submitted, "submit_time") * options.unit_s,
+        gpus=gpu_count(gpus),
+        work=FixedWork(amount(duration, "duration") * options.unit_s),
+        vc=intern(user.removeprefix("vc_")),
+        model=intern(model),
+        deadline_s=None if first is None else first * options.unit_s,
+    )
 
-    def draft(row: Sequence[str]) -> Draft:
-        name, user, gpus, submitted, model, duration, deadlines, kind = row
-        if kind not in _KINDS:
-            raise Unusable(f"unknown job_type {kind!r}")
-        first = None if kind == _BEST_EFFORT else amount(deadlines.partition("-")[0], "expect_time_list")
-        return {
-            "name": name,
-            "submitted_s": amount(submitted, "submit_time") * unit_s,
-            "gpus": gpu_count(gpus),
-            "work": FixedWork(amount(duration, "duration") * unit_s),
-            "vc": intern(user.removeprefix("vc_")),
-            "model": intern(model),
-            "deadline_s": None if first is None else first * unit_s,
-        }
 
-    source.add_each(source.table(_COLUMNS), draft)
-    return source.trace()
+read = table_reader(_COLUMNS, _draft)

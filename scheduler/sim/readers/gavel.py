@@ -15,8 +15,8 @@ from sys import intern
 from scheduler.sim.applications import ApplicationError, read_throughputs
 from scheduler.sim.readers import Format, Peer
 from scheduler.sim.readers.options import ReadOptions
-from scheduler.sim.readers.source import Draft, Source, Unusable, amount, gpu_count, number
-from scheduler.sim.trace import Trace, TraceError
+from scheduler.sim.readers.source import Source, Unusable, amount, gpu_count, number
+from scheduler.sim.trace import Trace, TraceError, TraceJob
 from scheduler.sim.work import StepsWork
 
 _COLUMNS = 10
@@ -43,7 +43,7 @@ def read(path: Path, options: ReadOptions) -> Trace:
     source = Source(path, options, ordered=True)
     steps = StepsTable(path, options)
 
-    def draft(row: Sequence[str]) -> Draft:
+    def draft(row: Sequence[str]) -> TraceJob:
         if len(row) != _COLUMNS:
             raise Unusable(f"{len(row)} columns, not {_COLUMNS}")
         return steps.draft(model=row[0], total=row[5], gpus=row[6], weight=row[7], slo=row[8], submitted=row[9])
@@ -79,20 +79,21 @@ class StepsTable:
         scattered = self.table.scattered_rates(model, gpus) if self._scattered and gpus > 1 else None
         return StepsWork(steps, gpus, rates, scattered, reference=_REFERENCE if _REFERENCE in rates else None)
 
-    def draft(self, *, model: str, total: str, gpus: str, weight: str, slo: str, submitted: str) -> Draft:
+    def draft(self, *, model: str, total: str, gpus: str, weight: str, slo: str, submitted: str) -> TraceJob:
         """A job from Gavel's columns."""
         count = gpu_count(gpus, "the scale factor")
         work = self.work(model, count, amount(total, "the number of steps"))
         factor = number(slo, "the SLO")
-        return {
-            "name": model,
-            "submitted_s": amount(submitted, "the submission"),
-            "gpus": count,
-            "work": work,
-            "model": intern(model),
-            "weight": _weight(weight),
-            "deadline_s": factor * work.remaining_s(0.0) if factor > 0 else None,
-        }
+        return TraceJob(
+            id=0,
+            name=model,
+            submitted_s=amount(submitted, "the submission"),
+            gpus=count,
+            work=work,
+            model=intern(model),
+            weight=_weight(weight),
+            deadline_s=factor * work.remaining_s(0.0) if factor > 0 else None,
+        )
 
 
 def _weight(text: str) -> float:

@@ -7,15 +7,12 @@ and HeliosData. About half of the jobs use CPUs only; those, and jobs that never
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from sys import intern
 
 from scheduler.sim.readers import Format
 from scheduler.sim.readers.options import ReadOptions
 from scheduler.sim.readers.source import (
-    Draft,
     Excluded,
-    Source,
     Unusable,
     amount,
     has_columns,
@@ -23,8 +20,9 @@ from scheduler.sim.readers.source import (
     moment,
     per_gpu,
     some_gpus,
+    table_reader,
 )
-from scheduler.sim.trace import Trace
+from scheduler.sim.trace import TraceJob
 from scheduler.sim.work import FixedWork
 
 _COLUMNS = ("job_id", "user", "vc", "gpu_num", "cpu_num", "state", "submit_time", "start_time", "duration")
@@ -45,14 +43,7 @@ FORMAT = Format(
 )
 
 
-def read(path: Path, options: ReadOptions) -> Trace:
-    """The GPU jobs of such a file."""
-    source = Source(path, options, dated=True)
-    source.add_each(source.table(_COLUMNS), _draft)
-    return source.trace()
-
-
-def _draft(row: Sequence[str]) -> Draft:
+def _draft(row: Sequence[str], _options: ReadOptions) -> TraceJob:
     name, user, vc, gpus, cpus, state, submitted, started, duration = row
     status = _STATUS.get(state.strip().upper())
     if status is None:
@@ -64,14 +55,18 @@ def _draft(row: Sequence[str]) -> Draft:
     waited_s = moment(started, "start_time") - submitted_s
     if waited_s < 0:
         raise Unusable(f"started {-waited_s:g} s before its submission")
-    return {
-        "name": name,
-        "submitted_s": submitted_s,
-        "gpus": count,
-        "work": FixedWork(amount(duration, "duration")),
-        "vc": intern(vc),
-        "owner": intern(user),
-        "cpus": per_gpu(amount(cpus, "cpu_num"), count),
-        "status": status,
-        "waited_s": waited_s,
-    }
+    return TraceJob(
+        id=0,
+        name=name,
+        submitted_s=submitted_s,
+        gpus=count,
+        work=FixedWork(amount(duration, "duration")),
+        vc=intern(vc),
+        owner=intern(user),
+        cpus=per_gpu(amount(cpus, "cpu_num"), count),
+        status=status,
+        waited_s=waited_s,
+    )
+
+
+read = table_reader(_COLUMNS, _draft, dated=True)

@@ -15,7 +15,6 @@ from sys import intern
 from scheduler.sim.readers import Format
 from scheduler.sim.readers.options import ReadOptions
 from scheduler.sim.readers.source import (
-    Draft,
     Excluded,
     Source,
     Unusable,
@@ -25,7 +24,7 @@ from scheduler.sim.readers.source import (
     moment,
     whole,
 )
-from scheduler.sim.trace import Trace, TraceError
+from scheduler.sim.trace import Trace, TraceError, TraceJob
 from scheduler.sim.work import FixedWork
 
 _COLUMNS = 10
@@ -46,7 +45,7 @@ def read(path: Path, options: ReadOptions) -> Trace:
         raise TraceError(f"{path.name}: gpus_per_node is {options.gpus_per_node}, not at least 1")
     source = Source(path, options, dated=True)
 
-    def draft(row: Sequence[str]) -> Draft:
+    def draft(row: Sequence[str]) -> TraceJob:
         if len(row) > _COLUMNS:
             raise Unusable(f"{len(row)} columns, not {_COLUMNS}: JobName contains a tab")
         if len(row) != _COLUMNS:
@@ -59,19 +58,20 @@ def read(path: Path, options: ReadOptions) -> Trace:
         if run_s < 0 or started_s < submitted_s:
             raise Unusable("submission, start and end are not in this order")
         nodes = gpu_count(count, "NNodes")
-        return {
-            "name": intern(name.strip() or job_id),
-            "submitted_s": submitted_s,
-            "gpus": nodes * options.gpus_per_node,
-            "work": FixedWork(run_s),
-            "owner": intern(user),
-            "nodes": nodes,
-            "split": False,
-            "priority": whole(priority, "Priority"),
-            "time_limit_s": amount(limit, "TimelimitRaw") * 60,
-            "status": "succeeded" if exit_code == "0:0" else "failed",
-            "waited_s": started_s - submitted_s,
-        }
+        return TraceJob(
+            id=0,
+            name=intern(name.strip() or job_id),
+            submitted_s=submitted_s,
+            gpus=nodes * options.gpus_per_node,
+            work=FixedWork(run_s),
+            owner=intern(user),
+            nodes=nodes,
+            split=False,
+            priority=whole(priority, "Priority"),
+            time_limit_s=amount(limit, "TimelimitRaw") * 60,
+            status="succeeded" if exit_code == "0:0" else "failed",
+            waited_s=started_s - submitted_s,
+        )
 
     rows = ((line, text.split("\t")) for line, text in source.lines() if not _is_header(text))
     source.add_each(rows, draft)

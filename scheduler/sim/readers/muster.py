@@ -16,8 +16,8 @@ from scheduler.model.lifecycle import JobClass
 from scheduler.model.request import Over
 from scheduler.sim.readers import Format
 from scheduler.sim.readers.options import ReadOptions
-from scheduler.sim.readers.source import Draft, Excluded, Source, Unusable, moment, per_gpu
-from scheduler.sim.trace import Trace
+from scheduler.sim.readers.source import Excluded, Source, Unusable, moment, per_gpu
+from scheduler.sim.trace import Trace, TraceJob
 from scheduler.sim.work import FixedWork, ScalingWork
 
 VERSION = 1
@@ -63,7 +63,7 @@ def _quotas(header: Mapping[str, Any]) -> dict[str, dict[str, int]]:
     }
 
 
-def _draft(text: str) -> Draft:
+def _draft(text: str) -> TraceJob:
     job = _object(text)
     unknown = sorted(job.keys() - FIELDS)
     if unknown:
@@ -83,30 +83,31 @@ def _draft(text: str) -> Draft:
     tenant = _text(job, "tenant", "")
     over = _over(job)
     least, most = _sizes(job, gpus, nodes if over is Over.NODE else 1)
-    return {
-        "name": _text(job, "name", "job"),
-        "submitted_s": _submitted_s(job),
-        "gpus": gpus,
-        "min_gpus": least,
-        "max_gpus": most,
-        "over": over,
-        "work": _work(job, gpus),
-        "vc": intern(_text(job, "vc", tenant or "default")),
-        "owner": intern(_text(job, "owner", "owner")),
-        "gpu_type": None if job.get("gpu_type") is None else intern(_text(job, "gpu_type", "")),
-        "nodes": nodes,
-        "split": False,
-        "cpus": per_gpu(_whole(job, "cpus", 0, least=0), nodes),
-        "memory_mib": per_gpu(_whole(job, "memory_mib", 0, least=0), nodes),
-        "priority": _whole(job, "priority", 0),
-        "job_class": JobClass(job_class),
-        "preemptible": _preemptible(job),
-        "time_limit_s": None if job.get("time_limit_s") is None else _amount(job, "time_limit_s"),
-        "expected_s": None if job.get("expected_s") is None else _amount(job, "expected_s"),
-        "status": status,
-        "attempts": _whole(job, "attempts", 1, least=0),
-        "waited_s": None if job.get("waited_s") is None else _amount(job, "waited_s"),
-    }
+    return TraceJob(
+        id=0,
+        name=_text(job, "name", "job"),
+        submitted_s=_submitted_s(job),
+        gpus=gpus,
+        min_gpus=least,
+        max_gpus=most,
+        over=over,
+        work=_work(job, gpus),
+        vc=intern(_text(job, "vc", tenant or "default")),
+        owner=intern(_text(job, "owner", "owner")),
+        gpu_type=None if job.get("gpu_type") is None else intern(_text(job, "gpu_type", "")),
+        nodes=nodes,
+        split=False,
+        cpus=per_gpu(_whole(job, "cpus", 0, least=0), nodes),
+        memory_mib=per_gpu(_whole(job, "memory_mib", 0, least=0), nodes),
+        priority=_whole(job, "priority", 0),
+        job_class=JobClass(job_class),
+        preemptible=_preemptible(job),
+        time_limit_s=None if job.get("time_limit_s") is None else _amount(job, "time_limit_s"),
+        expected_s=None if job.get("expected_s") is None else _amount(job, "expected_s"),
+        status=status,
+        attempts=_whole(job, "attempts", 1, least=0),
+        waited_s=None if job.get("waited_s") is None else _amount(job, "waited_s"),
+    )
 
 
 def _work(job: Mapping[str, Any], gpus: int) -> FixedWork | ScalingWork:

@@ -9,24 +9,22 @@ pods that were never scheduled, are left out. The class of service serves as the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from sys import intern
 
 from scheduler.sim.readers import Format
 from scheduler.sim.readers.options import ReadOptions
 from scheduler.sim.readers.source import (
-    Draft,
     Excluded,
-    Source,
     Unusable,
     amount,
     has_columns,
     is_nothing,
     per_gpu,
     some_gpus,
+    table_reader,
     whole,
 )
-from scheduler.sim.trace import Trace
+from scheduler.sim.trace import TraceJob
 from scheduler.sim.work import FixedWork
 
 _COLUMNS = (
@@ -43,14 +41,7 @@ FORMAT = Format(
 )
 
 
-def read(path: Path, options: ReadOptions) -> Trace:
-    """The GPU pods of such a file."""
-    source = Source(path, options)
-    source.add_each(source.table(_COLUMNS), _draft)
-    return source.trace()
-
-
-def _draft(row: Sequence[str]) -> Draft:
+def _draft(row: Sequence[str], _options: ReadOptions) -> TraceJob:
     name, cpu_milli, memory_mib, gpus, gpu_milli, spec, qos, phase, created, deleted, scheduled = row
     if phase not in _STATUS:
         raise Unusable(f"unknown pod_phase {phase!r}")
@@ -67,17 +58,21 @@ def _draft(row: Sequence[str]) -> Draft:
     if started_s < submitted_s:
         raise Unusable(f"scheduled {submitted_s - started_s:g} s before its creation")
     types = tuple(intern(each) for each in spec.split("|") if each)
-    return {
-        "name": name,
-        "submitted_s": submitted_s,
-        "gpus": count,
-        "work": FixedWork(run_s),
-        "gpu_type": types[0] if len(types) == 1 else None,
-        "gpu_types": types if len(types) > 1 else (),
-        "gpu_share": share / 1000,
-        "vc": intern(qos),
-        "cpus": per_gpu(amount(cpu_milli, "cpu_milli") / 1000, count),
-        "memory_mib": per_gpu(amount(memory_mib, "memory_mib"), count),
-        "status": _STATUS[phase],
-        "waited_s": started_s - submitted_s,
-    }
+    return TraceJob(
+        id=0,
+        name=name,
+        submitted_s=submitted_s,
+        gpus=count,
+        work=FixedWork(run_s),
+        gpu_type=types[0] if len(types) == 1 else None,
+        gpu_types=types if len(types) > 1 else (),
+        gpu_share=share / 1000,
+        vc=intern(qos),
+        cpus=per_gpu(amount(cpu_milli, "cpu_milli") / 1000, count),
+        memory_mib=per_gpu(amount(memory_mib, "memory_mib"), count),
+        status=_STATUS[phase],
+        waited_s=started_s - submitted_s,
+    )
+
+
+read = table_reader(_COLUMNS, _draft)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 
@@ -24,7 +24,3 @@ class ReadOptions:
     processors_per_gpu: int = 1  # swf: this many processors count as one GPU
     gpus_per_node: int = 3  # mirage: the trace counts nodes
     unit_s: float = 1.0  # tiresias, chronus: the unit of the trace's times
-
-    def with_part(self, *, skip_bad: bool, start_s: float, end_s: float, limit: int | None) -> ReadOptions:
-        """These options for another part of the file."""
-        return replace(self, skip_bad=skip_bad, start_s=start_s, end_s=end_s, limit=limit)

@@ -15,8 +15,8 @@ from typing import IO, Any
 
 from scheduler.sim.readers import Format
 from scheduler.sim.readers.options import ReadOptions
-from scheduler.sim.readers.source import Draft, Excluded, Source, Unusable, is_nothing, moment, opened
-from scheduler.sim.trace import Trace
+from scheduler.sim.readers.source import Excluded, Source, Unusable, is_nothing, moment, opened
+from scheduler.sim.trace import Trace, TraceJob
 from scheduler.sim.work import FixedWork
 
 _STATUS = {"Pass": "succeeded", "Killed": "cancelled", "Failed": "failed"}
@@ -40,7 +40,7 @@ def read(path: Path, options: ReadOptions) -> Trace:
     return source.trace()
 
 
-def _draft(job: dict[str, Any]) -> Draft:
+def _draft(job: dict[str, Any]) -> TraceJob:
     for name in ("jobid", "submitted_time", "user", "vc", "status"):
         if not isinstance(job.get(name), str):
             raise Unusable(f"no {name!r}, or it is not a string")
@@ -60,17 +60,18 @@ def _draft(job: dict[str, Any]) -> Draft:
     waited_s = min(started_s for started_s, _, _ in runs) - submitted_s
     if waited_s < 0:
         raise Unusable(f"started {-waited_s:g} s before its submission")
-    return {
-        "name": job["jobid"],
-        "submitted_s": submitted_s,
-        "gpus": gpus,
-        "work": FixedWork(sum(ended_s - started_s for started_s, ended_s, _ in runs)),
-        "vc": intern(job["vc"]),
-        "owner": intern(job["user"]),
-        "status": status,
-        "attempts": len(runs),
-        "waited_s": waited_s,
-    }
+    return TraceJob(
+        id=0,
+        name=job["jobid"],
+        submitted_s=submitted_s,
+        gpus=gpus,
+        work=FixedWork(sum(ended_s - started_s for started_s, ended_s, _ in runs)),
+        vc=intern(job["vc"]),
+        owner=intern(job["user"]),
+        status=status,
+        attempts=len(runs),
+        waited_s=waited_s,
+    )
 
 
 def _run(attempt: object) -> tuple[float, float, int] | None:

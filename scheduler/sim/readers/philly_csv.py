@@ -7,13 +7,12 @@ while the full trace has a mean of 1.93. Times are the cluster's local ones.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from sys import intern
 
 from scheduler.sim.readers import Format, Peer
 from scheduler.sim.readers.options import ReadOptions
-from scheduler.sim.readers.source import Draft, Source, amount, gpu_count, has_columns, moment
-from scheduler.sim.trace import Trace
+from scheduler.sim.readers.source import amount, gpu_count, has_columns, moment, table_reader
+from scheduler.sim.trace import TraceJob
 from scheduler.sim.work import FixedWork
 
 _COLUMNS = ("timestamp", "duration", "num_gpus", "cluster")
@@ -31,19 +30,16 @@ FORMAT = Format(
 )
 
 
-def read(path: Path, options: ReadOptions) -> Trace:
-    """The jobs of such a file."""
-    source = Source(path, options, dated=True)
-    source.add_each(source.table(_COLUMNS), _draft)
-    return source.trace()
-
-
-def _draft(row: Sequence[str]) -> Draft:
+def _draft(row: Sequence[str], _options: ReadOptions) -> TraceJob:
     submitted, duration, gpus, vc = row
-    return {
-        "name": "philly",
-        "submitted_s": moment(submitted, "timestamp"),
-        "gpus": gpu_count(gpus),
-        "work": FixedWork(amount(duration, "duration")),
-        "vc": intern(vc),
-    }
+    return TraceJob(
+        id=0,
+        name="philly",
+        submitted_s=moment(submitted, "timestamp"),
+        gpus=gpu_count(gpus),
+        work=FixedWork(amount(duration, "duration")),
+        vc=intern(vc),
+    )
+
+
+read = table_reader(_COLUMNS, _draft, dated=True)

@@ -13,8 +13,8 @@ from sys import intern
 from scheduler.sim.readers import Format
 from scheduler.sim.readers.gavel import GAVEL, StepsTable
 from scheduler.sim.readers.options import ReadOptions
-from scheduler.sim.readers.source import Draft, Source, amount, gpu_count, has_columns, number
-from scheduler.sim.trace import Trace
+from scheduler.sim.readers.source import Source, amount, gpu_count, has_columns, number
+from scheduler.sim.trace import Trace, TraceJob
 
 _COLUMNS = ("vc", "arrival_s", "num_gpus", "gavel_job_type", "total_steps", "priority_weight")
 
@@ -32,18 +32,19 @@ def read(path: Path, options: ReadOptions) -> Trace:
     source = Source(path, options)
     steps = StepsTable(path, options)
 
-    def draft(row: Sequence[str]) -> Draft:
+    def draft(row: Sequence[str]) -> TraceJob:
         vc, submitted, gpus, model, total, weight = row
         count = gpu_count(gpus)
-        return {
-            "name": "philly",
-            "submitted_s": amount(submitted, "arrival_s"),
-            "gpus": count,
-            "work": steps.work(model, count, amount(total, "total_steps")),
-            "vc": intern(vc),
-            "model": intern(model),
-            "weight": number(weight, "priority_weight"),
-        }
+        return TraceJob(
+            id=0,
+            name="philly",
+            submitted_s=amount(submitted, "arrival_s"),
+            gpus=count,
+            work=steps.work(model, count, amount(total, "total_steps")),
+            vc=intern(vc),
+            model=intern(model),
+            weight=number(weight, "priority_weight"),
+        )
 
     source.add_each(source.table(_COLUMNS), draft)
     return replace(source.trace(), throughputs=steps.table)

@@ -13,8 +13,8 @@ from sys import intern
 from scheduler.sim.applications import ApplicationError, PolluxWork, load_applications
 from scheduler.sim.readers import Format, Peer
 from scheduler.sim.readers.options import ReadOptions
-from scheduler.sim.readers.source import Draft, Source, Unusable, amount, gpu_count, has_columns
-from scheduler.sim.trace import Trace, TraceError
+from scheduler.sim.readers.source import Source, Unusable, amount, gpu_count, has_columns
+from scheduler.sim.trace import Trace, TraceError, TraceJob
 
 _COLUMNS = ("name", "time", "application", "num_replicas", "batch_size")
 
@@ -47,7 +47,7 @@ def read(path: Path, options: ReadOptions) -> Trace:
     # Jobs with equal values share a work, which only caches what it computes.
     works: dict[tuple[str, int, int], PolluxWork] = {}
 
-    def draft(row: Sequence[str]) -> Draft:
+    def draft(row: Sequence[str]) -> TraceJob:
         name, submitted, application, gpus, batch = row
         if application not in applications:
             raise Unusable(f"no measurements of application {application!r}; there is {', '.join(applications)}")
@@ -56,14 +56,15 @@ def read(path: Path, options: ReadOptions) -> Trace:
             works[key] = PolluxWork(applications[application], key[1], key[2], options.whole_seconds)
         if applications[application].iteration(key[1], key[2]) is None:
             raise Unusable(f"a batch of {batch} samples cannot be cut for {gpus} GPUs")
-        return {
-            "name": name,
-            "submitted_s": amount(submitted, "time"),
-            "gpus": key[2],
-            "work": works[key],
-            "max_gpus": max(key[2], len(works[key].speeds())),
-            "model": intern(application),
-        }
+        return TraceJob(
+            id=0,
+            name=name,
+            submitted_s=amount(submitted, "time"),
+            gpus=key[2],
+            work=works[key],
+            max_gpus=max(key[2], len(works[key].speeds())),
+            model=intern(application),
+        )
 
     source.add_each(source.table(_COLUMNS), draft)
     return source.trace()

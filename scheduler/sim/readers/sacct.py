@@ -16,7 +16,6 @@ from sys import intern
 from scheduler.sim.readers import Format
 from scheduler.sim.readers.options import ReadOptions
 from scheduler.sim.readers.source import (
-    Draft,
     Excluded,
     Source,
     Unusable,
@@ -28,7 +27,7 @@ from scheduler.sim.readers.source import (
     per_gpu,
     whole,
 )
-from scheduler.sim.trace import Trace
+from scheduler.sim.trace import Trace, TraceJob
 from scheduler.sim.work import FixedWork
 
 _COLUMNS = ("JobID", "State", "Submit", "Start")
@@ -66,14 +65,14 @@ def read(path: Path, options: ReadOptions) -> Trace:
     source = Source(path, options, dated=True)
     names = (*_COLUMNS, *_OPTIONAL)
 
-    def draft(row: Sequence[str]) -> Draft:
+    def draft(row: Sequence[str]) -> TraceJob:
         return _draft(dict(zip(names, row, strict=True)))
 
     source.add_each(source.table(_COLUMNS, optional=_OPTIONAL, delimiter="|"), draft)
     return source.trace()
 
 
-def _draft(row: Mapping[str, str]) -> Draft:
+def _draft(row: Mapping[str, str]) -> TraceJob:
     if "." in row["JobID"]:
         raise Excluded("is a step of a job")
     state = row["State"].split(" ")[0].rstrip("+").upper()
@@ -90,23 +89,24 @@ def _draft(row: Mapping[str, str]) -> Draft:
         raise Unusable(f"started {submitted_s - started_s:g} s before its submission")
     nodes = gpu_count(row["NNodes"], "NNodes") if row["NNodes"] else 1
     gang = nodes > 1 and gpus % nodes == 0
-    return {
-        "name": row["JobName"] or row["JobID"],
-        "submitted_s": submitted_s,
-        "gpus": gpus,
-        "work": FixedWork(_run_s(row, started_s)),
-        "gpu_type": gpu_type,
-        "vc": intern(row["Account"] or "default"),
-        "owner": intern(row["User"] or "owner"),
-        "nodes": nodes if gang else 1,
-        "split": not gang,
-        "cpus": per_gpu(amount(resources.get("cpu", "0"), "the number of CPUs"), nodes if gang else gpus),
-        "memory_mib": per_gpu(_mib(resources.get("mem", "0")), nodes if gang else gpus),
-        "time_limit_s": _limit_s(row),
-        "priority": whole(row["Priority"], "Priority") if row["Priority"] else 0,
-        "status": _STATUS[state],
-        "waited_s": started_s - submitted_s,
-    }
+    return TraceJob(
+        id=0,
+        name=row["JobName"] or row["JobID"],
+        submitted_s=submitted_s,
+        gpus=gpus,
+        work=FixedWork(_run_s(row, started_s)),
+        gpu_type=gpu_type,
+        vc=intern(row["Account"] or "default"),
+        owner=intern(row["User"] or "owner"),
+        nodes=nodes if gang else 1,
+        split=not gang,
+        cpus=per_gpu(amount(resources.get("cpu", "0"), "the number of CPUs"), nodes if gang else gpus),
+        memory_mib=per_gpu(_mib(resources.get("mem", "0")), nodes if gang else gpus),
+        time_limit_s=_limit_s(row),
+        priority=whole(row["Priority"], "Priority") if row["Priority"] else 0,
+        status=_STATUS[state],
+        waited_s=started_s - submitted_s,
+    )
 
 
 def _resources(text: str) -> Mapping[str, str]:

@@ -17,8 +17,8 @@ from typing import Any, cast
 from scheduler.sim.readers import Format, Peer
 from scheduler.sim.readers.gavel import StepsTable
 from scheduler.sim.readers.options import ReadOptions
-from scheduler.sim.readers.source import Draft, Source, Unusable, amount
-from scheduler.sim.trace import Trace, TraceError
+from scheduler.sim.readers.source import Source, Unusable, amount
+from scheduler.sim.trace import Trace, TraceError, TraceJob
 from scheduler.sim.work import ChangingWork, StepsWork
 
 _COLUMNS = 12
@@ -47,7 +47,7 @@ def read(path: Path, options: ReadOptions) -> Trace:
     steps = StepsTable(path, options, prefer=("tacc_throughputs.json", "simulation_throughputs.json"))
     changes = _changes(path) if options.batch_sizes else {}
 
-    def draft(row: Sequence[str]) -> Draft:
+    def draft(row: Sequence[str]) -> TraceJob:
         *row, number = row
         if len(row) != _COLUMNS:
             raise Unusable(f"{len(row)} columns, not {_COLUMNS}")
@@ -55,10 +55,10 @@ def read(path: Path, options: ReadOptions) -> Trace:
             raise Unusable(f"unknown mode {row[7]!r}")
         amount(row[10], "the planned run time")
         job = steps.draft(model=row[0], total=row[5], gpus=row[6], weight=row[8], slo=row[9], submitted=row[11])
-        job["mode"] = row[7]
+        job = replace(job, mode=row[7])
         if int(number) in changes:
             try:
-                job["work"] = _changing(changes[int(number)], steps, row[0], cast(StepsWork, job["work"]))
+                job = replace(job, work=_changing(changes[int(number)], steps, row[0], cast(StepsWork, job.work)))
             except Unusable:
                 raise
             except (KeyError, IndexError, TypeError, ValueError, ZeroDivisionError) as error:

@@ -15,13 +15,10 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
-from typing import IO, Required, TypedDict, TypeVar
+from typing import IO, TypeVar
 
-from scheduler.model.lifecycle import JobClass
-from scheduler.model.request import Over
 from scheduler.sim.readers.options import ReadOptions
 from scheduler.sim.trace import BadLine, Trace, TraceError, TraceJob
-from scheduler.sim.work import Work
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LOCAL_EPOCH = _EPOCH.replace(tzinfo=None)
@@ -37,41 +34,6 @@ class Unusable(ValueError):
 
 class Excluded(Exception):
     """A valid job that the simulator does not use; the message is a short reason."""
-
-
-class Draft(TypedDict, total=False):
-    """The fields of a `TraceJob` before its number and its start of time are known."""
-
-    name: Required[str]
-    submitted_s: Required[float]  # in the trace's own time
-    gpus: Required[int]
-    work: Required[Work]
-    vc: str
-    owner: str
-    gpu_type: str | None
-    gpu_types: tuple[str, ...]
-    nodes: int
-    split: bool
-    max_gpus: int
-    min_gpus: int
-    over: Over
-    cpus: int
-    memory_mib: int
-    priority: int
-    weight: float
-    job_class: JobClass
-    preemptible: bool
-    checkpoints: bool
-    time_limit_s: float | None
-    expected_s: float | None
-    model: str
-    gpu_share: float
-    status: str
-    attempts: int
-    mode: str
-    deadline_s: float | None
-    waited_s: float | None
-    line: int
 
 
 class Source:
@@ -109,29 +71,30 @@ class Source:
                 if not text.isspace():
                     yield number, text.rstrip("\r\n")
 
-    def add_each(self, rows: Iterator[tuple[int, Row]], draft: Callable[[Row], Draft]) -> None:
+    def add_each(self, rows: Iterator[tuple[int, Row]], draft: Callable[[Row], TraceJob]) -> None:
         """Add a job from each row."""
         for line, row in rows:
             self.add(line, row, draft)
 
-    def add(self, line: int, row: Row, draft: Callable[[Row], Draft]) -> None:
-        """Add a job from one row."""
+    def add(self, line: int, row: Row, draft: Callable[[Row], TraceJob]) -> None:
+        """Add the job of one row, whose submission counts in the trace's own time."""
         try:
             job = draft(row)
-            if self._ordered and job["submitted_s"] < self._latest_s:
+            if self._ordered and job.submitted_s < self._latest_s:
                 raise Unusable(
-                    f"submitted at {job['submitted_s']:g} s, before the job above it; the format sorts by submission"
+                    f"submitted at {job.submitted_s:g} s, before the job above it; the format sorts by submission"
                 )
         except Unusable as error:
             self.bad(line, error)
         except Excluded as reason:
             self._left_out[str(reason)] += 1
         else:
-            self._latest_s = job["submitted_s"]
-            job["line"] = line
-            if job.get("gpu_type") is None and not job.get("gpu_types"):
-                job["gpu_type"] = self.options.gpu_type
-            self._jobs.append(TraceJob(id=0, **job))
+            self._latest_s = job.submitted_s
+            # The job is still private here, and numbered at the end: copying millions takes as long as reading them.
+            object.__setattr__(job, "line", line)
+            if job.gpu_type is None and not job.gpu_types:
+                object.__setattr__(job, "gpu_type", self.options.gpu_type)
+            self._jobs.append(job)
 
     def table(
         self, columns: Sequence[str], *, optional: Sequence[str] = (), delimiter: str = ","
@@ -178,8 +141,6 @@ class Source:
         if limit is not None:
             del jobs[limit:]
         for number, job in enumerate(jobs, start=1):
-            # The jobs are still private here, so they are changed in place: copying millions takes as long as reading
-            # them.
             object.__setattr__(job, "id", number)
             object.__setattr__(job, "submitted_s", job.submitted_s - zero)
         name = self.path.name.removesuffix(".gz")
@@ -193,6 +154,19 @@ class Source:
             return next(csv.reader([text], delimiter=delimiter, strict=True), [])
         except csv.Error as error:
             raise Unusable(f"broken quotes: {error}") from None
+
+
+def table_reader(
+    columns: Sequence[str], draft: Callable[[Sequence[str], ReadOptions], TraceJob], *, dated: bool = False
+) -> Callable[[Path, ReadOptions], Trace]:
+    """A reader of files with these columns and a job in each row."""
+
+    def read(path: Path, options: ReadOptions) -> Trace:
+        source = Source(path, options, dated=dated)
+        source.add_each(source.table(columns), lambda row: draft(row, options))
+        return source.trace()
+
+    return read
 
 
 @contextmanager

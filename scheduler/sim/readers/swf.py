@@ -12,8 +12,8 @@ from sys import intern
 
 from scheduler.sim.readers import Format
 from scheduler.sim.readers.options import ReadOptions
-from scheduler.sim.readers.source import Draft, Excluded, Source, Unusable, amount, gpu_count, number, per_gpu
-from scheduler.sim.trace import Trace, TraceError
+from scheduler.sim.readers.source import Excluded, Source, Unusable, amount, gpu_count, number, per_gpu
+from scheduler.sim.trace import Trace, TraceError, TraceJob
 from scheduler.sim.work import FixedWork
 
 _COLUMNS = 18
@@ -36,7 +36,7 @@ def read(path: Path, options: ReadOptions) -> Trace:
         raise TraceError(f"{path.name}: processors_per_gpu is {options.processors_per_gpu}, not at least 1")
     source = Source(path, options, ordered=True)
 
-    def draft(row: Sequence[str]) -> Draft:
+    def draft(row: Sequence[str]) -> TraceJob:
         if len(row) != _COLUMNS:
             raise Unusable(f"{len(row)} columns, not {_COLUMNS}")
         status = int(number(row[10], "the status"))
@@ -49,17 +49,18 @@ def read(path: Path, options: ReadOptions) -> Trace:
             raise Excluded("never ran")
         processors = next((field for field in (row[4], row[7]) if _known(field, "the number of processors")), "0")
         queue, user = row[14], row[11]
-        return {
-            "name": row[0],
-            "submitted_s": amount(row[1], "the submission"),
-            "gpus": per_gpu(gpu_count(processors, "the number of processors"), options.processors_per_gpu),
-            "work": FixedWork(run_s),
-            "vc": "default" if queue == "-1" else intern(f"queue-{queue}"),
-            "owner": "owner" if user == "-1" else intern(f"user-{user}"),
-            "time_limit_s": limit_s,
-            "status": _STATUS[status],
-            "waited_s": _known(row[2], "the wait"),
-        }
+        return TraceJob(
+            id=0,
+            name=row[0],
+            submitted_s=amount(row[1], "the submission"),
+            gpus=per_gpu(gpu_count(processors, "the number of processors"), options.processors_per_gpu),
+            work=FixedWork(run_s),
+            vc="default" if queue == "-1" else intern(f"queue-{queue}"),
+            owner="owner" if user == "-1" else intern(f"user-{user}"),
+            time_limit_s=limit_s,
+            status=_STATUS[status],
+            waited_s=_known(row[2], "the wait"),
+        )
 
     source.add_each(((line, text.split()) for line, text in source.lines() if not text.startswith(";")), draft)
     return source.trace()

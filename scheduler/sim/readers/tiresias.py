@@ -6,13 +6,12 @@ Source: Gu et al., "Tiresias: A GPU Cluster Manager for Distributed Deep Learnin
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from sys import intern
 
 from scheduler.sim.readers import Format, Peer
 from scheduler.sim.readers.options import ReadOptions
-from scheduler.sim.readers.source import Draft, Source, amount, gpu_count, has_columns
-from scheduler.sim.trace import Trace
+from scheduler.sim.readers.source import amount, gpu_count, has_columns, table_reader
+from scheduler.sim.trace import TraceJob
 from scheduler.sim.work import FixedWork
 
 _COLUMNS = ("job_id", "num_gpu", "submit_time", "iterations", "model_name", "duration", "interval")
@@ -31,19 +30,16 @@ FORMAT = Format(
 )
 
 
-def read(path: Path, options: ReadOptions) -> Trace:
-    """The jobs of such a file."""
-    source = Source(path, options)
+def _draft(row: Sequence[str], options: ReadOptions) -> TraceJob:
+    name, gpus, submitted, _, model, duration, _ = row
+    return TraceJob(
+        id=0,
+        name=name,
+        submitted_s=amount(submitted, "submit_time") * options.unit_s,
+        gpus=gpu_count(gpus),
+        work=FixedWork(amount(duration, "duration") * options.unit_s),
+        model=intern(model),
+    )
 
-    def draft(row: Sequence[str]) -> Draft:
-        name, gpus, submitted, _, model, duration, _ = row
-        return {
-            "name": name,
-            "submitted_s": amount(submitted, "submit_time") * options.unit_s,
-            "gpus": gpu_count(gpus),
-            "work": FixedWork(amount(duration, "duration") * options.unit_s),
-            "model": intern(model),
-        }
 
-    source.add_each(source.table(_COLUMNS), draft)
-    return source.trace()
+read = table_reader(_COLUMNS, _draft)
