@@ -15,9 +15,10 @@ from nodeagent.disk.watch import Options as DiskOptions
 from nodeagent.gpu.choose import open_gpus
 from nodeagent.gpu.port import GpuDriver
 from nodeagent.gpu.self_test import SelfTest
+from nodeagent.launch.ends import Ends
 from nodeagent.launch.launcher import Launcher
 from nodeagent.loop.loop import Loop, quit_for
-from nodeagent.protocol.messages import HealthEvent, Inventory, Timers
+from nodeagent.protocol.messages import AllocationReport, Inventory, Timers
 from nodeagent.runtime.choose import RuntimeOptions, open_runtime
 from nodeagent.runtime.port import Runtime
 from nodeagent.ship.outputs import OutputStream
@@ -25,10 +26,10 @@ from nodeagent.ship.shipper import LogShipper, Shipper
 from nodeagent.state.identity import Identity
 from nodeagent.state.inbox import Happened, LogDone, Message, OutputsDone, Quit
 from nodeagent.state.journal import Journal
-from nodeagent.streams.shells import Shells
+from nodeagent.sync.agent import Agent
 from nodeagent.sync.lifeline import Beats, Exchange, Polls, Reporter
 from nodeagent.sync.outbox import Outbox
-from nodeagent.sync.session import Session, register
+from nodeagent.sync.session import register
 from nodeagent.system.signals import call_on_signals
 from nodeagent.system.workpool import WorkPool
 from nodeagent.transport.client import Client
@@ -120,17 +121,17 @@ def run(options: Options) -> int:
         if session is None:
             return 0
         RuntimeWatch(runtime, post=inbox.put, stopping=stopping).start()
-        return _serve(
+        shared = Agent(
             client=client,
             session=session,
-            runtime=runtime,
             journal=journal,
+            runtime=runtime,
             sampler=Sampler(gpus, runtime),
-            disks=options.disks,
-            inbox=inbox,
+            post=inbox.put,
             stopping=stopping,
-            self_test=_self_test_of(gpus, options.check_python),
+            asked=threading.Event(),
         )
+        return _serve(shared, inbox, self_test=_self_test_of(gpus, options.check_python), disks=options.disks)
     finally:
         stopping.set()
         transport.close()
@@ -148,28 +149,29 @@ def _self_test_of(gpus: GpuDriver, python: str) -> RunSelfTest:
 
 
 def _serve(
-    *,
-    client: Client,
-    session: Session,
-    runtime: Runtime,
-    journal: Journal,
-    sampler: Sampler,
+    agent: Agent,
     inbox: "queue.SimpleQueue[Message]",
-    stopping: threading.Event,
+    *,
     self_test: RunSelfTest = no_self_test,
     disks: Optional[DiskOptions] = None,
 ) -> int:
     def renewed(sent_at: float, timers: Timers) -> None:
-        runtime.renew(sent_at, timers.stop_after_s)
+        agent.runtime.renew(sent_at, timers.stop_after_s)
 
     def failed(error: BaseException) -> None:
         inbox.put(quit_for(error))
 
-    something_runs = threading.Event()
-    renewed(session.registered_at, session.timers)
+    def pause(seconds: float) -> None:
+        shipper.pause(seconds)
+        collector.pause(seconds)
+
+    def reports() -> Tuple[AllocationReport, ...]:
+        return loop.reports()
+
+    renewed(agent.session.registered_at, agent.session.timers)
     launches = WorkPool("launch", _LAUNCH_THREADS, failed)
     fetches = WorkPool("fetch", _FETCH_THREADS, failed)
-    ends = WorkPool("end", _END_THREADS, failed)
+    endings = WorkPool("end", _END_THREADS, failed)
     sends = WorkPool("send", 1, failed)
     cleaning = WorkPool("clean", 1, failed)
     clearing = WorkPool("clear", 1, failed)  # its own pool: no job's folder waits for another job's large tree
@@ -178,81 +180,34 @@ def _serve(
     outputs = WorkPool("output", _OUTPUT_THREADS, failed)  # its own pool: no log waits for large files
     shipper = LogShipper(logs, lambda stream: inbox.put(LogDone(stream.id)))
     collector: Shipper[OutputStream] = Shipper(outputs, lambda stream: inbox.put(OutputsDone(stream.id)))
-
-    def pause(seconds: float) -> None:
-        shipper.pause(seconds)
-        collector.pause(seconds)
-
-    checks = Checks(sampler=sampler, self_test=self_test, pool=checking, report_soon=something_runs.set)
-
-    def report_now() -> None:
-        exchange.sync("", 0.0)
-
-    def tell_health(events: Tuple[HealthEvent, ...]) -> None:
-        exchange.tell(events)
-
-    launcher = Launcher(
-        client=client,
-        outbox=Outbox(client, sends),
-        logs=shipper,
-        journal=journal,
-        runtime=runtime,
-        sampler=sampler,
-        session=session,
-        launches=launches,
-        fetches=fetches,
-        ends=ends,
-        post=inbox.put,
-        wait=stopping.wait,
-        report_soon=something_runs.set,
-        report_now=report_now,
-        tell_health=tell_health,
-        make_way=checks.make_way,
-    )
+    checks = Checks(sampler=agent.sampler, self_test=self_test, pool=checking, report_soon=agent.report_soon)
+    exchange = Exchange(agent, reports=reports, paused=pause)
+    outbox = Outbox(agent.client, sends)
+    ends = Ends(agent, outbox=outbox, logs=shipper, exchange=exchange, pool=endings)
+    launcher = Launcher(agent, outbox=outbox, ends=ends, launches=launches, fetches=fetches, make_way=checks.make_way)
     loop = Loop(
-        client=client,
-        journal=journal,
-        runtime=runtime,
-        sampler=sampler,
-        session=session,
+        agent,
         launcher=launcher,
+        ends=ends,
         shipper=shipper,
         collector=collector,
         cleaning=cleaning,
         clearing=clearing,
-        shells=Shells(client=client, session=session, runtime=runtime),
         inbox=inbox,
-        report_soon=something_runs.set,
     )
-    exchange = Exchange(client=client, session=session, sampler=sampler, reports=loop.reports, paused=pause)
-    reporter = Reporter(
-        client=client,
-        session=session,
-        post=inbox.put,
-        stopping=stopping,
-        exchange=exchange,
-        reports=loop.reports,
-        asked=something_runs,
-    )
-    polls = Polls(client=client, session=session, post=inbox.put, stopping=stopping, exchange=exchange)
-    beats = Beats(
-        client=client, session=session, post=inbox.put, stopping=stopping, renewed=renewed, wanted=checks.want
-    )
-    watch = DiskWatch(
-        runtime=runtime,
-        bounded=loop.bounded,
-        sampler=sampler,
-        post=inbox.put,
-        report_soon=something_runs.set,
-        options=disks or DiskOptions(),
-    )
+    watch = DiskWatch(agent, bounded=loop.bounded, options=disks or DiskOptions())
     loop.recover()
-    for conversation in (beats, polls, reporter, Disks(watch, post=inbox.put, stopping=stopping)):
-        conversation.start()
+    for worker in (
+        Beats(agent, renewed=renewed, wanted=checks.want),
+        Polls(agent, exchange),
+        Reporter(agent, exchange),
+        Disks(agent, watch),
+    ):
+        worker.start()
     quit_message = loop.run()
     _log.log(logging.INFO if quit_message.status == 0 else logging.ERROR, "ending: %s", quit_message.message)
-    stopping.set()
+    agent.stopping.set()
     checks.make_way()
-    for pool in (launches, fetches, ends, sends, checking, logs, outputs):
+    for pool in (launches, fetches, endings, sends, checking, logs, outputs):
         pool.close(_FINISH_S)
     return quit_message.status

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import logging
 import os
-import threading
 import time
 from dataclasses import dataclass
 from typing import Callable, Dict, Mapping, Optional, Sequence, Set, Tuple
@@ -32,9 +31,8 @@ from nodeagent.disk.rules import (
 )
 from nodeagent.disk.walk import MAX_WALK_S, Walk, deleted
 from nodeagent.protocol.messages import HealthEvent
-from nodeagent.runtime.port import Runtime
-from nodeagent.state.inbox import DiskExceeded, Post, Quit
-from nodeagent.watch.sampler import Sampler
+from nodeagent.state.inbox import DiskExceeded, Worker
+from nodeagent.sync.agent import Agent
 
 _log = logging.getLogger("nodeagent.disk")
 
@@ -100,21 +98,15 @@ class DiskWatch:
 
     def __init__(
         self,
+        agent: Agent,
         *,
-        runtime: Runtime,
         bounded: Bounded,
-        sampler: Sampler,
-        post: Post,
-        report_soon: Callable[[], None],
         options: Options,
         read: Callable[[str], Sequence[Measure]] = read_disk,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._runtime = runtime
+        self._agent = agent
         self._bounded = bounded
-        self._sampler = sampler
-        self._post = post
-        self._report_soon = report_soon
         self._options = options
         self._read = read
         self._now = now
@@ -139,7 +131,7 @@ class DiskWatch:
     def look(self) -> float:
         """Do what is due; returns the seconds until the next look."""
         now = self._now()
-        measures = {one.key: one for folder in self._runtime.disks() for one in self._read(folder)}
+        measures = {one.key: one for folder in self._agent.runtime.disks() for one in self._read(folder)}
         waits = {key: next_look_s(one, self._reserve(one), *self._since(one, now)) for key, one in measures.items()}
         self._before = {key: (now, one) for key, one in measures.items()}
         self._tell(measures, now)
@@ -183,18 +175,18 @@ class DiskWatch:
             # One event for all disks: the platform merges repeats and keeps the last detail.
             detail = "; ".join(self._words(one) for one in full)
             _log.warning("%s", detail)
-            self._sampler.report(HealthEvent("disk_full", None, detail))
+            self._agent.sampler.report(HealthEvent("disk_full", None, detail))
         news = were != self._full.keys() or not self._has_told
         in_bytes = [one for one in measures.values() if one.unit is Unit.BYTES]
         if in_bytes:
             scarcest = min(in_bytes, key=lambda one: one.free / max(1, one.total))
-            self._sampler.tell_disk(scarcest.total >> 20, scarcest.free >> 20, bool(self._full), at_once=news)
+            self._agent.sampler.tell_disk(scarcest.total >> 20, scarcest.free >> 20, bool(self._full), at_once=news)
         if were and not self._full:
             _log.info("the disks have room again")
         if news:
             # Also after the first look: an earlier run of the agent may have reported the disk as full.
             self._has_told = True
-            self._report_soon()
+            self._agent.report_soon()
 
     def _words(self, full: Measure) -> str:
         return "the disk of {} {}: {} are free of {}, less than the reserve of {}".format(
@@ -209,7 +201,7 @@ class DiskWatch:
         self._over_limit.intersection_update(bounded)
         self._given_up.intersection_update(bounded)
         for key, victim in tuple(self._victims.items()):
-            is_gone = victim.id not in bounded and not self._runtime.holdings(victim.id).folders
+            is_gone = victim.id not in bounded and not self._agent.runtime.holdings(victim.id).folders
             if not is_gone and now < victim.until:
                 continue
             if not is_gone:
@@ -223,12 +215,12 @@ class DiskWatch:
         if not victim.hastened and victim.id in self._bounded():
             victim.hastened = True
             _log.warning("allocation %d: the disk is filling up, and it has no more grace", victim.id)
-            self._post(DiskExceeded(victim.id, "", 0.0))
+            self._agent.post(DiskExceeded(victim.id, "", 0.0))
 
     def _give_up_fetches(self, full: Sequence[Measure]) -> bool:
         """Cancel the pulls to full disks before any job is stopped; returns whether there were any."""
         why = "the node's disk is full, and the pull was given up"
-        told = [one for one in full if self._runtime.give_up_fetches(one.device, why)]
+        told = [one for one in full if self._agent.runtime.give_up_fetches(one.device, why)]
         for one in told:
             _log.warning("pulls to the disk of %s are given up: it is full", one.folder)
         return bool(told)
@@ -276,7 +268,7 @@ class DiskWatch:
     def _share(self, allocation_id: int, disks: Sequence[Measure], max_s: float, enough: Optional[int]) -> Share:
         """What an allocation takes of these disks, all by one unit; the count ends early at `enough`."""
         until, unit = self._now() + max_s, disks[0].unit
-        holdings = self._runtime.holdings(allocation_id)
+        holdings = self._agent.runtime.holdings(allocation_id)
         parts: Dict[str, int] = {}
         whole = True
         for disk in disks:
@@ -303,31 +295,24 @@ class DiskWatch:
             _amount(disk.unit, disk.total),
         )
         _log.warning("allocation %d: %s", allocation_id, detail)
-        self._post(DiskExceeded(allocation_id, detail, max_grace_s))
+        self._agent.post(DiskExceeded(allocation_id, detail, max_grace_s))
 
 
-class Disks(threading.Thread):
+class Disks(Worker):
     """The thread of the disk watch."""
 
-    def __init__(self, watch: DiskWatch, *, post: Post, stopping: threading.Event) -> None:
-        super().__init__(name="disks", daemon=True)
+    def __init__(self, agent: Agent, watch: DiskWatch) -> None:
+        super().__init__(agent.post, agent.stopping)
         self._watch = watch
-        self._post = post
-        self._stopping = stopping
 
-    def run(self) -> None:
-        """Look until the agent stops."""
-        wait_s = 0.0
+    def turn(self) -> None:
+        """Look, and wait until the next look is due."""
         try:
-            while not self._stopping.wait(wait_s):
-                try:
-                    wait_s = max(MIN_LOOK_INTERVAL_S, self._watch.look())
-                except OSError as error:
-                    _log.warning("the disks cannot be looked at: %s", error)
-                    wait_s = LOOK_EVERY_S
-        except BaseException as error:
-            self._post(Quit(1, "{} broke: {!r}".format(self.name, error)))
-            raise
+            wait_s = max(MIN_LOOK_INTERVAL_S, self._watch.look())
+        except OSError as error:
+            _log.warning("the disks cannot be looked at: %s", error)
+            wait_s = LOOK_EVERY_S
+        self._stopping.wait(wait_s)
 
 
 def _amount(unit: Unit, amount: int) -> str:

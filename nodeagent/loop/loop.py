@@ -9,14 +9,15 @@ from __future__ import annotations
 import logging
 import queue
 from dataclasses import replace
-from typing import Callable, Dict, Optional, Tuple, Union
+from typing import Dict, Optional, Tuple, Union
 
+from nodeagent.launch.ends import Ends
 from nodeagent.launch.launcher import Launcher
 from nodeagent.loop import core
 from nodeagent.loop.core import Allocation, Stage
 from nodeagent.protocol import messages as protocol
 from nodeagent.protocol.messages import AllocationReport, DesiredAllocation, EndReason, KeptReport, LaunchSpec, Observed
-from nodeagent.runtime.port import STOPPED_BEFORE_IT_STARTED, EventKind, ExitStatus, Kept, Phase, Runtime, StopCause
+from nodeagent.runtime.port import STOPPED_BEFORE_IT_STARTED, EventKind, ExitStatus, Kept, Phase, StopCause
 from nodeagent.ship.logstream import LogStream
 from nodeagent.ship.outputs import OutputStream
 from nodeagent.ship.shipper import LogShipper, Shipper
@@ -36,13 +37,11 @@ from nodeagent.state.inbox import (
     Synced,
     Unsettled,
 )
-from nodeagent.state.journal import Journal
 from nodeagent.streams.shells import Shells
-from nodeagent.sync.session import Session
+from nodeagent.sync.agent import Agent
 from nodeagent.system import clock
 from nodeagent.system.workpool import WorkPool
-from nodeagent.transport.client import Client, Unauthorized
-from nodeagent.watch.sampler import Sampler
+from nodeagent.transport.client import Unauthorized
 
 _log = logging.getLogger("nodeagent.loop.loop")
 
@@ -57,34 +56,26 @@ class Loop:
 
     def __init__(
         self,
+        agent: Agent,
         *,
-        client: Client,
-        journal: Journal,
-        runtime: Runtime,
-        sampler: Sampler,
-        session: Session,
         launcher: Launcher,
+        ends: Ends,
         shipper: LogShipper,
         collector: Shipper[OutputStream],
         cleaning: WorkPool,
         clearing: WorkPool,
-        shells: Shells,
         inbox: "queue.SimpleQueue[Message]",
-        report_soon: Callable[[], None],
     ) -> None:
-        self._client = client
-        self._journal = journal
-        self._runtime = runtime
-        self._sampler = sampler
-        self._session = session
+        self._agent = agent
+        self._runtime = agent.runtime
         self._launcher = launcher
+        self._ends = ends
         self._shipper = shipper
         self._collector = collector
         self._cleaning = cleaning
         self._clearing = clearing
-        self._shells = shells
+        self._shells = Shells(agent)
         self._inbox = inbox
-        self._report_soon = report_soon
         self._held: Dict[int, Allocation] = {}
         self._desired: Optional[Tuple[DesiredAllocation, ...]] = None
         self._published: Tuple[Allocation, ...] = ()
@@ -95,16 +86,16 @@ class Loop:
         phases = {allocation_id: self._runtime.observe(allocation_id).phase for allocation_id in ids}
         specs = {allocation_id: self._runtime.spec(allocation_id) for allocation_id in ids}
         fences = {allocation_id: spec.fence for allocation_id, spec in specs.items() if spec is not None}
-        entries = self._journal.entries()
-        for step in core.recover(entries, phases, fences, self._session.boot_id):
+        entries = self._agent.journal.entries()
+        for step in core.recover(entries, phases, fences, self._agent.session.boot_id):
             if isinstance(step, core.Discard):
                 self._remove(step.id)
                 continue
             held = replace(step.held, spec=specs.get(step.held.id))
             self._put(held)
             entry = entries.get(held.id)
-            if entry is not None and entry.boot_id == self._session.boot_id:
-                self._sampler.recall_strangers(held.id, entry.strangers)
+            if entry is not None and entry.boot_id == self._agent.session.boot_id:
+                self._agent.sampler.recall_strangers(held.id, entry.strangers)
             if not held.shipped:
                 self._ship(held, holes=entry.holes if entry is not None else (), resumed=True)
             if isinstance(step, core.Settle):
@@ -185,7 +176,7 @@ class Loop:
         elif isinstance(message, (ClaimRefused, Abandoned)):
             self._not_started(message)
         elif isinstance(message, EndAnswered):
-            self._journal.ended(message.id)
+            self._agent.journal.ended(message.id)
             self._answered(message.id, ended=True)
         elif isinstance(message, LogDone):
             self._logged(message.id)
@@ -207,7 +198,7 @@ class Loop:
             self._reconcile(self._desired, clock.boottime())
 
     def _reconcile(self, desired: Tuple[DesiredAllocation, ...], now: float) -> None:
-        for instruction in core.reconcile(desired, self._held, now, self._session.timers.orphan_grace_s):
+        for instruction in core.reconcile(desired, self._held, now, self._agent.session.timers.orphan_grace_s):
             before = self._held.get(instruction.id)
             self._held = core.apply(self._held, instruction)
             self._carry_out(instruction, before)
@@ -250,7 +241,7 @@ class Loop:
             if seen.kept is not None and held.kept is None:
                 _log.info("allocation %d: failed, and is kept: %s", allocation_id, seen.kept.detail)
                 self._put(replace(self._held[allocation_id], kept=seen.kept))
-                self._report_soon()
+                self._agent.report_soon()
         elif seen.phase is Phase.GONE:
             self._settle(allocation_id, EndReason.UNKNOWN, "its processes are gone and left no exit status")
         elif seen.phase is Phase.ABSENT and _is_overdue(held):
@@ -260,7 +251,7 @@ class Loop:
         held = self._held[allocation_id]
         if not held.settling:
             self._put(replace(held, settling=True))
-            self._launcher.settle(allocation_id, reason, detail)
+            self._ends.settle(allocation_id, ExitStatus(reason, detail=detail, started=reason is EndReason.UNKNOWN))
 
     def _unsettled(self, allocation_id: int) -> None:
         held = self._held.get(allocation_id)
@@ -292,7 +283,7 @@ class Loop:
         if held.spec is not None and held.spec.time_limit_s is not None:
             limit_at = clock.boottime() + held.spec.time_limit_s
         self._put(replace(held, stage=Stage.RUNNING, limit_at=limit_at))
-        self._report_soon()
+        self._agent.report_soon()
 
     def _exited(self, allocation_id: int, status: ExitStatus) -> None:
         held = self._held.get(allocation_id)
@@ -300,10 +291,10 @@ class Loop:
             return
         _log.info("allocation %d: %s %s", allocation_id, status.reason.value, status.detail)
         self._put(replace(held, stage=Stage.EXITED, status=status, settling=False))
-        self._sampler.assign(allocation_id, ())
+        self._agent.sampler.assign(allocation_id, ())
         self._shipper.finalise(allocation_id, status.log_size)
         if not held.ended:
-            self._launcher.end(allocation_id, held.fence, status, held.spec.gpu_uuids if held.spec is not None else ())
+            self._ends.end(allocation_id, held.fence, status, held.spec.gpu_uuids if held.spec is not None else ())
         self._collect(allocation_id)
 
     def _logged(self, allocation_id: int) -> None:
@@ -323,11 +314,11 @@ class Loop:
             return
         started = status.started
         self._collector.add(
-            OutputStream(spec, folder=lambda: self._runtime.work(spec) if started else None, client=self._client)
+            OutputStream(spec, folder=lambda: self._runtime.work(spec) if started else None, client=self._agent.client)
         )
 
     def _shipped(self, allocation_id: int) -> None:
-        self._journal.shipped(allocation_id)
+        self._agent.journal.shipped(allocation_id)
         self._answered(allocation_id, shipped=True)
 
     def _exceeded(self, message: DiskExceeded) -> None:
@@ -363,18 +354,18 @@ class Loop:
         status = ExitStatus(EndReason.NEVER_STARTED, detail=STOPPED_BEFORE_IT_STARTED, started=False)
         held = replace(self._held[allocation_id], status=status)
         self._put(held)
-        self._launcher.end(allocation_id, held.fence, status, ())
+        self._ends.end(allocation_id, held.fence, status, ())
 
     def _ship(self, held: Allocation, *, holes: Tuple[Tuple[int, int], ...], resumed: bool) -> None:
-        cap_bytes = self._session.timers.log_max_bytes_per_job if held.spec is None else held.spec.log_cap_bytes
+        cap_bytes = self._agent.session.timers.log_max_bytes_per_job if held.spec is None else held.spec.log_cap_bytes
         self._shipper.add(
             LogStream(
                 held.id,
                 held.fence,
                 source=self._runtime.log(held.id),
-                client=self._client,
+                client=self._agent.client,
                 cap_bytes=cap_bytes,
-                found_hole=self._journal.hole,
+                found_hole=self._agent.journal.hole,
                 known_holes=holes,
                 resumed=resumed,
             )
@@ -383,8 +374,8 @@ class Loop:
     def _forget(self, held: Allocation) -> None:
         self._shipper.drop(held.id)
         self._collector.drop(held.id)
-        self._sampler.assign(held.id, ())
-        self._journal.forget(held.id)
+        self._agent.sampler.assign(held.id, ())
+        self._agent.journal.forget(held.id)
         if held.spec is not None or held.status is not None or held.launched_at is not None:
             self._cleaning.submit(lambda: self._clean_up(held.id))
 
@@ -407,7 +398,7 @@ class Loop:
 
     def _assign_gpus(self, held: Allocation) -> None:
         if held.spec is not None:
-            self._sampler.assign(held.id, held.spec.gpu_uuids)
+            self._agent.sampler.assign(held.id, held.spec.gpu_uuids)
 
     def _put(self, held: Allocation) -> None:
         self._held[held.id] = held

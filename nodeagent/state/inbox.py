@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
 from typing import Callable, Optional, Union
 
@@ -122,3 +123,25 @@ Message = Union[
     Quit,
 ]
 Post = Callable[[Message], None]
+
+
+class Worker(threading.Thread):
+    """A thread that takes turns until the agent ends. If a turn breaks, the agent ends."""
+
+    def __init__(self, post: Post, stopping: threading.Event) -> None:
+        super().__init__(name=type(self).__name__.lower(), daemon=True)
+        self._post = post
+        self._stopping = stopping
+
+    def run(self) -> None:
+        """Take turn after turn."""
+        try:
+            while not self._stopping.is_set():
+                self.turn()
+        except BaseException as error:
+            self._post(Quit(1, "{} broke: {!r}".format(self.name, error)))
+            raise
+
+    def turn(self) -> None:
+        """What is done again and again, with the waiting that belongs to it."""
+        raise NotImplementedError

@@ -28,10 +28,10 @@ from nodeagent.protocol.shellwire import (
     ShellOutputRequest,
     WantedShell,
 )
-from nodeagent.runtime.port import Runtime, Shell, ShellEnding, ShellRefused, ShellRequest
-from nodeagent.sync.session import Session
+from nodeagent.runtime.port import Shell, ShellEnding, ShellRefused, ShellRequest
+from nodeagent.sync.agent import Agent
 from nodeagent.system.backoff import Backoff
-from nodeagent.transport.client import Client, Refused, Unreachable
+from nodeagent.transport.client import Refused, Unreachable
 
 MAX_SHELLS = 16
 INPUT_WAIT_S = 20.0
@@ -51,10 +51,8 @@ class Over(Exception):
 class Shells:
     """Every shell of the agent. `want` is called by the main loop only."""
 
-    def __init__(self, *, client: Client, session: Session, runtime: Runtime) -> None:
-        self._client = client
-        self._session = session
-        self._runtime = runtime
+    def __init__(self, agent: Agent) -> None:
+        self._agent = agent
         self._talks: Dict[int, Talk] = {}
 
     def want(self, wishes: Sequence[WantedShell]) -> None:
@@ -68,19 +66,19 @@ class Shells:
                 del self._talks[number]
         for number, wish in wanted.items():
             if number not in self._talks and sum(talk.is_alive() for talk in self._talks.values()) < MAX_SHELLS:
-                self._talks[number] = Talk(wish, client=self._client, session=self._session, runtime=self._runtime)
+                self._talks[number] = Talk(wish, self._agent)
                 self._talks[number].start()
 
 
 class Talk(threading.Thread):
     """One shell, from its opening to its end."""
 
-    def __init__(self, wish: WantedShell, *, client: Client, session: Session, runtime: Runtime) -> None:
+    def __init__(self, wish: WantedShell, agent: Agent) -> None:
         super().__init__(name="shell-{}".format(wish.id), daemon=True)
         self._wish = wish
-        self._client = client
-        self._session = session
-        self._runtime = runtime
+        self._client = agent.client
+        self._session = agent.session
+        self._runtime = agent.runtime
         self._over = threading.Event()
         self._answered_at = time.monotonic()
         self._lost_after_s = _FIRST_WORD_WITHIN_S

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from typing import Callable, FrozenSet, Tuple
 
@@ -21,12 +20,11 @@ from nodeagent.protocol.messages import (
     Timers,
     WantedCheck,
 )
-from nodeagent.state.inbox import Post, Quit, Synced
-from nodeagent.sync.session import Session
+from nodeagent.state.inbox import Quit, Synced, Worker
+from nodeagent.sync.agent import Agent
 from nodeagent.system import clock
 from nodeagent.system.backoff import Backoff
-from nodeagent.transport.client import Client, Refused, Unauthorized, Unreachable
-from nodeagent.watch.sampler import Sampler
+from nodeagent.transport.client import Refused, Unauthorized, Unreachable
 
 _log = logging.getLogger("nodeagent.sync.lifeline")
 
@@ -38,34 +36,24 @@ _ODD_ANSWER_WAIT_S = 0.2
 Reports = Callable[[], Tuple[AllocationReport, ...]]
 
 
-class Conversation(threading.Thread):
+class Conversation(Worker):
     """A thread that talks to the platform until the agent ends. A refusal of the agent itself ends the agent."""
 
-    def __init__(self, *, client: Client, session: Session, post: Post, stopping: threading.Event) -> None:
-        super().__init__(name=type(self).__name__.lower(), daemon=True)
-        self._client = client
-        self._session = session
-        self._post = post
-        self._stopping = stopping
+    def __init__(self, agent: Agent) -> None:
+        super().__init__(agent.post, agent.stopping)
+        self._client = agent.client
+        self._session = agent.session
         self._backoff = Backoff()
         self._quiet = True
 
-    def run(self) -> None:
-        """Talk, turn by turn."""
-        try:
-            while not self._stopping.is_set():
-                self._guarded_turn()
-        except BaseException as error:
-            self._post(Quit(1, "{} broke: {!r}".format(self.name, error)))
-            raise
-
-    def turn(self) -> None:
+    def talk(self) -> None:
         """One exchange, with the waiting that belongs to it."""
         raise NotImplementedError
 
-    def _guarded_turn(self) -> None:
+    def turn(self) -> None:
+        """Talk once; what the platform says instead of an answer is looked at here."""
         try:
-            self.turn()
+            self.talk()
         except Unauthorized as error:
             self._leave(EXIT_UNAUTHORIZED, "the platform refused the credential of this node: {}".format(error.detail))
         except Refused as error:
@@ -100,20 +88,17 @@ class Beats(Conversation):
 
     def __init__(
         self,
+        agent: Agent,
         *,
-        client: Client,
-        session: Session,
-        post: Post,
-        stopping: threading.Event,
         renewed: Callable[[float, Timers], None],
         wanted: Callable[[Tuple[WantedCheck, ...]], None],
     ) -> None:
-        super().__init__(client=client, session=session, post=post, stopping=stopping)
+        super().__init__(agent)
         self._renewed = renewed
         self._wanted = wanted
         self._last_sent = time.monotonic()
 
-    def turn(self) -> None:
+    def talk(self) -> None:
         """Wait until a beat is due, and send it."""
         beat_s = self._session.timers.beat_s
         if self._stopping.wait(max(0.0, self._last_sent + beat_s - time.monotonic())):
@@ -131,18 +116,16 @@ class Beats(Conversation):
 class Exchange:
     """A sync call, in both its uses."""
 
-    def __init__(
-        self, *, client: Client, session: Session, sampler: Sampler, reports: Reports, paused: Callable[[float], None]
-    ) -> None:
-        self._client = client
-        self._session = session
-        self._sampler = sampler
-        self._reports = reports
+    def __init__(self, agent: Agent, *, reports: Reports, paused: Callable[[float], None]) -> None:
+        self._client = agent.client
+        self._session = agent.session
+        self._sampler = agent.sampler
+        self.reports = reports
         self._paused = paused
 
     def sync(self, generation: str, wait_s: float) -> SyncResponse:
         """Tell everything that is seen, and return the answer."""
-        reports = self._reports()
+        reports = self.reports()
         news = self._sampler.take({report.id: report.fence for report in reports})
         request = SyncRequest(
             epoch=self._session.epoch,
@@ -178,7 +161,7 @@ class Exchange:
                 boot_id=self._session.boot_id,
                 generation="",
                 wait_s=0.0,
-                allocations=self._reports(),
+                allocations=self.reports(),
                 health=health,
             )
         )
@@ -191,14 +174,12 @@ class Exchange:
 class Polls(Conversation):
     """Asks for the desired set and waits for its changes."""
 
-    def __init__(
-        self, *, client: Client, session: Session, post: Post, stopping: threading.Event, exchange: Exchange
-    ) -> None:
-        super().__init__(client=client, session=session, post=post, stopping=stopping)
+    def __init__(self, agent: Agent, exchange: Exchange) -> None:
+        super().__init__(agent)
         self._exchange = exchange
         self._generation = ""
 
-    def turn(self) -> None:
+    def talk(self) -> None:
         """One long-poll."""
         wait_s = self._session.timers.sync_wait_s
         began = time.monotonic()
@@ -214,30 +195,19 @@ class Polls(Conversation):
 class Reporter(Conversation):
     """Tells soon that something runs, and at times how it goes while something does."""
 
-    def __init__(
-        self,
-        *,
-        client: Client,
-        session: Session,
-        post: Post,
-        stopping: threading.Event,
-        exchange: Exchange,
-        reports: Reports,
-        asked: threading.Event,
-    ) -> None:
-        super().__init__(client=client, session=session, post=post, stopping=stopping)
+    def __init__(self, agent: Agent, exchange: Exchange) -> None:
+        super().__init__(agent)
         self._exchange = exchange
-        self._reports = reports
-        self._asked = asked
+        self._asked = agent.asked
         self._told: FrozenSet[int] = frozenset()
 
-    def turn(self) -> None:
+    def talk(self) -> None:
         """Wait for a reason to report, let what is over in a moment pass, and report."""
         asked = self._asked.wait(REPORT_EVERY_S)
         if asked:
             self._asked.clear()
             self._stopping.wait(DEBOUNCE_S)
-        running = frozenset(report.id for report in self._reports() if report.observed is Observed.RUNNING)
+        running = frozenset(report.id for report in self._exchange.reports() if report.observed is Observed.RUNNING)
         if ((running - self._told) if asked else running) or self._exchange.has_news():
             self._exchange.sync("", 0.0)
         self._told = running

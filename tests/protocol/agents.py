@@ -20,6 +20,7 @@ from nodeagent.protocol.messages import CheckResult, HealthEvent, Inventory, Met
 from nodeagent.runtime.port import EventKind
 from nodeagent.state.inbox import Happened
 from nodeagent.state.journal import Journal
+from nodeagent.sync.agent import Agent
 from nodeagent.sync.lifeline import Conversation
 from nodeagent.sync.session import Rejected, register
 from nodeagent.transport.client import Client
@@ -109,7 +110,6 @@ class Run(Owner):
             inbox.put(Happened(allocation_id, kind))
 
         machine.listener = heard
-        doubles: dict[str, Any] = {"sampler": Sampler(machine), "inbox": inbox, "stopping": stopping}
         try:
             session = register(
                 self._client,
@@ -120,9 +120,10 @@ class Run(Owner):
                 stopping=stopping,  # type: ignore[arg-type]
             )
             assert session is not None
-            self.status = nodeagent.cli.agent._serve(
-                client=self._client, session=session, runtime=machine, journal=journal, **doubles
-            )
+            doubles: dict[str, Any] = {"runtime": machine, "sampler": Sampler(machine), "post": inbox.put}
+            doubles |= {"stopping": stopping, "asked": Event(kernel)}
+            agent = Agent(client=self._client, session=session, journal=journal, **doubles)
+            self.status = nodeagent.cli.agent._serve(agent, inbox)  # type: ignore[arg-type]
         except Rejected as refusal:
             self.status = refusal.status
         except Exception as error:
@@ -164,7 +165,6 @@ def simulated(kernel: Callable[[], Kernel]) -> Iterator[None]:
         patch.setattr(nodeagent.sync.lifeline, "time", clock)
         patch.setattr(nodeagent.ship.shipper, "time", clock)
         patch.setattr(nodeagent.cli.agent, "WorkPool", pool)
-        patch.setattr(nodeagent.cli.agent, "threading", SimpleNamespace(Event=lambda: Event(kernel())))
         patch.setattr(Conversation, "start", start, raising=False)
         patch.setattr(Disks, "start", lambda _: None)  # a simulated machine has no disk that could be full
         yield

@@ -41,14 +41,10 @@ class Runtime:
 
 def test_a_folder_is_put_aside_while_another_is_being_cleared_and_one_is_cleared_at_a_time() -> None:
     runtime, failures = Runtime(), list[BaseException]()
-    parts: dict[str, Any] = {
-        name: MagicMock()
-        for name in ("client", "journal", "sampler", "session", "launcher", "shipper", "collector", "shells", "inbox")
-    }
-    parts["journal"].entries.return_value = {}
-    made: Any = runtime
-    pools = [WorkPool("clean", 1, failures.append), WorkPool("clear", 1, failures.append)]
-    loop = Loop(**parts, runtime=made, cleaning=pools[0], clearing=pools[1], report_soon=lambda: None)
+    agent, pools = MagicMock(runtime=runtime), [WorkPool(name, 1, failures.append) for name in ("clean", "clear")]
+    agent.journal.entries.return_value = {}
+    parts: dict[str, Any] = {name: MagicMock() for name in ("launcher", "ends", "shipper", "collector", "inbox")}
+    loop = Loop(agent, **parts, cleaning=pools[0], clearing=pools[1])
     try:
         loop.recover()
         eventually(lambda: runtime.begun == 1, "the clearing of what earlier runs left")

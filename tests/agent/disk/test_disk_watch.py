@@ -6,6 +6,7 @@ import os
 import shutil
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from nodeagent.gpu.emulated import EmulatedGpus
 from nodeagent.runtime.container.layer import upper_of
 from nodeagent.runtime.port import Holdings
 from nodeagent.state.inbox import DiskExceeded, Message
+from nodeagent.sync.agent import Agent
 from nodeagent.watch.sampler import News, Sampler
 
 MIB, GIB = 1 << 20, 1 << 30
@@ -134,12 +136,11 @@ class Node:
         self.home.mkdir(exist_ok=True)
         runtime: Any = self
         self.sampler = Sampler(EmulatedGpus((), "here"), runtime)
+        asked: Any = SimpleNamespace(set=self._asked)
+        unused: dict[str, Any] = dict.fromkeys(("client", "session", "journal", "stopping"))
         self.watch = DiskWatch(
-            runtime=runtime,
+            Agent(runtime=runtime, sampler=self.sampler, post=self.posted.append, asked=asked, **unused),
             bounded=lambda: tuple(self.running),
-            sampler=self.sampler,
-            post=self.posted.append,
-            report_soon=self._asked,
             options=self.options,
             read=self._read,
             now=self._now,

@@ -22,6 +22,7 @@ from nodeagent.protocol.messages import (
     Timers,
     WantedCheck,
 )
+from nodeagent.sync.agent import Agent
 from nodeagent.sync.outbox import Entry
 from nodeagent.sync.session import Session
 from nodeagent.system import clock
@@ -92,22 +93,22 @@ def test_memory_that_goes_away_in_a_moment_is_waited_for(tmp_path: Path) -> None
 
     runtime = SimpleNamespace(prepare=nothing, lacks=nothing, launch=lambda one: happened.append(one.allocation_id))
     tasks = Tasks()
-    launcher = Launcher(
+    agent = Agent(
         client=cast(Any, None),
-        outbox=cast(Any, SimpleNamespace(put=granted)),
-        logs=cast(Any, None),
+        session=Session("boot", "state", RegisterResponse(1, 5, "node-5", "cluster", 7, Timers()), clock.boottime()),
         journal=cast(Any, SimpleNamespace(intend=nothing)),
         runtime=cast(Any, runtime),
         sampler=Sampler(driver, cast(Any, runtime)),
-        session=Session("boot", "state", RegisterResponse(1, 5, "node-5", "cluster", 7, Timers()), clock.boottime()),
+        post=nothing,
+        stopping=cast(Any, SimpleNamespace(wait=goes_away)),
+        asked=cast(Any, None),
+    )
+    launcher = Launcher(
+        agent,
+        outbox=cast(Any, SimpleNamespace(put=granted)),
+        ends=cast(Any, None),
         launches=cast(Any, tasks),
         fetches=cast(Any, tasks),
-        ends=cast(Any, tasks),
-        post=nothing,
-        wait=goes_away,
-        report_soon=nothing,
-        report_now=nothing,
-        tell_health=nothing,
         make_way=nothing,
     )
     launcher.claim(spec.allocation_id, spec.fence)

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import pytest
 
+from nodeagent.launch.ends import Ends
 from nodeagent.launch.launcher import Launcher
 from nodeagent.protocol.messages import (
     BatchItem,
@@ -27,6 +28,7 @@ from nodeagent.runtime.process import runtime as process_runtime
 from nodeagent.runtime.process.runtime import ProcessRuntime
 from nodeagent.runtime.shim.layout import AllocationFolder
 from nodeagent.state.inbox import Exited, Launched, Message
+from nodeagent.sync.agent import Agent
 from nodeagent.sync.session import Session
 from nodeagent.system import clock
 
@@ -74,28 +76,23 @@ class Stage:
         )
         doubles: dict[str, Any] = {
             "client": SimpleNamespace(),
-            "outbox": SimpleNamespace(
-                put=lambda *entries: [answered(self._answer_to(item)) for item, answered in entries]
-            ),
-            "logs": SimpleNamespace(take_last=lambda _: None),
             "journal": SimpleNamespace(intend=lambda *_: None),
             "runtime": runtime,
             "sampler": SimpleNamespace(
                 report=self.reported.append, faults=self._faults, note_strangers=lambda *_: dict(self._faults())
             ),
-            "launches": Pool(self),
-            "fetches": Pool(self),
-            "ends": Pool(self),
+            "stopping": SimpleNamespace(wait=lambda _: self.ending, is_set=lambda: self.ending),
+            "asked": SimpleNamespace(set=lambda: None),
         }
+        agent = Agent(session=self.session, post=self.posted.append, **doubles)
+        outbox: Any = SimpleNamespace(
+            put=lambda *entries: [answered(self._answer_to(item)) for item, answered in entries]
+        )
+        pool: Any = Pool(self)
+        nothing: Any = None
+        self.ends = Ends(agent, outbox=outbox, logs=nothing, exchange=nothing, pool=pool)
         self.launcher = Launcher(
-            session=self.session,
-            post=self.posted.append,
-            wait=lambda _: self.ending,
-            report_soon=lambda: None,
-            report_now=lambda: None,
-            tell_health=lambda _: None,
-            make_way=lambda: None,
-            **doubles,
+            agent, outbox=outbox, ends=self.ends, launches=pool, fetches=pool, make_way=lambda: None
         )
 
     def _answer_to(self, item: BatchItem) -> ItemOutcome:
@@ -290,7 +287,7 @@ def test_what_cannot_be_ended_is_tried_again_and_operators_are_told_once(monkeyp
             raise NotYet("processes [71] cannot be killed")
 
     stage.settle = hang
-    stage.launcher.settle(7, EndReason.UNKNOWN, "its processes are gone")
+    stage.ends.settle(7, ExitStatus(EndReason.UNKNOWN, detail="its processes are gone"))
     stage.run(lambda: stage.now >= began + 15.0)
     assert (stage.reported, stage.posted) == ([], [])
     stage.run(lambda: bool(stage.reported))
@@ -313,7 +310,7 @@ def test_what_hangs_for_hours_is_looked_at_once_a_minute(monkeypatch: pytest.Mon
             raise NotYet("processes [71] cannot be killed")
 
     stage.settle = hang
-    stage.launcher.settle(7, EndReason.UNKNOWN, "its processes are gone")
+    stage.ends.settle(7, ExitStatus(EndReason.UNKNOWN, detail="its processes are gone"))
     stage.run(lambda: bool(stage.exits))
     waits = [after - before for before, after in itertools.pairwise(tries)]
     assert waits[0] <= 0.2
