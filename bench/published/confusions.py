@@ -8,8 +8,8 @@ from functools import cache
 from pathlib import Path
 
 from bench.noise import NOISE
+from bench.published.accuracy import Accuracy, Labelled, measure, read
 from scheduler.diagnosis.failures import builtin
-from scheduler.diagnosis.failures.accuracy import Accuracy, Labelled, measure, read
 
 LOGS = Path("failure_logs") / "train.jsonl"
 BEGIN, END = "<!-- confusions -->\n", "<!-- /confusions -->"

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.published import confusions
-from scheduler.diagnosis.failures import accuracy
+from bench.published import accuracy, confusions
 from tests.sim.data import data
 
 ROWS = (

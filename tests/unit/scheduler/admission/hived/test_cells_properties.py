@@ -8,8 +8,8 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bench.hived.groups import Bound, Groups, GroupState, Pod, members_of
 from scheduler.admission.hived.config import CellConfig
-from scheduler.admission.hived.groups import Bound, Groups, GroupState, Pod, members_of
 from scheduler.admission.hived.pool import Cells
 from scheduler.admission.hived.topology import NONE
 from scheduler.admission.hived.want import Leaf, Placed, Want

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.admission.hived.__main__ import main
-from scheduler.admission.hived.command import CasesError, run
+from bench.hived.__main__ import main
+from bench.hived.cases import CasesError, run
 from scheduler.admission.hived.config import CellConfigError
 from tests.sim.data import data
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from bench.hived.groups import Answer, Bound, Groups, Pod, Preempt, members_of
 from scheduler.admission.hived.config import CellConfigError, parse, parse_clusters
-from scheduler.admission.hived.groups import Answer, Bound, Groups, Pod, Preempt, members_of
 from scheduler.documents import DocumentError, load_yaml
 
 Document = Mapping[str, Any]

@@ -1,4 +1,4 @@
-"""`python -m scheduler.diagnosis.failures.accuracy FILE`: compare the classifier with labels, and list disagreements.
+"""`python -m bench.published.accuracy FILE`: compare the classifier with labels, and list disagreements.
 
 FILE has a JSON object a line: `id`, `log`, `label`, `category` and `retry`.
 """
@@ -74,7 +74,7 @@ def measure(logs: Sequence[Labelled], said: Callable[[str], bytes] = str.encode)
 
 def main(argv: Sequence[str]) -> int:
     """Print the figures, and with `--wrong` each log whose answer differs from its label."""
-    parser = ArgumentParser(prog="python -m scheduler.diagnosis.failures.accuracy", description=__doc__)
+    parser = ArgumentParser(prog="python -m bench.published.accuracy", description=__doc__)
     parser.add_argument("file", type=Path)
     parser.add_argument("--wrong", action="store_true", help="list what is answered wrongly, with the line that misled")
     options = parser.parse_args(argv)
