@@ -18,7 +18,7 @@ from muster_client.calls.queue import QueueCalls
 from muster_client.calls.selection import selection
 from muster_client.calls.shellcalls import ShellCalls
 from muster_client.calls.sweeps import SweepCalls
-from muster_client.calls.transport import Transport, new_idempotency_key
+from muster_client.calls.transport import MAX_PAGE, Transport, new_idempotency_key
 from muster_client.errors import MusterError
 from muster_client.local.config import normalise_url
 
@@ -52,7 +52,6 @@ if TYPE_CHECKING:
 
 FILE_PART_BYTES = 4 << 20
 LOG_PAGE_BYTES = 1024 * 1024
-MAX_PAGE = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,13 +276,7 @@ class Client(SweepCalls, QueueCalls):
 
     def jobs(self, *, limit: int = 50, cursor: str | None = None, **filters: Any) -> JobPage:
         """Return up to `limit` jobs, newest first, over as many pages as that takes."""
-        results: list[JobInList] = []
-        while True:
-            page = self.jobs_page(limit=limit - len(results), cursor=cursor, **filters)
-            results += page["results"]
-            cursor = page["next"]
-            if cursor is None or len(results) >= limit:
-                return {"results": results, "next": cursor}
+        return cast("JobPage", self._http.pages("/jobs", selection(**filters), limit=limit, cursor=cursor))
 
     def why(self, job_id: int) -> Why:
         """Return why a job is in the state it is in."""
@@ -399,16 +392,8 @@ class Client(SweepCalls, QueueCalls):
 
     def files(self, job_id: int, *, attempt: int | None = None) -> OutputFilePage:
         """Return the files that a job left, those of its latest attempt first, and what was left out and why."""
-        results: list[OutputFile] = []
-        params: dict[str, str | int] = {"limit": MAX_PAGE}
-        if attempt is not None:
-            params["attempt"] = attempt
-        while True:
-            page = cast("OutputFilePage", self._http.document("GET", f"/jobs/{job_id}/files", params=params))
-            results += page["results"]
-            if page["next"] is None:
-                return {"results": results, "next": None, "summary": page["summary"]}
-            params["cursor"] = page["next"]
+        params = {"limit": MAX_PAGE} if attempt is None else {"limit": MAX_PAGE, "attempt": attempt}
+        return cast("OutputFilePage", self._http.pages(f"/jobs/{job_id}/files", params))
 
     def read_file(self, job_id: int, file: OutputFile) -> Iterator[bytes]:
         """Yield the bytes of a file, a part at a time; compare their SHA-256 with that of the file."""
@@ -529,14 +514,8 @@ class Client(SweepCalls, QueueCalls):
 
     def _all(self, path: str, wanted: Mapping[str, str | int] | None = None) -> Sequence[JsonObject]:
         """Return a whole list, following its cursors."""
-        results: list[JsonObject] = []
-        params: dict[str, str | int] = {}
-        while True:
-            page = self._http.document("GET", path, params={**(wanted or {}), **params})
-            results += page["results"]
-            if not page.get("next"):
-                return results
-            params = {"cursor": str(page["next"])}
+        results: Sequence[JsonObject] = self._http.pages(path, wanted)["results"]
+        return results
 
 
 def _log_params(attempt: int | None, rank: int | None) -> dict[str, str | int]:

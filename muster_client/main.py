@@ -17,7 +17,7 @@ from muster_client.session import Session  # noqa: E402
 
 gc.enable()
 
-# Each module of `muster_client.commands` with the commands that it registers, in the order of the help.
+# Each module of `muster_client.commands` with its commands, in the order of the help.
 MODULES = {
     "account": ("login", "logout", "whoami", "tokens"),
     "submit": ("submit", "run", "dry-run"),

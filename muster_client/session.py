@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TypeVar
 
 import httpx
 import typer
@@ -18,6 +19,8 @@ from muster_client.show.output import Output
 
 # Shorter waits pass before anyone could read of them.
 TOLD_WAIT_S = 1.5
+
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -57,6 +60,11 @@ class Session:
         """Return a client of any server, with or without a token."""
         backoff = self.backoff if quiet else replace(self.backoff, told=self._tell_of_waiting)
         return Client(url, token, transport=self.transport, backoff=backoff)
+
+    def ask(self, call: Callable[[Client], T]) -> T:
+        """Return the answer to one call."""
+        with self.client() as client:
+            return call(client)
 
     def _tell_of_waiting(self, why: str, wait_s: float) -> None:
         if wait_s >= TOLD_WAIT_S:

@@ -10,9 +10,6 @@ from muster_client.calls.transport import Transport
 if TYPE_CHECKING:
     from muster_client.answers.jobs import Job
     from muster_client.answers.queue import Queue
-    from muster_client.answers.terms import JsonObject
-
-MAX_QUEUE_PAGE = 200
 
 
 class QueueCalls:
@@ -22,15 +19,8 @@ class QueueCalls:
 
     def queue(self, vc_id: int, *, mine: bool = False, limit: int = 50) -> Queue:
         """Return up to `limit` jobs that wait in a virtual cluster, the first one first; held jobs come last."""
-        params: JsonObject = {"mine": True} if mine else {}
-        found: Queue | None = None
-        while True:
-            params["limit"] = min(limit - len(found["results"]) if found else limit, MAX_QUEUE_PAGE)
-            page = cast("Queue", self._http.document("GET", f"/vcs/{vc_id}/queue", params=params))
-            found = page if found is None else {**page, "results": [*found["results"], *page["results"]]}
-            if page["next"] is None or len(found["results"]) >= limit:
-                return found
-            params["cursor"] = page["next"]
+        params = {"mine": True} if mine else {}
+        return cast("Queue", self._http.pages(f"/vcs/{vc_id}/queue", params, limit=limit))
 
     def hold(self, job_id: int) -> Job:
         """Return the waiting job, which is held until it is released."""

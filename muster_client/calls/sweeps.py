@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Literal, cast
 from muster_client.calls.transport import Transport, new_idempotency_key
 
 if TYPE_CHECKING:
-    from muster_client.answers.sweeps import RetriedSweep, SubmittedSweep, Sweep, SweepInList, SweepMember, SweepPage
+    from muster_client.answers.sweeps import RetriedSweep, SubmittedSweep, Sweep, SweepMember, SweepPage
     from muster_client.answers.terms import JobSpec, JsonObject
 
 SweepState = Literal["active", "succeeded", "failed", "cancelled"]
 SWEEP_STATES: tuple[SweepState, ...] = ("active", "succeeded", "failed", "cancelled")
-MAX_PAGE = 200
 
 
 class SweepCalls:
@@ -41,16 +40,7 @@ class SweepCalls:
         params: JsonObject = {"mine": True} if mine else {}
         if state is not None:
             params["state"] = state
-        results: list[SweepInList] = []
-        while True:
-            params["limit"] = min(limit - len(results), MAX_PAGE)
-            if cursor is not None:
-                params["cursor"] = cursor
-            page = self._http.document("GET", "/sweeps", params=params)
-            results += page["results"]
-            cursor = page["next"]
-            if cursor is None or len(results) >= limit:
-                return {"results": results, "next": cursor}
+        return cast("SweepPage", self._http.pages("/sweeps", params, limit=limit, cursor=cursor))
 
     def retry_sweep(self, sweep_id: int) -> RetriedSweep:
         """Return the sweep, whose failed members run again; `retried` says how many."""

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from muster_client.answers.terms import JsonObject
 
 API = "/api/v1"
+MAX_PAGE = 200
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 GATEWAY_STATUSES = frozenset({502, 503, 504})
 _TIMEOUT = httpx.Timeout(30.0, connect=5.0, write=60.0)
@@ -120,6 +121,23 @@ class Transport:
     def document(self, method: str, path: str, **options: Any) -> JsonObject:
         """Return the JSON object that the server answers with."""
         return _object_of(self.request(method, path, **options), self.url)
+
+    def pages(
+        self, path: str, params: Mapping[str, Any] | None = None, *, limit: int | None = None, cursor: str | None = None
+    ) -> JsonObject:
+        """Return a list from the cursor on, of at most `limit` results, over as many pages as that takes."""
+        results: list[JsonObject] = []
+        while True:
+            asked = {**(params or {})}
+            if limit is not None:
+                asked["limit"] = min(limit - len(results), MAX_PAGE)
+            if cursor is not None:
+                asked["cursor"] = cursor
+            page = self.document("GET", path, params=asked)
+            results += page["results"]
+            cursor = page.get("next")
+            if cursor is None or (limit is not None and len(results) >= limit):
+                return {**page, "results": results}
 
     @contextlib.contextmanager
     def stream(

@@ -120,8 +120,7 @@ def whoami_command(ctx: typer.Context, as_json: JsonFlag = False) -> None:
 def tokens_ls_command(ctx: typer.Context, as_json: JsonFlag = False) -> None:
     """List your tokens."""
     session = begin(ctx, as_json=as_json)
-    with session.client() as client:
-        tokens = client.tokens()
+    tokens = session.ask(lambda client: client.tokens())
     session.output.answer({"results": tokens}, tokens_table(tokens, utc_now()))
 
 
@@ -157,17 +156,8 @@ def tokens_revoke_command(
 ) -> None:
     """End a token for good."""
     session = begin(ctx, as_json=as_json)
-    with session.client() as client:
-        client.revoke_token(token_id)
+    session.ask(lambda client: client.revoke_token(token_id))
     session.output.answer({"id": token_id, "revoked": True}, f"Token {token_id} is ended.")
-
-
-def register(app: typer.Typer) -> None:
-    """Add these commands to `muster`."""
-    app.command("login")(login_command)
-    app.command("logout")(logout_command)
-    app.command("whoami")(whoami_command)
-    app.add_typer(tokens_app, name="tokens")
 
 
 def _login_with_token(session: Session, address: str, token: str) -> tuple[Me, Login]:

@@ -13,29 +13,19 @@ from muster_client.show.render import gpus_table
 def gpus_command(ctx: typer.Context, as_json: JsonFlag = False) -> None:
     """List the GPUs and what they are doing."""
     session = begin(ctx, as_json=as_json)
-    with session.client() as client:
-        gpus = client.gpus()
+    gpus = session.ask(lambda client: client.gpus())
     session.output.answer({"results": gpus}, gpus_table(gpus))
 
 
 def vc_command(ctx: typer.Context, as_json: JsonFlag = False) -> None:
     """List the virtual clusters that you may submit to, and their quotas."""
     session = begin(ctx, as_json=as_json)
-    with session.client() as client:
-        vcs = client.vcs()
+    vcs = session.ask(lambda client: client.vcs())
     session.output.answer({"results": vcs}, vcs_table(vcs))
 
 
 def volumes_command(ctx: typer.Context, as_json: JsonFlag = False) -> None:
     """List the volumes that your jobs may mount."""
     session = begin(ctx, as_json=as_json)
-    with session.client() as client:
-        volumes = client.volumes()
+    volumes = session.ask(lambda client: client.volumes())
     session.output.answer({"results": volumes}, volumes_table(volumes))
-
-
-def register(app: typer.Typer) -> None:
-    """Add these commands to `muster`."""
-    app.command("gpus")(gpus_command)
-    app.command("vc")(vc_command)
-    app.command("volumes")(volumes_command)

@@ -75,11 +75,6 @@ def explain_command(
         raise typer.Exit(EXIT_USAGE)
 
 
-def register(app: typer.Typer) -> None:
-    """Add this command to `muster`."""
-    app.command("explain")(explain_command)
-
-
 def _tail(make: type[Tail], name: str) -> Tail:
     if name == _STDIN:
         ends = _ends(sys.stdin.buffer)

@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 def files_command(ctx: typer.Context, job_id: JobId, attempt: Attempt = None, as_json: JsonFlag = False) -> None:
     """List the files that a job left, and what was not kept and why."""
     session = begin(ctx, as_json=as_json)
-    with session.client() as client:
-        files = client.files(job_id, attempt=attempt)
+    files = session.ask(lambda client: client.files(job_id, attempt=attempt))
     session.output.answer(files, files_table(files["results"]))
     for note in files_notes(files["summary"]):
         session.output.note(note)
@@ -69,12 +68,6 @@ def download_command(
         session.output.note(note)
     if not found:
         raise typer.Exit(EXIT_NOT_FOUND)
-
-
-def register(app: typer.Typer) -> None:
-    """Add these commands to `muster`."""
-    app.command("files")(files_command)
-    app.command("download")(download_command)
 
 
 def _files(client: Client, output: Output, job_id: int, *, attempt: int | None, timeout_s: float) -> OutputFilePage:

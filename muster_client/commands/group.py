@@ -43,7 +43,10 @@ class Group(TyperGroup):
 
 
 class LazyCommands(Mapping[str, Any]):
-    """Commands by their names; the module of a command is imported when the command is looked up."""
+    """Commands by their names; the module of a command is imported when the command is looked up.
+
+    The command `dry-run` is the module's `dry_run_command`, the group `sweep` its `sweep_app`.
+    """
 
     def __init__(self, modules: Mapping[str, tuple[str, ...]]) -> None:
         self._module_of = {name: module for module, names in modules.items() for name in names}
@@ -54,9 +57,13 @@ class LazyCommands(Mapping[str, Any]):
             app = typer.Typer(rich_markup_mode=None)
             # Typer makes no group of a single command, unless the group has a callback.
             app.callback()(_nothing)
-            importlib.import_module(f"muster_client.commands.{self._module_of[name]}").register(app)
-            app.registered_commands = [found for found in app.registered_commands if found.name == name]
-            app.registered_groups = [found for found in app.registered_groups if found.name == name]
+            module = importlib.import_module(f"muster_client.commands.{self._module_of[name]}")
+            word = name.replace("-", "_")
+            if hasattr(module, f"{word}_app"):
+                app.add_typer(getattr(module, f"{word}_app"), name=name)
+            else:
+                settings = getattr(module, "CONTEXT_SETTINGS", {}).get(name)
+                app.command(name, context_settings=settings)(getattr(module, f"{word}_command"))
             self._found.update(typer.main.get_group(app).commands)
         return self._found[name]
 

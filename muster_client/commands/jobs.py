@@ -107,8 +107,7 @@ def _known(ask: Callable[[], T]) -> T | None:
 def why_command(ctx: typer.Context, job_id: JobId, as_json: JsonFlag = False) -> None:
     """Tell why a job waits or ended, and what would help."""
     session = begin(ctx, as_json=as_json)
-    with session.client() as client:
-        why = client.why(job_id)
+    why = session.ask(lambda client: client.why(job_id))
     session.output.answer(why, why_sheet(why))
 
 
@@ -212,8 +211,7 @@ def _note_refusals(output: Output, refused: list[NotCancelled]) -> None:
 def requeue_command(ctx: typer.Context, job_id: JobId, as_json: JsonFlag = False) -> None:
     """Stop a job and put it back into the queue."""
     session = begin(ctx, as_json=as_json)
-    with session.client() as client:
-        job = client.requeue(job_id)
+    job = session.ask(lambda client: client.requeue(job_id))
     session.output.answer(job, f"Job {job['id']} goes back into the queue.")
 
 
@@ -243,17 +241,6 @@ def wait_command(
     if as_json:
         session.output.answer({"results": results})
     raise typer.Exit(next((status for job in results if (status := exit_status_of(job))), 0))
-
-
-def register(app: typer.Typer) -> None:
-    """Add these commands to `muster`."""
-    app.command("ls")(ls_command)
-    app.command("show")(show_command)
-    app.command("why")(why_command)
-    app.command("logs")(logs_command)
-    app.command("cancel")(cancel_command)
-    app.command("requeue")(requeue_command)
-    app.command("wait")(wait_command)
 
 
 def _print_stored(

@@ -73,8 +73,7 @@ def plan_command(
 def ls_command(ctx: typer.Context, as_json: JsonFlag = False) -> None:
     """List what is planned or under way, the next one first."""
     session = begin(ctx, as_json=as_json)
-    with session.client() as client:
-        found = client.maintenance()
+    found = session.ask(lambda client: client.maintenance())
     session.output.answer({"results": found}, maintenance_table(found))
 
 
@@ -89,14 +88,8 @@ def cancel_command(
 ) -> None:
     """Call it off before it begins, or end it now; its nodes take jobs again."""
     session = begin(ctx, as_json=as_json)
-    with session.client() as client:
-        client.call_off_maintenance(number, reason=reason)
+    session.ask(lambda client: client.call_off_maintenance(number, reason=reason))
     session.output.answer({"id": number, "called_off": True}, f"Maintenance {number} is called off.")
-
-
-def register(app: typer.Typer) -> None:
-    """Add these commands to `muster`."""
-    app.add_typer(maintenance_app, name="maintenance")
 
 
 def _moment(option: str, text: str, now: datetime) -> datetime:

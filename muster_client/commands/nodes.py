@@ -172,8 +172,3 @@ def _figure(value: float | None) -> str:
 
 def _named(value: object) -> Text:
     return Text(clean(value))
-
-
-def register(app: typer.Typer) -> None:
-    """Add this command to `muster`."""
-    app.command("nodes")(nodes_command)

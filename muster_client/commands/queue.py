@@ -33,8 +33,7 @@ def queue_command(
 ) -> None:
     """List what waits in a virtual cluster, in the order of its policy."""
     session = begin(ctx, as_json=as_json)
-    with session.client() as client:
-        queue = client.queue(_id_of(client, vc), mine=mine, limit=limit)
+    queue = session.ask(lambda client: client.queue(_id_of(client, vc), mine=mine, limit=limit))
     session.output.answer(queue, _queue_table(queue["results"]))
     if queue["next"] is not None:
         session.output.note(f"There are more; see them with --limit {limit * 2}.")
@@ -97,11 +96,3 @@ def _queue_table(jobs: list[QueueEntry]) -> Table:
             text_of(hold["detail"] if hold else ""),
         )
     return table
-
-
-def register(app: typer.Typer) -> None:
-    """Add these commands to `muster`."""
-    app.command("queue")(queue_command)
-    app.command("hold")(hold_command)
-    app.command("release")(release_command)
-    app.command("bump")(bump_command)

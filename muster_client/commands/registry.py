@@ -39,8 +39,7 @@ def add_command(
     if travels_unencrypted(session.target().url):
         session.output.warn(f"{session.target().url} is not encrypted; the password can be read on the way.")
     password = _password()
-    with session.client() as client:
-        stored = client.store_registry(registry, user, password, tenant=tenant)
+    stored = session.ask(lambda client: client.store_registry(registry, user, password, tenant=tenant))
     said = f"Jobs of {clean(stored['tenant'])} sign in at {clean(stored['registry'])} as {clean(stored['username'])}."
     session.output.answer(stored, said)
 
@@ -49,8 +48,7 @@ def add_command(
 def ls_command(ctx: typer.Context, as_json: JsonFlag = False) -> None:
     """List the registries that the tenants you manage have credentials for."""
     session = begin(ctx, as_json=as_json)
-    with session.client() as client:
-        found = client.registries()
+    found = session.ask(lambda client: client.registries())
     session.output.answer({"results": found}, registries_table(found, utc_now()))
 
 
@@ -73,11 +71,6 @@ def rm_command(ctx: typer.Context, registry: Host, tenant: Tenant = None, as_jso
         {"id": removed["id"], "removed": True},
         f"{clean(removed['tenant'])} has no credentials for {clean(removed['registry'])} any more.",
     )
-
-
-def register(app: typer.Typer) -> None:
-    """Add these commands to `muster`."""
-    app.add_typer(registry_app, name="registry")
 
 
 def _password() -> str:

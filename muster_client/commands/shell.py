@@ -73,8 +73,3 @@ def _lines(output: Output) -> Callable[[bytes], None]:
             output.line({"event": "output", "text": text})
 
     return show
-
-
-def register(app: typer.Typer) -> None:
-    """Add this command to `muster`."""
-    app.command("shell")(shell_command)

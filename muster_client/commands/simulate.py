@@ -11,6 +11,8 @@ import typer
 from muster_client.errors import SimulationError, UsageError
 from muster_client.session import begin
 
+CONTEXT_SETTINGS = {"simulate": {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}}
+
 
 def simulate_command(ctx: typer.Context) -> None:
     """Compare policies on a trace, without a server."""
@@ -43,9 +45,3 @@ def simulate_command(ctx: typer.Context) -> None:
         output.answer(None, *(grid.rich() for grid in report.grids(rows, timing=outputs.timing)))
     for remark in command.remarks(rows):
         output.note(remark)
-
-
-def register(app: typer.Typer) -> None:
-    """Add this command to `muster`."""
-    passed_on = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
-    app.command("simulate", context_settings=passed_on)(simulate_command)

@@ -45,9 +45,3 @@ def spec_command(ctx: typer.Context, job_id: JobId, as_json: JsonFlag = False) -
         session.output.answer(shown)
     else:
         session.output.text(spec_text(shown))
-
-
-def register(app: typer.Typer) -> None:
-    """Add these commands to `muster`."""
-    app.command("clone")(clone_command)
-    app.command("spec")(spec_command)

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from muster_client.answers.terms import JobSpec
 
 
+# Options end at the first word of the command, so that its own options reach it.
+CONTEXT_SETTINGS = {"run": {"allow_interspersed_args": False}}
+
+
 class Screening(StrEnum):
     """Whether a job is first tried on one or two GPUs."""
 
@@ -177,18 +181,9 @@ def dry_run_command(ctx: typer.Context, file: SpecFile, sets: Sets = None, as_js
     """Check a spec and tell whether it could run and would start now; stores nothing. Fails if it could never run."""
     session = begin(ctx, as_json=as_json)
     spec, base = read_spec_argument(file, sets)
-    with session.client() as client:
-        result = client.dry_run(for_dry_run(client, session.output, spec, base))
+    result = session.ask(lambda client: client.dry_run(for_dry_run(client, session.output, spec, base)))
     session.output.answer(result, dry_run_sheet(result))
     if not result["feasible"] or not result["fits_quota"]:
         why = result["hold"]["detail"] if result["hold"] else "it needs more than the pool or the quota has"
         session.output.warn(f"this job could never run as the pool and its quota are: {why}.")
         raise typer.Exit(EXIT_ERROR)
-
-
-def register(app: typer.Typer) -> None:
-    """Add these commands to `muster`."""
-    app.command("submit")(submit_command)
-    # Options end at the first word of the command, so that its own options reach it.
-    app.command("run", context_settings={"allow_interspersed_args": False})(run_command)
-    app.command("dry-run")(dry_run_command)

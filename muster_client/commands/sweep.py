@@ -43,8 +43,7 @@ def ls_command(
     wanted: SweepState | None = next((known for known in SWEEP_STATES if known == state), None)
     if state is not None and wanted is None:
         raise UsageError(f"--state {state}: a sweep is {', '.join(SWEEP_STATES[:-1])} or {SWEEP_STATES[-1]}.")
-    with session.client() as client:
-        page = client.sweeps(limit=limit, state=wanted, mine=mine)
+    page = session.ask(lambda client: client.sweeps(limit=limit, state=wanted, mine=mine))
     session.output.answer(page, sweeps_table(page["results"], utc_now()))
     if page["next"] is not None:
         session.output.note(f"There are more; see them with --limit {limit * 2}.")
@@ -73,8 +72,7 @@ def show_command(
 def cancel_command(ctx: typer.Context, sweep_id: SweepId, as_json: JsonFlag = False) -> None:
     """Stop all members of a sweep, waiting or running."""
     session = begin(ctx, as_json=as_json)
-    with session.client() as client:
-        sweep = client.cancel_sweep(sweep_id)
+    sweep = session.ask(lambda client: client.cancel_sweep(sweep_id))
     session.output.answer(sweep, f"Sweep {sweep['id']} is being cancelled; members that run stop within their grace.")
 
 
@@ -82,8 +80,7 @@ def cancel_command(ctx: typer.Context, sweep_id: SweepId, as_json: JsonFlag = Fa
 def retry_command(ctx: typer.Context, sweep_id: SweepId, as_json: JsonFlag = False) -> None:
     """Run the failed members of a sweep again, inside the sweep."""
     session = begin(ctx, as_json=as_json)
-    with session.client() as client:
-        sweep = client.retry_sweep(sweep_id)
+    sweep = session.ask(lambda client: client.retry_sweep(sweep_id))
     many = sweep["retried"]
     told = "1 member of it runs" if many == 1 else f"{many} members of it run"
     session.output.answer(sweep, f"Sweep {sweep['id']} goes on: {told} again.")
@@ -110,8 +107,3 @@ def _changed(before: JobSpec, after: object) -> JobSpec:
     if not isinstance(after, dict):
         raise UsageError("--set sweep: set its keys, such as sweep.members=81.")
     return {key: value for key, value in after.items() if key not in before or value != before[key]}
-
-
-def register(app: typer.Typer) -> None:
-    """Add these commands to `muster`."""
-    app.add_typer(sweep_app, name="sweep")

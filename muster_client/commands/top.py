@@ -65,8 +65,3 @@ def _fetcher(client: Client, vc: str | None, *, mine: bool) -> Callable[[], View
         )
 
     return fetch
-
-
-def register(app: typer.Typer) -> None:
-    """Add this command to `muster`."""
-    app.command("top")(top_command)

@@ -61,8 +61,3 @@ def usage_command(
             return
         used = client.usage(by=words, **wanted)
     session.output.answer(used, usage_table(used))
-
-
-def register(app: typer.Typer) -> None:
-    """Add this command to `muster`."""
-    app.command("usage")(usage_command)

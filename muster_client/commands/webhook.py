@@ -27,8 +27,7 @@ def add_command(
 ) -> None:
     """Make a webhook; the secret that its calls are signed with is shown this once."""
     session = begin(ctx, as_json=as_json)
-    with session.client() as client:
-        made = client.create_webhook(url)
+    made = session.ask(lambda client: client.create_webhook(url))
     session.output.note(f"Webhook {made['id']} is made. Its secret is shown this once:")
     session.output.answer(made, clean(made["secret"]))
 
@@ -37,8 +36,7 @@ def add_command(
 def ls_command(ctx: typer.Context, as_json: JsonFlag = False) -> None:
     """List your webhooks, and how it stands with them."""
     session = begin(ctx, as_json=as_json)
-    with session.client() as client:
-        found = client.webhooks()
+    found = session.ask(lambda client: client.webhooks())
     session.output.answer({"results": found}, webhooks_table(found, utc_now()))
 
 
@@ -46,8 +44,7 @@ def ls_command(ctx: typer.Context, as_json: JsonFlag = False) -> None:
 def rm_command(ctx: typer.Context, webhook: Number, as_json: JsonFlag = False) -> None:
     """Remove a webhook."""
     session = begin(ctx, as_json=as_json)
-    with session.client() as client:
-        client.remove_webhook(webhook)
+    session.ask(lambda client: client.remove_webhook(webhook))
     session.output.answer({"id": webhook, "removed": True}, f"Webhook {webhook} is gone.")
 
 
@@ -60,15 +57,9 @@ def ping_command(
 ) -> None:
     """Have a ping sent, and tell what became of it; one that goes well takes a disabled webhook into use again."""
     session = begin(ctx, as_json=as_json)
-    with session.client() as client:
-        tried = client.test_webhook(webhook, timeout_s=timeout_s)
+    tried = session.ask(lambda client: client.test_webhook(webhook, timeout_s=timeout_s))
     if tried is None:
         raise MusterError(f"The ping of webhook {webhook} was not sent within {timeout_s} s; look again later.")
     session.output.answer(tried, f"Webhook {webhook}: {clean(tried['last_result'] or '')}.")
     if tried["last_success_at"] != tried["last_try_at"]:
         raise typer.Exit(1)
-
-
-def register(app: typer.Typer) -> None:
-    """Add these commands to `muster`."""
-    app.add_typer(webhook_app, name="webhook")

@@ -16,6 +16,7 @@ import typer
 
 import muster_client
 from muster_client import errors
+from muster_client.commands.group import LazyCommands
 from muster_client.main import MODULES, app
 from scheduler.sim.parser import parser
 from tests.unit.client.fake_server import Run
@@ -88,12 +89,15 @@ def test_the_help_of_a_group_is_not_cut_short(run: Run) -> None:
         assert "..." not in shown.partition("Commands:")[2]
 
 
-def test_each_module_registers_the_commands_that_it_is_listed_with() -> None:
+def test_each_command_of_a_module_is_listed_with_it() -> None:
+    commands = LazyCommands(MODULES)
+    assert [commands[name].name for name in commands] == list(commands)
     for module, names in MODULES.items():
-        one = typer.Typer()
-        importlib.import_module(f"muster_client.commands.{module}").register(one)
-        groups = [group.name for group in one.registered_groups]
-        assert [*(command.name for command in one.registered_commands), *groups] == list(names)
+        found = vars(importlib.import_module(f"muster_client.commands.{module}"))
+        groups = [value for value in found.values() if isinstance(value, typer.Typer)]
+        grouped = [command.callback for group in groups for command in group.registered_commands]
+        own = {name for name, value in found.items() if name.endswith("_command") and value not in grouped}
+        assert len(own) + len(groups) == len(names)
 
 
 def test_a_command_imports_no_library_that_it_does_not_need() -> None:
