@@ -6,7 +6,6 @@ touch has to be reachable by it: a checkout below /root is not, and no existing 
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 import pwd
@@ -15,6 +14,9 @@ import stat
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+from muster.common.private_files import made_once
 
 # sun_path holds 108 bytes with its final NUL; `/.s.PGSQL.5432.lock` is the longest name that is put into the folder.
 SOCKET_PATH_LIMIT_BYTES = 107
@@ -98,20 +100,8 @@ def find_places(home: Path, *, state: Path = _STATE, short: Path = _SHORT) -> Pl
 
 def service_password(places: Places) -> str:
     """The password of the embedded Postgres and Valkey, made at the first call. Its file is the servers' account's."""
-    path = places.password_file
-    try:
-        return path.read_text().strip()
-    except FileNotFoundError:
-        draft = path.with_suffix(f".{os.getpid()}")
-        draft.touch(mode=0o600)
-        draft.write_text(secrets.token_urlsafe(32) + "\n")
-        if places.account is not None:
-            os.chown(draft, places.account.uid, places.account.gid)
-        # Another process may create the file at the same time: the first one counts for all.
-        with contextlib.suppress(FileExistsError):
-            path.hardlink_to(draft)
-        draft.unlink()
-        return path.read_text().strip()
+    owner = None if places.account is None else (places.account.uid, places.account.gid)
+    return made_once(places.password_file, secrets.token_urlsafe(32) + "\n", owner=owner)
 
 
 def role_password(places: Places, role: str) -> str:
@@ -155,10 +145,14 @@ def service_account() -> Account | None:
 
 def can_reach(account: Account, path: Path) -> bool:
     """Whether the account may enter this folder (asked of the kernel, so access lists count too)."""
-    asked = subprocess.run(
-        ["test", "-x", str(path)], user=account.uid, group=account.gid, extra_groups=[], cwd="/", check=False
-    )
-    return asked.returncode == 0
+    return subprocess.run(["test", "-x", str(path)], **as_account(account), check=False).returncode == 0
+
+
+def as_account(account: Account | None) -> dict[str, Any]:
+    """The options of `subprocess` for a program that runs as the account; None: as the caller."""
+    if account is None:
+        return {"cwd": "/"}
+    return {"user": account.uid, "group": account.gid, "extra_groups": [], "cwd": "/"}
 
 
 def make_folder(

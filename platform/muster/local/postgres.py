@@ -15,7 +15,7 @@ from urllib.parse import quote
 import psycopg2
 
 from muster.local import processes
-from muster.local.places import LocalError, Places, make_folder, role_password, service_password
+from muster.local.places import LocalError, Places, as_account, make_folder, role_password, service_password
 from muster.local.programs import Programs, server_environment, start
 
 if TYPE_CHECKING:
@@ -193,10 +193,7 @@ class Postgres:
                 "--builtin-locale=C.UTF-8",
                 *(["--no-sync"] if self.settings.get("fsync") == "off" else []),
             ],
-            user=account.uid if account else None,
-            group=account.gid if account else None,
-            extra_groups=[] if account else None,
-            cwd="/",
+            **as_account(account),
             env=server_environment(),
             stdin=subprocess.DEVNULL,
             capture_output=True,

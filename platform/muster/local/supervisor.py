@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 
 from muster.local import processes
 from muster.local.nursery import Forked, Nursery
@@ -99,9 +98,7 @@ class Supervisor:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def prepare_forks(self, *, env: Mapping[str, str], cwd: Path) -> None:

@@ -15,6 +15,8 @@ from ipaddress import IPv4Address, ip_address, ip_network
 from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
+from muster.common.private_files import made_once
+
 REPOSITORY = Path(__file__).resolve().parents[3]
 
 
@@ -247,16 +249,6 @@ def new_encryption_key() -> str:
 
 def _stored(path: Path, fresh: str) -> str:
     """The secret of this installation in `path`, `fresh` at the first start; every process must read the same one."""
-    try:
-        return path.read_text().strip()
-    except FileNotFoundError:
-        # Root's database runs under another account, which has to pass through. Each secret is private by itself.
-        path.parent.mkdir(mode=0o711 if os.geteuid() == 0 else 0o700, parents=True, exist_ok=True)
-    # A hard link is made by exactly one of several processes that start together.
-    draft = path.with_name(f"{path.name}.{os.getpid()}")
-    draft.touch(mode=0o600)
-    draft.write_text(fresh)
-    with contextlib.suppress(FileExistsError):  # another process was first, and its key is the one
-        os.link(draft, path)
-    draft.unlink()
-    return path.read_text().strip()
+    # Root's database runs under another account, which has to pass through. Each secret is private by itself.
+    path.parent.mkdir(mode=0o711 if os.geteuid() == 0 else 0o700, parents=True, exist_ok=True)
+    return made_once(path, fresh)

@@ -12,7 +12,6 @@ import os
 import signal
 import sys
 from multiprocessing.connection import Connection
-from types import TracebackType
 from typing import Self
 
 from muster.dispatch.snapshot.records import packed, plan_of, snapshot_of
@@ -40,7 +39,7 @@ class Solver:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.end()
 
     @property

@@ -14,8 +14,9 @@ from pathlib import Path
 from muster.accounts.models import ApiToken, User
 from muster.accounts.scopes import Scope
 from muster.accounts.services import create_token, create_user, revoke_token, user_of_token
+from muster.common.private_files import write_private
 from muster.local.demo.cluster import ACTOR
-from muster.local.places import LocalError
+from muster.local.places import Account, LocalError, as_account
 from muster.tenants.models import Membership, Tenant
 from muster.tenants.roles import Role
 from muster.tenants.services import add_member
@@ -73,7 +74,8 @@ def prepare_people(path: Path, *, url: str, tenants: Mapping[str, Tenant]) -> tu
         if person.role is not None and not Membership.objects.filter(user=user, tenant__name=person.tenant).exists():
             add_member(tenant=tenants[person.tenant], user=user, role=person.role, actor=ACTOR)
         found[person.name] = access
-    _write(path, {"url": url, "users": {name: asdict(access) for name, access in found.items()}})
+    document = {"url": url, "users": {name: asdict(access) for name, access in found.items()}}
+    write_private(path, json.dumps(document, indent=2) + "\n")
     return found, renewed
 
 
@@ -107,32 +109,11 @@ def require_python(uid: int) -> None:
     """
     if os.geteuid() != 0:
         return
-    quiet = subprocess.DEVNULL
+    words = ["python3", "--version"]
     try:
-        tried = subprocess.run(
-            ["python3", "--version"],
-            user=uid,
-            group=uid,
-            extra_groups=[],
-            cwd="/",
-            stdout=quiet,
-            stderr=quiet,
-            check=False,
-        )
-    except OSError:
-        tried = None
-    if tried is None or tried.returncode != 0:
+        subprocess.run(words, **as_account(Account("", uid, uid)), capture_output=True, check=True)
+    except (OSError, subprocess.CalledProcessError) as error:
         raise LocalError(
             "the examples need a python3 that ordinary users can run, and jobs never run as root. Install one for all "
             "users (such as `apt-get install python3`), or start the demonstration as an ordinary user."
-        )
-
-
-def _write(path: Path, document: object) -> None:
-    draft = path.with_suffix(".draft")
-    draft.unlink(missing_ok=True)
-    # Made with its mode: written first and closed to others later, it could be read in between.
-    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-        json.dump(document, file, indent=2)
-        file.write("\n")
-    draft.replace(path)
+        ) from error

@@ -1,0 +1,34 @@
+"""Files with secrets: their owner alone reads them, at no moment anyone else."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+
+
+def write_private(path: Path, text: str) -> None:
+    """Put the text in the place of the file, whole and on the disk."""
+    draft = path.with_name(f"{path.name}.draft")
+    draft.unlink(missing_ok=True)
+    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(path)
+
+
+def made_once(path: Path, fresh: str, *, owner: tuple[int, int] | None = None) -> str:
+    """The stripped text of the file, which is made of `fresh` if there is none, for this uid and gid.
+
+    A hard link is made by exactly one of several processes that start together: all return its text.
+    """
+    if not path.exists():
+        draft = path.with_name(f"{path.name}.{os.getpid()}")
+        write_private(draft, fresh)
+        if owner is not None:
+            os.chown(draft, *owner)
+        with contextlib.suppress(FileExistsError):
+            path.hardlink_to(draft)
+        draft.unlink()
+    return path.read_text().strip()
