@@ -15,6 +15,11 @@ def has_parent_part(text: str) -> bool:
     return ".." in re.split(r"[/\\]", text)
 
 
+def printable(text: str) -> str:
+    """The text with a space for each character that cannot be shown."""
+    return "".join(char if char.isprintable() else " " for char in text)
+
+
 def require_valid(instance: models.Model) -> None:
     """Return if the object satisfies its fields' rules and constraints, and raise `Invalid` if not."""
     try:

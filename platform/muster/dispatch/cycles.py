@@ -63,7 +63,7 @@ class CycleResult:
 
     @property
     def refusals(self) -> list[Refusal]:
-        """The number of refused places."""
+        """The refused places."""
         return self.applied.refusals
 
 
@@ -255,12 +255,8 @@ def _record(  # noqa: PLR0917 (called once)
         }
     else:
         # A cycle that changed something keeps its configuration when its snapshot is dropped.
-        last = (
-            Cycle.objects.filter(pool=pool, planner=name_of(planner))
-            .order_by("-pk")
-            .values("pk", "held", "config")
-            .first()
-        )
+        cycles = Cycle.objects.filter(pool=pool, planner=name_of(planner)).order_by("-pk")
+        last = cycles.values("pk", "held", "config").first()
         if last and last["config"] is None and last["held"] == len(plan.holds):
             # One row counts all consecutive cycles that changed nothing.
             Cycle.objects.filter(pk=last["pk"]).update(repeats=F("repeats") + 1, **timings)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from datetime import datetime, timedelta
 
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 
 from muster.common.clock import database_now
 from muster.common.statements import Statement
@@ -152,18 +152,18 @@ def reap(pool: Pool) -> None:
     resume_placement()
 
 
+def _held(*conditions: Q, **columns: object) -> QuerySet[Allocation]:
+    """The allocations that are not released, with their nodes, those of each attempt together."""
+    found = Allocation.objects.filter(*conditions, **columns).exclude(state=AllocationState.RELEASED)
+    return found.select_related("node").order_by("attempt_id", "pk")
+
+
 def _evict_from_force_lost(pool: Pool) -> None:
     """Release everything on nodes that an operator has force-lost, even if they have been heard since.
 
     Such a node stays cordoned until it is resumed, so everything on it is from before.
     """
-    held = (
-        Allocation.objects.filter(node__pool=pool, node__gone_at__isnull=False)
-        .exclude(state=AllocationState.RELEASED)
-        .select_related("node")
-        .order_by("attempt_id", "pk")
-    )
-    for allocation in held:
+    for allocation in _held(node__pool=pool, node__gone_at__isnull=False):
         lose_allocations(
             attempt_id=allocation.attempt_id,
             node_id=allocation.node_id,
@@ -175,8 +175,7 @@ def _evict_from_force_lost(pool: Pool) -> None:
 
 def _orphaned_allocations(pool: Pool) -> list[Allocation]:
     """The allocations on the pool's nodes that were claimed from a state folder that the agent has lost."""
-    held = Allocation.objects.filter(LEFT_BEHIND, node__pool=pool).exclude(state=AllocationState.RELEASED)
-    return list(held.select_related("node").order_by("attempt_id", "pk"))
+    return list(_held(LEFT_BEHIND, node__pool=pool))
 
 
 def _mark_unreachable(pool: Pool, down: list[Node], orphaned: list[Allocation], since: datetime) -> None:
@@ -238,18 +237,12 @@ def _evict_past_deadline(pool: Pool, orphaned: list[Allocation]) -> None:
     silent, the attempts on those nodes keep their resources, as those do.
     """
     alone = {one.pk for one in orphaned}
-    held = (
-        Allocation.objects.filter(
-            Q(node__health=NodeHealth.DOWN) | Q(pk__in=alone),
-            node__pool=pool,
-            attempt__state__in=ATTEMPT_LIVE,
-            attempt__fence_at__lt=database_now(),
-        )
-        .exclude(state=AllocationState.RELEASED)
-        .exclude(attempt__stage=Stage.FULL, attempt__job__spec__on_disconnect="keep", claimed_at__isnull=False)
-        .select_related("node")
-        .order_by("attempt_id", "pk")
-    )
+    held = _held(
+        Q(node__health=NodeHealth.DOWN) | Q(pk__in=alone),
+        node__pool=pool,
+        attempt__state__in=ATTEMPT_LIVE,
+        attempt__fence_at__lt=database_now(),
+    ).exclude(attempt__stage=Stage.FULL, attempt__job__spec__on_disconnect="keep", claimed_at__isnull=False)
     since = held_since(pool)
     if since is not None:
         held = held.exclude(node__health=NodeHealth.DOWN, node__down_at__gte=since - TOGETHER)
@@ -294,18 +287,13 @@ def _stop_unclaimed(pool: Pool, since: datetime) -> None:
 
 def _move_jobs_off(pool: Pool) -> None:
     """Stop preemptible jobs on nodes that jobs are moved off; each is queued again with its attained service."""
-    held = (
-        Allocation.objects.filter(
-            node__pool=pool,
-            node__admin=NodeAdmin.DRAINING,
-            node__moves_jobs_off=True,
-            attempt__state__in=ATTEMPT_LIVE,
-            attempt__job__preemptible=True,
-        )
-        .exclude(attempt__state=AttemptState.STOPPING)
-        .exclude(state=AllocationState.RELEASED)
-        .order_by("attempt_id", "pk")
-    )
+    held = _held(
+        node__pool=pool,
+        node__admin=NodeAdmin.DRAINING,
+        node__moves_jobs_off=True,
+        attempt__state__in=ATTEMPT_LIVE,
+        attempt__job__preemptible=True,
+    ).exclude(attempt__state=AttemptState.STOPPING)
     for attempt_id, node, reason in held.values_list("attempt_id", "node__name", "node__reason"):
         stop_attempt(
             attempt_id=attempt_id,

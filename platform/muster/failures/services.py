@@ -10,6 +10,7 @@ from django.db import transaction
 
 from muster.common.errors import Conflict, Invalid
 from muster.common.models import DatabaseNow
+from muster.common.validation import printable
 from muster.events.services import audit
 from muster.failures.models import LogRuleBook, RuleVersion, V
 from muster.failures.selectors import forget_log_rules, in_force, past_failures
@@ -50,16 +51,8 @@ def put_into_force(version: RuleVersion, *, actor: str) -> None:
         if found is not None and found[0] == version.pk:
             raise Conflict(f"version {version.pk} is in force already")
         kind._default_manager.filter(pk=version.pk).update(in_force_at=DatabaseNow())
-        before: dict[str, Any] = {"version": found[0] if found else None}
-        after = {"version": version.pk}
-        audit(
-            "put_into_force",
-            actor=actor,
-            object_type=kind.audit_type,
-            object_id=version.pk,
-            before=before,
-            after=after,
-        )
+        what, before, after = kind.audit_type, {"version": found[0] if found else None}, {"version": version.pk}
+        audit("put_into_force", actor=actor, object_type=what, object_id=version.pk, before=before, after=after)
         transaction.on_commit(forget_log_rules)
 
 
@@ -104,19 +97,15 @@ def _changes(rules: RuleSet) -> dict[str, object]:
     for failure in past_failures(PREVIEWED_FAILURES):
         compared += 1
         told = failure.failure
-        now = classify(
-            [Tail(failure.tail, status=failure.status)],
-            status=failure.status,
-            platform={failure.reason},
-            rules=rules,
-        )
+        tail = Tail(failure.tail, status=failure.status)
+        now = classify([tail], status=failure.status, platform={failure.reason}, rules=rules)
         if now.failure != told["class"] or now.retry != told["retry"]:
             changes.append(
                 {
                     "job": failure.job_id,
                     "before": f"{told['class']} ({told['retry']})",
                     "after": f"{now.failure} ({now.retry})",
-                    "line": "".join(char if char.isprintable() else " " for char in now.line),
+                    "line": printable(now.line),
                 }
             )
     return {"tried": compared, "changed": len(changes), "changes": changes[:_MAX_PREVIEW_ROWS]}

@@ -19,6 +19,7 @@ from django.db.models import F, Q
 from muster.common.clock import database_now
 from muster.common.errors import Conflict
 from muster.common.models import DatabaseNow
+from muster.common.validation import printable
 from muster.events.services import audit, mail_operators, record, wake_pool
 from muster.fleet.models import CheckResult, Gpu, GpuCheck, Node, Pool
 from muster.fleet.services import mend_gpus, resume_node
@@ -200,7 +201,7 @@ def _keep(node: Node, row: GpuCheck, told: Told) -> None:
     duration_s = min(max(told.duration_s, 0.0), MAX_DURATION_S)
     row.used_s = duration_s + (row.used_s if row.day == now.date() else 0.0)
     row.day, row.duration_s = now.date(), duration_s
-    row.how, row.detail = _storable(told.how)[:20], _storable(told.detail)[:500]
+    row.how, row.detail = printable(told.how)[:20], printable(told.detail)[:500]
     row.tflops, row.gb_s = _figure(told.tflops), _figure(told.gb_s)
     if told.result is CheckResult.PASSED:
         row.streak = max(row.streak, 0) + 1
@@ -333,7 +334,3 @@ def _midnight(now: datetime) -> datetime:
 
 def _figure(value: float | None) -> float | None:
     return None if value is None else min(max(value, 0.0), _MAX_FIGURE)
-
-
-def _storable(text: str) -> str:
-    return "".join(char if char.isprintable() else " " for char in text)

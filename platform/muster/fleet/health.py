@@ -14,6 +14,7 @@ from django.db.models import Exists, F, OuterRef
 
 from muster.common.models import DatabaseNow
 from muster.common.rows import first_of
+from muster.common.validation import printable
 from muster.events.services import mail_operators, record, wake_pool
 from muster.fleet.checks import check_soon
 from muster.fleet.models import Gpu, HealthReport, Node, Pool
@@ -57,7 +58,7 @@ def take_report(*, node: Node, gpu: Gpu | None, kind: str, uuid: str | None, xid
 
     The job that holds the GPU is handled in `muster.agents.health`.
     """
-    kind, detail = kind[:60], _storable(detail)[:500]
+    kind, detail = kind[:60], printable(detail)[:500]
     if xid is not None and not 0 <= xid <= _MAX_XID:
         xid = None
     number = xid if kind == Kind.XID else None
@@ -182,7 +183,3 @@ def _tell_operators(node: Node, gpu: Gpu, why: str, meaning: Meaning) -> None:
         body=f"{why[0].upper()}{why[1:]}.\nIt gets no jobs, and what ran on it is started elsewhere.\n"
         f"{_TODO.get(meaning.action, '')}\n",
     )
-
-
-def _storable(text: str) -> str:
-    return "".join(char if char.isprintable() else " " for char in text)

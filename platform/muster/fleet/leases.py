@@ -255,19 +255,13 @@ def tick(name: str) -> datetime:
 
 def answering_since(now: datetime) -> datetime:
     """Since when agents could have been heard: `now` itself while the web process is out."""
-    web = Tick.objects.filter(name="web").first()
-    reaping_since = tick("reaper")
-    if web is None or now - web.at > timedelta(seconds=MAX_SILENCE_S):
-        return now
-    return max(reaping_since, web.answering_since)
+    return max(tick("reaper"), _works_since("web", now))
 
 
-def _linking_since(now: datetime) -> datetime:
-    """Since when agents over SSH could have been heard: `now` itself while the process `links` is out."""
-    links = Tick.objects.filter(name="links").first()
-    if links is None or now - links.at > timedelta(seconds=MAX_SILENCE_S):
-        return now
-    return links.answering_since
+def _works_since(part: str, now: datetime) -> datetime:
+    """Since when the part of the platform works without a gap: `now` itself while it is out."""
+    row = Tick.objects.filter(name=part, at__gte=now - timedelta(seconds=MAX_SILENCE_S)).first()
+    return now if row is None else row.answering_since
 
 
 def judge_nodes(pool: Pool) -> list[Node]:
@@ -278,7 +272,7 @@ def judge_nodes(pool: Pool) -> list[Node]:
     """
     now = database_now()
     since = answering_since(now)
-    linked_since = max(since, _linking_since(now))
+    linked_since = max(since, _works_since("links", now))
     nodes = list(
         Node.objects.filter(pool=pool).exclude(health=NodeHealth.PENDING).select_related("lease").order_by("pk")
     )

@@ -102,14 +102,8 @@ def call_off(*, maintenance: Maintenance, actor: str, reason: str = "") -> None:
         row = _locked(maintenance.pk)
         if row is None:
             raise Conflict(f"{maintenance} is over")
-        audit(
-            "call_off",
-            actor=actor,
-            object_type="maintenance",
-            object_id=row.pk,
-            before=_shown(row),
-            after=why or None,
-        )
+        before, after = _shown(row), why or None
+        audit("call_off", actor=actor, object_type="maintenance", object_id=row.pk, before=before, after=after)
         _end(row, "maintenance.called_off", actor, why)
 
 

@@ -32,14 +32,12 @@ def forms_of(
     for runtime in runtimes:
         if runtime == PROCESS:
             found.add(RuntimeNeed.PLAIN)
-        else:
-            found |= (
-                {RuntimeNeed.IMAGE, RuntimeNeed.PLAIN, RuntimeNeed.CONTAINER} if default_image else {RuntimeNeed.IMAGE}
-            )
-            if mount_roots:
-                found |= (
-                    {RuntimeNeed.IMAGE_VOLUMES, RuntimeNeed.CONTAINER_VOLUMES}
-                    if default_image
-                    else {RuntimeNeed.IMAGE_VOLUMES}
-                )
+            continue
+        found.add(RuntimeNeed.IMAGE)
+        if mount_roots:
+            found.add(RuntimeNeed.IMAGE_VOLUMES)
+        if default_image:
+            found |= {RuntimeNeed.PLAIN, RuntimeNeed.CONTAINER}
+        if default_image and mount_roots:
+            found.add(RuntimeNeed.CONTAINER_VOLUMES)
     return tuple(form for form in RuntimeNeed if form in found)

@@ -71,7 +71,7 @@ def invalidate_credential(*, node: Node, actor: str) -> str:
 
 def cordon_node(*, node: Node, reason: str, actor: str) -> None:
     """Let nothing new start on the node; what runs there goes on."""
-    _set_admin(node=node, target=NodeAdmin.CORDONED, reason=reason, actor=actor)
+    _change_admin(node=node, target=NodeAdmin.CORDONED, reason=require_reason(reason), actor=actor)
 
 
 def drain_node(*, node: Node, reason: str, actor: str, move: bool = False) -> None:
@@ -79,7 +79,8 @@ def drain_node(*, node: Node, reason: str, actor: str, move: bool = False) -> No
 
     With `move`, the reaper stops the preemptible jobs, with their grace, and queues them again.
     """
-    _set_admin(node=node, target=NodeAdmin.DRAINING, reason=reason, actor=actor, moves_jobs_off=move)
+    reason = require_reason(reason)
+    _change_admin(node=node, target=NodeAdmin.DRAINING, reason=reason, actor=actor, moves_jobs_off=move)
 
 
 def move_jobs_off(*, node: Node, reason: str, actor: str) -> None:
@@ -109,20 +110,14 @@ def resume_node(*, node: Node, actor: str, reason: str = "") -> None:
         if reason:
             reason = require_reason(reason)
         _change_admin(node=node, target=NodeAdmin.ACTIVE, reason=reason, actor=actor)
-        Node.objects.filter(pk=node.pk).update(
-            reason="",
-            resumed_at=DatabaseNow(),
-            black_hole_at=None,
-            given_back_at=None,
-            gone_at=None,
-            gone_why="",
-        )
+        forgotten = {"reason": "", "black_hole_at": None, "given_back_at": None, "gone_at": None, "gone_why": ""}
+        Node.objects.filter(pk=node.pk).update(resumed_at=DatabaseNow(), **forgotten)
 
 
 def retire_node(*, node: Node, reason: str, actor: str) -> None:
     """Take a cordoned node out for good: its agent is refused from now on. What still runs there is a `Conflict`."""
     with transaction.atomic():
-        _set_admin(node=node, target=NodeAdmin.RETIRED, reason=reason, actor=actor)
+        _change_admin(node=node, target=NodeAdmin.RETIRED, reason=require_reason(reason), actor=actor)
         # The lock on the node that was just taken keeps the applier from placing anything there meanwhile.
         if holds_anything(node):
             raise Conflict(f"jobs still hold GPUs of node {node.name}: drain it first")
@@ -142,14 +137,8 @@ def repair_gpus(*, node: Node, reason: str, actor: str) -> None:
         Node.objects.filter(pk=node.pk).update(version=F("version") + 1)
         uuids = [gpu.uuid for gpu in broken]
         record("node.repaired", actor=actor, node_id=node.pk, data={"node": node.name, "gpus": uuids, "reason": reason})
-        audit(
-            "repair",
-            actor=actor,
-            object_type="node",
-            object_id=node.name,
-            before={"unhealthy": uuids},
-            after={"unhealthy": [], "reason": reason},
-        )
+        before, after = {"unhealthy": uuids}, {"unhealthy": [], "reason": reason}
+        audit("repair", actor=actor, object_type="node", object_id=node.name, before=before, after=after)
         wake_pool(node.pool_id)
 
 
@@ -174,11 +163,6 @@ def holds_anything(node: Node) -> bool:
     return holding(Node.objects.filter(pk=node.pk)).exists()
 
 
-def _set_admin(*, node: Node, target: NodeAdmin, reason: str, actor: str, moves_jobs_off: bool = False) -> None:
-    reason = require_reason(reason)
-    _change_admin(node=node, target=target, reason=reason, actor=actor, moves_jobs_off=moves_jobs_off)
-
-
 def _change_admin(*, node: Node, target: NodeAdmin, reason: str, actor: str, moves_jobs_off: bool = False) -> None:
     with transaction.atomic():
         row = Node.objects.select_for_update(no_key=True).get(pk=node.pk)
@@ -187,23 +171,12 @@ def _change_admin(*, node: Node, target: NodeAdmin, reason: str, actor: str, mov
             require_move("node_admin", source, target)
         except TransitionError as error:
             raise Conflict(f"node {row.name} is {source}: it cannot become {target} from there") from error
-        Node.objects.filter(pk=row.pk, admin=source).update(
-            admin=target,
-            reason=reason,
-            moves_jobs_off=moves_jobs_off,
-            drained_for_gpu_at=None,
-            version=F("version") + 1,
-        )
+        changed = {"admin": target, "reason": reason, "moves_jobs_off": moves_jobs_off, "drained_for_gpu_at": None}
+        Node.objects.filter(pk=row.pk, admin=source).update(version=F("version") + 1, **changed)
         data = {"node": row.name, "from": source, "to": target, "reason": reason}
         if moves_jobs_off:
             data["jobs"] = "move"
         record(f"node.{target}", actor=actor, node_id=row.pk, data=data)
-        audit(
-            target,
-            actor=actor,
-            object_type="node",
-            object_id=row.name,
-            before={"admin": source, "reason": row.reason},
-            after={"admin": target, "reason": reason},
-        )
+        before, after = {"admin": source, "reason": row.reason}, {"admin": target, "reason": reason}
+        audit(target, actor=actor, object_type="node", object_id=row.name, before=before, after=after)
         wake_pool(row.pool_id)

@@ -110,14 +110,8 @@ def forgive_strikes(*, node: Node, reason: str, actor: str) -> None:
             raise Conflict(f"node {node.name} has no strikes")
         data = {"node": node.name, "strikes": forgiven, "reason": reason}
         record("node.forgiven", actor=actor, node_id=node.pk, data=data)
-        audit(
-            "forgive",
-            actor=actor,
-            object_type="node",
-            object_id=node.name,
-            before={"strikes": forgiven, "counted": counted},
-            after={"strikes": 0, "reason": reason},
-        )
+        before, after = {"strikes": forgiven, "counted": counted}, {"strikes": 0, "reason": reason}
+        audit("forgive", actor=actor, object_type="node", object_id=node.name, before=before, after=after)
 
 
 def _strike(
@@ -130,17 +124,8 @@ def _strike(
     incident: str,
     gpu_id: int | None = None,
 ) -> None:
-    strike, is_new = Strike.objects.get_or_create(
-        node_id=node_id,
-        incident=incident,
-        defaults={
-            "gpu_id": gpu_id,
-            "reason": reason,
-            "job_id": job_id,
-            "attempt_id": attempt_id,
-            "detail": detail[:500],
-        },
-    )
+    what = {"gpu_id": gpu_id, "reason": reason, "job_id": job_id, "attempt_id": attempt_id, "detail": detail[:500]}
+    strike, is_new = Strike.objects.get_or_create(node_id=node_id, incident=incident, defaults=what)
     if is_new:
         name = Node.objects.values_list("name", flat=True).get(pk=node_id)
         record("node.struck", actor="platform", node_id=node_id, data={"node": name, "reason": strike.reason})

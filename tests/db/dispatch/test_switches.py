@@ -8,7 +8,7 @@ import pytest
 
 from muster.cells.models import CellShare
 from muster.dispatch.config.knowledge import too_short_turn
-from muster.dispatch.config.settings import SETTINGS
+from muster.dispatch.config.plugins import SETTINGS
 from muster.dispatch.config.switches import changes, effects
 from muster.dispatch.models import PlannedCluster, Planner
 from muster.fleet.models import Pool

@@ -12,8 +12,8 @@ from django.urls import reverse
 from muster.accounts.models import User
 from muster.dispatch.admin.forms import field_names
 from muster.dispatch.admin.word_fields import field_of_column
-from muster.dispatch.config.plugins import KINDS
-from muster.dispatch.config.settings import SETTINGS, config_of, fall_back, fallback_of
+from muster.dispatch.config.plugins import KINDS, SETTINGS
+from muster.dispatch.config.settings import config_of, fall_back, fallback_of
 from muster.events.models import AuditEntry
 from muster.fleet.models import Pool
 from scheduler.engine.cycle import CycleConfig

@@ -11,7 +11,7 @@ from django.db import connection
 
 from muster.common.secrets import digest
 from muster.dispatch import tasks
-from muster.dispatch.config.settings import SETTINGS
+from muster.dispatch.config.plugins import SETTINGS
 from muster.events.models import AuditEntry
 from muster.fleet.leases import tick
 from muster.fleet.models import Node, Pool, Tick

@@ -23,8 +23,7 @@ from unfold.widgets import (
 from muster.dispatch.admin.preset_fields import PresetField, Preview, preview_of
 from muster.dispatch.admin.word_fields import DurationField
 from muster.dispatch.config.knowledge import knowledge_of, needs_in_words, needs_of, too_short_turn
-from muster.dispatch.config.plugins import KINDS, clash, objections, parameters
-from muster.dispatch.config.settings import SETTINGS
+from muster.dispatch.config.plugins import KINDS, SETTINGS, clash, objections, parameters
 from muster.dispatch.config.switches import changes, effects
 from muster.events.labels import words
 from muster.fleet.models import Pool

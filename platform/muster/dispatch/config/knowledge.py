@@ -7,13 +7,13 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from muster.dispatch.config.plugins import made
 from muster.fleet.models import Pool
 from muster.jobs.models import Job
 from muster.jobs.spec.units import written_duration
 from muster.samples.rates import LIVE, live_rates
 from muster.samples.speeds import MIN_DURATION_S
-from scheduler.engine.policy import POLICIES, InformedPolicy, Need
-from scheduler.registry import ConfigError
+from scheduler.engine.policy import InformedPolicy, Need
 
 # How long a job must have its GPUs for its speed to be known: it starts, its first two numbers are read, and then a
 # minute (`samples.speeds`).
@@ -58,11 +58,8 @@ def knowledge_of(pool: Pool) -> Knowledge:
 
 def needs_of(policy: str, params: Mapping[str, Any]) -> frozenset[Need]:
     """What the policy needs to know with these parameters; nothing if it does not accept them."""
-    try:
-        made = POLICIES.make(policy, params)
-    except ConfigError:
-        return frozenset()
-    return made.needs if isinstance(made, InformedPolicy) else frozenset()
+    found = made("policy", policy, params)
+    return found.needs if isinstance(found, InformedPolicy) else frozenset()
 
 
 def needs_in_words(needs: Collection[Need]) -> str:
@@ -74,12 +71,9 @@ def needs_in_words(needs: Collection[Need]) -> str:
 
 def too_short_turn(policy: str, params: Mapping[str, Any]) -> str:
     """A warning if jobs take turns in which no speed can be measured; empty if they do not."""
-    try:
-        made = POLICIES.make(policy, params)
-    except ConfigError:
-        return ""
-    name, turn_s = next(((name, getattr(made, name)) for name in _TURNS if hasattr(made, name)), ("", None))
-    uses_rates = name == "slice_s" or (isinstance(made, InformedPolicy) and Need.RATES in made.needs)
+    found = made("policy", policy, params)
+    name, turn_s = next(((name, getattr(found, name)) for name in _TURNS if hasattr(found, name)), ("", None))
+    uses_rates = name == "slice_s" or Need.RATES in needs_of(policy, params)
     if turn_s is None or turn_s >= MEASURED_AFTER_S or not uses_rates:
         return ""
     return (

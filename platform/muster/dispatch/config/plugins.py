@@ -13,6 +13,17 @@ from scheduler.registry import ConfigError, Registry, check_params
 
 KINDS: Mapping[str, Registry[Any]] = {"policy": POLICIES, "placement": PLACEMENTS, "admission": ADMISSIONS}
 
+SETTINGS = tuple(name for kind in KINDS for name in (kind, f"{kind}_params"))
+"""The columns of a pool with the plug-ins and their parameters."""
+
+
+def made(kind: str, name: str, params: Mapping[str, Any]) -> Any:
+    """The plug-in with these parameters; None if it does not exist, or does not accept them."""
+    try:
+        return KINDS[kind].make(name, params)
+    except ConfigError:
+        return None
+
 
 def parameters(kind: str, name: str) -> Mapping[str, Mapping[str, Any]]:
     """The JSON Schema of each parameter of a plug-in, by its name."""
@@ -45,9 +56,8 @@ def objections(kind: str, name: object, params: object) -> Iterator[tuple[str, s
 
 def clash(settings: Mapping[str, Any]) -> str:
     """Why the plug-ins of valid settings do not go together; empty if they do."""
-    names = [name for kind in KINDS for name in (kind, f"{kind}_params")]
     try:
-        compose(CycleConfig(**{name: settings[name] for name in names}))
+        compose(CycleConfig(**{name: settings[name] for name in SETTINGS}))
     except ConfigError as error:
         return str(error)
     return ""

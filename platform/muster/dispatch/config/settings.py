@@ -9,7 +9,7 @@ from django.db import transaction
 
 from muster.common.clock import database_now, utc_now
 from muster.common.errors import FieldError, Invalid
-from muster.dispatch.config.plugins import KINDS, clash, objections
+from muster.dispatch.config.plugins import KINDS, SETTINGS, clash, objections
 from muster.dispatch.config.policy_state import set_timer
 from muster.dispatch.models import Planner
 from muster.events.services import audit, mail_operators, record, wake_pool
@@ -17,7 +17,6 @@ from muster.fleet.models import Pool
 from scheduler.engine.cycle import CycleConfig, config_from_dict, config_to_dict
 
 MAX_PLACES = 256
-SETTINGS = tuple(name for kind in KINDS for name in (kind, f"{kind}_params"))
 
 
 def config_of(pool: Pool, planner: Planner | None = None) -> CycleConfig:

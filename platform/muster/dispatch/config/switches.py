@@ -11,17 +11,15 @@ from django.db.models import Exists, OuterRef, Q
 
 from muster.cells.models import CellShare, PinnedCell
 from muster.dispatch.config.knowledge import knowledge_of, needs_in_words, needs_of, too_short_turn
-from muster.dispatch.config.plugins import KINDS, parameters
+from muster.dispatch.config.plugins import KINDS, made, parameters
 from muster.dispatch.models import PlannedCluster
 from muster.events.labels import words
 from muster.fleet.models import Pool
 from muster.jobs.models import Job
 from muster.jobs.spec.units import written_duration
 from muster.tenants.models import Quota, VirtualCluster
-from scheduler.admission import ADMISSIONS
-from scheduler.engine.policy import POLICIES, PreemptivePolicy
+from scheduler.engine.policy import PreemptivePolicy
 from scheduler.model.lifecycle import JobClass, JobState
-from scheduler.registry import ConfigError
 
 Settings = Mapping[str, Any]
 """The plug-ins of a pool and their parameters, by the names of its columns."""
@@ -150,18 +148,12 @@ def _live(pool: Pool) -> Any:
 
 
 def _by_cells(admission: str) -> bool:
-    try:
-        return ADMISSIONS.make(admission, {}).chooses_gpus
-    except ConfigError:
-        return False
+    return bool(getattr(made("admission", admission, {}), "chooses_gpus", False))
 
 
 def _stops_others(policy: str, params: Mapping[str, Any]) -> bool:
-    try:
-        made = POLICIES.make(policy, params)
-    except ConfigError:
-        return False
-    return isinstance(made, PreemptivePolicy) and made.preemptive
+    found = made("policy", policy, params)
+    return isinstance(found, PreemptivePolicy) and found.preemptive
 
 
 def _with_params(plugin: str, settings: Settings, kind: str) -> str:

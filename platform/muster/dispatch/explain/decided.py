@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 from django.db.models import Q
 
+from muster.dispatch.config.plugins import made
 from muster.dispatch.config.policy_state import pool_state_of
 from muster.dispatch.config.settings import config_of
 from muster.fleet.models import Pool
@@ -15,9 +16,7 @@ from muster.jobs.models import Attempt, Job
 from muster.samples.rates import LIVE, KnownRate, live_rates
 from scheduler.authoring import RoundPolicy
 from scheduler.bases.rounds import MIN_SHARE, Ledger, Solve, Unit
-from scheduler.engine.policy import POLICIES
 from scheduler.model.lifecycle import ATTEMPT_LIVE
-from scheduler.registry import ConfigError
 
 MAX_ROWS = 500
 
@@ -73,11 +72,9 @@ class Spell:
 def last_round(pool: Pool) -> LastRound | None:
     """What the pool's policy decided in its last round; None for a policy without rounds, or before the first one."""
     state, policy = pool_state_of(pool), round_policy_of(pool)
-    if (
-        state is None
-        or policy is None
-        or (state.policy, state.version) != (config_of(pool).policy, policy.state_version)
-    ):
+    if state is None or policy is None:
+        return None
+    if (state.policy, state.version) != (config_of(pool).policy, policy.state_version):
         return None
     ledger = Ledger.read(state.data)
     if ledger.reset_at is None:
@@ -137,10 +134,7 @@ def solve_in_words(solve: Solve) -> str:
 def round_policy_of(pool: Pool) -> RoundPolicy | None:
     """The policy by which the pool decides now, if it hands out shares in rounds."""
     config = config_of(pool)
-    try:
-        policy = POLICIES.make(config.policy, config.policy_params)
-    except ConfigError:
-        return None
+    policy = made("policy", config.policy, config.policy_params)
     return policy if isinstance(policy, RoundPolicy) else None
 
 

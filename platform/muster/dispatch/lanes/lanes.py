@@ -10,6 +10,7 @@ from django.db import DatabaseError, InterfaceError, close_old_connections, conn
 from django.db.models import Max
 
 from muster.common.clock import database_now
+from muster.common.session_lock import SessionLock
 from muster.common.statements import Statement
 from muster.dispatch.config.settings import config_of, fall_back, simpler_config
 from muster.dispatch.lanes import targets
@@ -47,6 +48,7 @@ class PoolLane:
         self._newest_event: int | None = None
         self._sure_until = 0.0
         self._wake_at: float | None = None
+        self._lock = SessionLock(_LOCK_SPACE, pool_id % _LOCK_KEYS)
         self._solver = Solver()
 
     def stop(self) -> None:
@@ -60,7 +62,7 @@ class PoolLane:
             while not self._stopped.is_set():
                 close_old_connections()
                 try:
-                    if not self._has_lock():
+                    if not (self._lock.held or self._lock.take()):
                         log.info("lane_taken pool=%s", self.pool_id)
                     elif not self.turn():
                         return
@@ -120,20 +122,6 @@ class PoolLane:
             states = [JobState.QUEUED.value, JobState.ACTIVE.value]
             cursor.execute(_CHANGES, [self.pool_id, states, self.pool_id])
             return str(cursor.fetchone()[0])
-
-    def _has_lock(self) -> bool:
-        """Whether this process has the lane; the lock belongs to its connection, and ends with it."""
-        with connection.cursor() as cursor:
-            key = [_LOCK_SPACE, self.pool_id % _LOCK_KEYS]
-            cursor.execute(
-                "SELECT count(*) > 0 FROM pg_locks WHERE locktype = 'advisory' AND classid = %s AND objid = %s"
-                " AND pid = pg_backend_pid() AND granted",
-                key,
-            )
-            if cursor.fetchone()[0]:
-                return True
-            cursor.execute("SELECT pg_try_advisory_lock(%s, %s)", key)
-            return bool(cursor.fetchone()[0])
 
 
 def pools_with_lanes() -> set[int]:
