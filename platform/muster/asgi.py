@@ -104,10 +104,7 @@ _site = Starlette(
 
 
 def behind_proxies(app: ASGIApp, proxies: list[str]) -> ASGIApp:
-    """The application, for which a client's address and scheme are what one of these proxies forwards.
-
-    uvicorn's own handling is switched off where it is started: by default it trusts whatever comes from loopback.
-    """
+    """The application, for which a client's address and scheme are what one of these proxies forwards."""
     wrapped: Any = ProxyHeadersMiddleware(cast(Any, app), trusted_hosts=proxies)
     return cast(ASGIApp, wrapped)
 

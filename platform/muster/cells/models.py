@@ -51,11 +51,7 @@ class PinnedCell(models.Model):
 
 
 class Chain(models.Model):
-    """The lock of a pool's cells of one GPU type, and how often jobs were bound to them.
-
-    A plan is made for that number. If another plan has bound jobs since, it is checked as a whole
-    again, under this lock.
-    """
+    """The lock of a pool's cells of one GPU type. A plan made for other `bindings` is checked anew."""
 
     pool = models.ForeignKey(Pool, on_delete=models.CASCADE, related_name="chains")
     gpu_type = models.CharField(max_length=63)

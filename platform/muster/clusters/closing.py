@@ -29,8 +29,7 @@ UPDATE jobs_jobgroup SET vc_id = %s, spec = jsonb_set(spec, '{vc}', to_jsonb(%s:
 def close_virtual_cluster(*, user: User, vc: VirtualCluster, merge_into: str | None = None) -> None:
     """Delete the virtual cluster and give up its quotas; its row stays for the jobs that have ended.
 
-    Raises:
-        Conflict: jobs of it run, or wait and are given no other virtual cluster; names their numbers.
+    Jobs that run, or wait and are given no other virtual cluster, are a `Conflict`.
     """
     with transaction.atomic():
         Pool.objects.select_for_update(no_key=True).get(pk=vc.pool_id)

@@ -15,10 +15,7 @@ _NEW_OBJECTS = 10_000
 
 
 def allow_open_files() -> int:
-    """As many open files as the process may ask for; returns how many. Each connection is one.
-
-    systemd and shells give 1,024 at first, for the sake of programs that cannot count further, and more on demand.
-    """
+    """Raise the limit of open files as far as the process may, and return it. Each connection is one."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -30,8 +27,7 @@ def allow_open_files() -> int:
 def spared_collector() -> Iterator[None]:
     """Within it, the collector of cycles passes over what there was before, and looks more rarely.
 
-    Django's modules are hundreds of thousands of objects that stay; going through them stops everything for a tenth of
-    a second and more, and what waits makes that happen often. Cycles among newer objects are still found.
+    Going through the hundreds of thousands of objects of Django's modules stops everything for a tenth of a second.
     """
     thresholds = gc.get_threshold()
     gc.freeze()

@@ -35,11 +35,8 @@ class Gathered(Generic[K, C, A]):
     """Answers calls by a function of many, in a thread: a call that comes alone at once, others with the next ones.
 
     The function runs once at a time, and in the long run once in `every_s` seconds; after a pause, `ROUNDS_AT_ONCE`
-    rounds follow each other. So a call waits for `every_s` at most, and the cost of a busy process hardly grows with
-    the number of its callers. It gets each key once, and answers each: of two calls of one caller the second goes into
-    the next round.
-
-    A round that fails is tried again call by call, so that no caller is refused for another's call.
+    rounds follow each other. Of two calls with one key the second goes into the next round. A round that fails is tried
+    again call by call, so that no caller is refused for another's call.
     """
 
     def __init__(self, function: Callable[[Mapping[K, C]], Mapping[K, A]], *, every_s: float) -> None:

@@ -15,14 +15,12 @@ class Lingering:
     """An application whose connections stay open until the client has sent its body, or `LINGER_S` are over.
 
     A connection that is closed while bytes are unread is reset, and a client that is still writing loses the answer.
-    The answer is sent at once; only its end waits.
     """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve the call."""
         if scope["type"] != "http" or not _has_body(scope):
             await self._app(scope, receive, send)
             return
@@ -52,7 +50,6 @@ class _Body:
         return message
 
     async def discard(self) -> None:
-        """Read the rest of the body."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LINGER_S):
                 while not self.is_over:

@@ -10,11 +10,7 @@ from django.db.migrations.state import ProjectState
 
 
 class InitialMigration(Migration):
-    """Makes the tables of an app.
-
-    Django makes all related models anew after each operation, which takes longer than the statements. This class makes
-    them once.
-    """
+    """Makes the tables of an app, and the related models once, not after each operation as Django does."""
 
     initial = True
 

@@ -8,7 +8,7 @@ import math
 class Pace:
     """Turns that are `every_s` seconds apart in the long run; after a pause, up to `at_once` of them follow each other.
 
-    It is the generic cell rate algorithm. The caller takes one turn at a time.
+    It is the generic cell rate algorithm.
     """
 
     def __init__(self, every_s: float, *, at_once: int) -> None:

@@ -27,10 +27,7 @@ _conditions: dict[str, str] = {}
 
 
 def only_if(task: str, condition: str) -> None:
-    """Let a clock do the task only when this SQL condition holds: where there is mostly nothing to do.
-
-    It must hold whenever the task would find anything.
-    """
+    """Let a clock do the task only when this SQL condition holds, as it must whenever the task would find anything."""
     _conditions[task] = condition
 
 
@@ -42,9 +39,8 @@ def conditions_of(tasks: Iterable[str]) -> dict[str, str]:
 class Clock(threading.Thread):
     """A thread that does some tasks one after the other, each once in its period, while its session holds a lock.
 
-    Tasks that may wait long for each other belong to different clocks; `number` tells their locks apart. `conditions`
-    has an SQL condition for tasks that mostly have nothing to do: one statement asks all of them, and a task whose
-    condition does not hold is not done in that period.
+    Tasks that may wait long for each other belong to different clocks; `number` tells their locks apart. One statement
+    asks all `conditions`, and a task whose condition does not hold is not done in that period.
     """
 
     def __init__(

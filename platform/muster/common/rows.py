@@ -15,11 +15,7 @@ R = TypeVar("R")
 
 
 def first_of(rows: QuerySet[M, R]) -> R | None:
-    """The first of the rows in the order that they have, or None: on paths that every request takes.
-
-    `first()` sorts by the primary key, and for an ORDER BY Django compares and hashes every selected column, which
-    costs more than the query itself when a row is wide or joins others.
-    """
+    """The first of the rows, or None. Unlike `first()` it adds no order, whose columns Django compares one by one."""
     return next(iter(rows[:1]), None)
 
 
@@ -32,11 +28,7 @@ def require_first(rows: QuerySet[M, R], refusal: str) -> R:
 
 
 def part_of(model: type[M], **columns: object) -> M:
-    """A row with the columns that a hand-written statement has read; other columns are read on first use.
-
-    For a query with joins Django needs many times as long as Postgres does: it builds the SQL anew each time. Values
-    are taken as the database's driver brings them.
-    """
+    """A row with the columns that a hand-written statement has read; other columns are read on first use."""
     names = [field.attname for field in model._meta.concrete_fields if field.attname in columns]
     if len(names) != len(columns):
         raise ValueError(f"{model.__name__} has no column {sorted(columns.keys() - set(names))}")

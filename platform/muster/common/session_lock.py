@@ -6,11 +6,7 @@ from django.db import connection
 
 
 class SessionLock:
-    """An advisory lock of two numbers, for a thread that keeps its connection.
-
-    It is lost with the session only. So while the connection is the same one there is nothing to ask: a session that
-    Postgres has ended shows at the next statement, and the thread then closes the connection.
-    """
+    """An advisory lock of two numbers, for a thread that keeps its connection: it is lost with the session only."""
 
     def __init__(self, space: int, number: int) -> None:
         self._key = [space, number]

@@ -14,11 +14,7 @@ _prepared: WeakKeyDictionary[Any, set[str]] = WeakKeyDictionary()
 
 
 class Statement:
-    """A statement with `%s` for each parameter, prepared on a connection when that runs it for the first time.
-
-    A rollback does not take a prepared statement back. Postgres plans it anew after a change of its tables, and when
-    their statistics are new.
-    """
+    """A statement with `%s` for each parameter, prepared on a connection when that runs it for the first time."""
 
     def __init__(self, sql: str) -> None:
         first, *others = sql.split("%s")

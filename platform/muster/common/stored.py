@@ -10,8 +10,7 @@ from pathlib import PurePosixPath
 class StoredFile:
     """A file of the state folder, of which the database refers to the first `size` bytes.
 
-    More bytes may follow, written by transactions that are not visible in the snapshot. `sha256` is the digest that the
-    database has of the file, or empty.
+    `sha256` is the digest that the database has of the file, or empty.
     """
 
     path: PurePosixPath

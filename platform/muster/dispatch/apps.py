@@ -8,7 +8,6 @@ class DispatchConfig(AppConfig):
     verbose_name = "Dispatch"
 
     def ready(self) -> None:
-        """Refuse jobs that their pool could never run."""
         from muster.dispatch.explain.feasibility import why_infeasible  # noqa: PLC0415 (models can be imported from here on)
         from muster.jobs.submit.feasibility import check_feasibility_by  # noqa: PLC0415
 

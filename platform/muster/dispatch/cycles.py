@@ -70,20 +70,15 @@ class CycleResult:
 def run_cycle(pool_id: int, *, trigger: str, planner_id: int | None = None) -> CycleResult:
     """Run one cycle of a planner of the pool, by default of its default planner.
 
-    1. Wait for the planner's lock. The lock only reduces refusals; correctness does not depend on it. Planners of one
-       pool run at the same time.
-    2. Delete the hint before taking the snapshot, so that later changes send a new hint. A cycle that was asked for by
-       a hint finds it deleted.
+    1. Wait for the planner's lock, which only reduces refusals; planners of one pool run at the same time.
+    2. Delete the hint before taking the snapshot, so that later changes send a new hint.
     3. Make a plan. If that fails, or the plan violates an invariant, record the failure and fall back to simpler
-       settings. Nothing of such a plan is applied.
-    4. Apply the plan unit by unit, and write the pending reasons that changed.
-    5. Ask for another cycle if this one reached its limit of placements, or if some of its placements were refused.
-       If all were refused, the next cycle would be refused as well, so the sweep retries later.
+       settings.
+    4. Apply the plan unit by unit, and write the pending reasons that changed: after a restore, the pause of placement.
+    5. Ask for another cycle if this one reached its limit of placements, or if some of its placements were refused. If
+       all were, the sweep retries later.
 
-    While placement is paused after a restore, the pause is the pending reason of every waiting job.
-
-    A pool without waiting jobs is left as it is, unless its timer is due. Each plan sets the timer anew. Afterwards
-    other apps act on the result: see `dispatch.hooks`.
+    A pool without waiting jobs is left as it is, unless its timer is due.
     """
     key = (_POOL_SPACE, pool_id % _LOCK_KEYS) if planner_id is None else (_PLANNER_SPACE, planner_id % _LOCK_KEYS)
     with _cycle_lock(key), _gc_paused():
@@ -280,11 +275,7 @@ def _record(  # noqa: PLR0917 (called once)
 
 @contextmanager
 def _gc_paused() -> Iterator[None]:
-    """Pause Python's garbage collector.
-
-    Nearly all of the many small objects of a cycle live until its end, and scanning them repeatedly took a fifth of its
-    time. Reference counting still frees objects.
-    """
+    """Pause Python's garbage collector, which scanned the objects of a cycle for a fifth of its time."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

@@ -40,9 +40,8 @@ def eviction_deadline(
 ) -> datetime:
     """The eviction deadline: when no process can be left on a node last heard at `heard_at`, silent since `away_since`.
 
-    A job's shim looks for a newer lease only when the lease that it knows has expired, so the longest answered lease
-    counts, not the newest. If `stop_after` was lowered, that is a lease from before `lowered.at`, and from before the
-    node became silent.
+    A job's shim looks for a newer lease only when the one that it knows has expired, so the longest answered lease
+    counts: if `stop_after` was lowered, one from before `lowered.at`.
     """
     deadline = away_since + timedelta(
         seconds=eviction_after_s(stop_after_s=stop_after_s, grace_s=grace_s, margin_s=margin_s)

@@ -120,17 +120,9 @@ def pools_to_reap() -> list[int]:
 def reap(pool: Pool) -> None:
     """Check the health of the pool's nodes, and act on their attempts; return at once where there is nothing to do.
 
-    1. A silent node becomes suspect, then down. Its attempts are marked unreachable and keep their GPUs, as do attempts
-       whose agent has lost its state folder.
-    2. After the eviction deadline of an unreachable attempt no process of it can be left: its resources are released.
-       Resources on a node that an operator has force-lost are released at once.
-    3. Attempts that no agent claims in time are stopped, and so are jobs far past their time limit, and resized
-       attempts that make no progress.
-    4. Maintenance starts and ends, and preemptible jobs are moved off nodes if an operator asked for it.
-    5. GPU warnings that are not repeated expire.
-    6. Finished screening runs are ended, and jobs that wait too long for one go on without it.
-    7. GPU checks are requested when they are due.
-    8. Placement resumes after a restore once each node has reported or has passed its eviction deadline.
+    A silent node becomes suspect, then down. Its attempts are marked unreachable and keep their GPUs until their
+    eviction deadline, as do attempts whose agent has lost its state folder; what is on a node that an operator has
+    force-lost is released at once. Attempts that no agent claims in time, or far past their time limit, are stopped.
     """
     tick("reaper")
     if pool.pk not in pools_to_reap():
@@ -159,10 +151,7 @@ def _held(*conditions: Q, **columns: object) -> QuerySet[Allocation]:
 
 
 def _evict_from_force_lost(pool: Pool) -> None:
-    """Release everything on nodes that an operator has force-lost, even if they have been heard since.
-
-    Such a node stays cordoned until it is resumed, so everything on it is from before.
-    """
+    """Release everything on nodes that an operator has force-lost: nothing new came, as they stay cordoned."""
     for allocation in _held(node__pool=pool, node__gone_at__isnull=False):
         lose_allocations(
             attempt_id=allocation.attempt_id,
@@ -233,8 +222,7 @@ def _deadline_of(pool: Pool, attempt: Attempt, heard_at: datetime, away_since: d
 def _evict_past_deadline(pool: Pool, orphaned: list[Allocation]) -> None:
     """Release what is on nodes that were silent until the eviction deadline, and what lost its state folder by then.
 
-    With `on_disconnect: keep`, attempts wait for the node or the state folder. While more than half of the pool is
-    silent, the attempts on those nodes keep their resources, as those do.
+    With `on_disconnect: keep` attempts wait, and all on silent nodes do while more than half of the pool is silent.
     """
     alone = {one.pk for one in orphaned}
     held = _held(

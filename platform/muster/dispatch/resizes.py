@@ -19,10 +19,7 @@ _STEPS = 3
 
 
 def stop_stuck_resizes(pool: Pool) -> None:
-    """Stop attempts that have run for `TRIAL_S`, and for three steps, in a new size without any progress.
-
-    Only jobs that reported progress in their former size are stopped.
-    """
+    """Stop attempts without progress for `TRIAL_S` and three steps in a new size, if the old size had any."""
     now = database_now()
     running = Attempt.objects.filter(
         job__pool=pool,

@@ -106,8 +106,7 @@ def forget_old_cycles() -> None:
 class SweepTimer(threading.Thread):
     """The schedule worker's own timer: scheduling progresses without Redis.
 
-    It sweeps once every `SWEEP_EVERY_S`, and in between runs the cycles of pools whose timers are due, once every
-    `TIMER_EVERY_S` at most. A timer that another process sets is seen by the next sweep.
+    It sweeps once every `SWEEP_EVERY_S`, and in between runs the cycles of pools whose timers are due.
     """
 
     def __init__(self) -> None:

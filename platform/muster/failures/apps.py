@@ -8,7 +8,6 @@ class FailuresConfig(AppConfig):
     verbose_name = "Failures"
 
     def ready(self) -> None:
-        """Judge by the operators' rules, too."""
         from muster.failures.selectors import rules_in_force  # noqa: PLC0415 (models can be imported from here on)
         from muster.jobs.attempt import verdicts  # noqa: PLC0415
 

@@ -33,10 +33,7 @@ _line_ends: OrderedDict[int, int] = OrderedDict()
 
 
 def look_at(allocation: Allocation, *, start: int, body: bytes, over: bool = False) -> None:
-    """Look at the bytes that were just stored from `start` on, with the beginning of their first line.
-
-    `over`: nothing comes after them, so what they end with is a line too.
-    """
+    """Look at the bytes that were just stored from `start` on; `over`: nothing comes after them, so they end a line."""
     rules = log_rules_in_force()
     if not rules.rules or not body:
         return

@@ -14,10 +14,9 @@ _MAX_TEXT_CHARS = 200_000
 
 
 class RuleVersion(models.Model):
-    """One version of all rules of a kind, as operators wrote it.
+    """One version of all rules of a kind. It never changes, and the version put into force last applies.
 
-    A version never changes, and the version put into force last applies. `preview` is what the version would change for
-    past failures, computed when it was drafted.
+    `preview` is what the version would change for past failures, computed when it was drafted.
     """
 
     id = models.BigAutoField(primary_key=True)

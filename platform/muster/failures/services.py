@@ -25,11 +25,7 @@ _MAX_PREVIEW_ROWS = 50
 
 
 def draft(kind: type[V], *, text: str, note: str, actor: str) -> V:
-    """Store a version that is not in force yet, with its preview on past failures.
-
-    Raises:
-        Invalid: names the rule that is invalid, and why.
-    """
+    """Store a version that is not in force yet, with its preview on past failures; `Invalid` names a wrong rule."""
     rules = checked(kind, text)
     preview = _matches(rules) if isinstance(rules, LogRules) else _changes(rules)
     with transaction.atomic():
@@ -40,11 +36,7 @@ def draft(kind: type[V], *, text: str, note: str, actor: str) -> V:
 
 
 def put_into_force(version: RuleVersion, *, actor: str) -> None:
-    """Apply this version, which may be an older one, from now on.
-
-    Raises:
-        Conflict: this version is in force already.
-    """
+    """Apply this version, which may be an older one, from now on; one that is in force already is a `Conflict`."""
     kind = type(version)
     with transaction.atomic():
         found = in_force(kind)
@@ -64,11 +56,7 @@ def with_rule(text: str, *, failure: str, rule: Mapping[str, str]) -> str:
 
 
 def checked(kind: type[RuleVersion], text: str) -> RuleSet | LogRules:
-    """Return the rules of the text: log rules, or the built-in rules preceded by those of the text.
-
-    Raises:
-        Invalid: names the rule that is invalid, and why.
-    """
+    """Return the log rules, or the rules before the built-in ones, of the text; `Invalid` names a wrong rule."""
     try:
         if kind is LogRuleBook:
             return _with_known_names(read_log_rules(text))
@@ -89,10 +77,7 @@ def _with_known_names(rules: LogRules) -> LogRules:
 
 
 def _changes(rules: RuleSet) -> dict[str, object]:
-    """Compare what the rules say of the newest failures with the stored verdicts.
-
-    The key `tried` is the number of failures compared; stored previews have it under that name.
-    """
+    """Compare what the rules say of the newest failures with the stored verdicts; `tried` is the number compared."""
     compared, changes = 0, []
     for failure in past_failures(PREVIEWED_FAILURES):
         compared += 1
@@ -112,10 +97,7 @@ def _changes(rules: RuleSet) -> dict[str, object]:
 
 
 def _matches(rules: LogRules) -> dict[str, object]:
-    """Match the rules with the ends of the logs of the newest failures; `pool` and `tenant` of rules are ignored.
-
-    The key `tried` is the number of failures searched; stored previews have it under that name.
-    """
+    """Match the rules, whatever their pool and tenant, with the newest failures; `tried` is their number."""
     searched, met = 0, []
     for failure in past_failures(PREVIEWED_FAILURES):
         searched += 1

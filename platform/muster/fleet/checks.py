@@ -48,8 +48,7 @@ class Told:
 
 
 def begin_checks(node: Node, *, restarted: bool) -> None:
-    """Have the node's GPUs checked from now on, each at a time of its own; after a restart those first that may be well
-    again. In the transaction of a registration, with the node locked."""
+    """Have the locked node's GPUs checked from now on, after a restart first those that may be well again."""
     gpus = list(Gpu.objects.filter(node=node, present=True).values_list("pk", flat=True))
     every_s = node.pool.check_every_s
     now = database_now()
@@ -98,11 +97,7 @@ def ask_for_checks(*, node: Node, actor: str) -> int:
 
 
 def ask_due_checks(pool: Pool) -> None:
-    """Ask for the pool's checks that are due, and give up those that no agent answers.
-
-    A GPU that a job has, or had a moment ago, is looked at again later; so is one whose checks have had their time of
-    the day, and one that only a restart or an operator can mend.
-    """
+    """Ask for the pool's checks that are due, and give up those that no agent answers."""
     late = GpuCheck.objects.filter(
         asked_at__lt=DatabaseNow() - timedelta(seconds=UNANSWERED_AFTER_S), gpu__node__pool=pool
     )
@@ -121,10 +116,7 @@ def ask_due_checks(pool: Pool) -> None:
 
 
 def take_results(*, node: Node, told: Iterable[Told]) -> list[tuple[str, str]]:
-    """Store the results of checks, and return the GPUs that failed, each with the detail.
-
-    A result of a check that was not asked for or was given up changes nothing.
-    """
+    """Store the results of checks that are asked for, and return the GPUs that failed, each with the detail."""
     failed = []
     for one in told:
         with transaction.atomic():
@@ -264,10 +256,9 @@ def _give_back(node: Node, row: GpuCheck) -> None:
 
 
 def _open_again(node: Node, gpu: Gpu, reason: str) -> None:
-    """Resume a node that the platform has drained for a GPU, now that this one, which had failed, is given back.
+    """Resume a node that the platform has drained for GPUs of which this was the last that had failed.
 
-    It must have been the last. What a person drained, or has done anything with since, stays as it is; so does what
-    fails again within a day.
+    What a person has done anything with since stays as it is; so does what fails again within a day.
     """
     if node.admin != NodeAdmin.DRAINING or _relapsed(node.drained_for_gpu_at, node.given_back_at):
         return

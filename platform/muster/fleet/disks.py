@@ -27,10 +27,7 @@ ON CONFLICT (node_id) DO UPDATE SET at = excluded.at, size_mib = excluded.size_m
 
 
 def keep_disks(told: Mapping[int, tuple[int, int]]) -> None:
-    """Keep the size and what is free of the disks of many nodes (MiB), by node, in one statement.
-
-    What no disk can have is left out.
-    """
+    """Keep the size and what is free of the disks of many nodes (MiB), by node; what no disk can have is left out."""
     # In the order of the keys, for the reason that `muster.samples.store.add` has.
     rows = [(pk, size, free) for pk, (size, free) in sorted(told.items()) if 0 <= free <= size]
     if rows:
@@ -39,9 +36,7 @@ def keep_disks(told: Mapping[int, tuple[int, int]]) -> None:
 
 
 def note_disk(*, node: Node, full: bool) -> None:
-    """Give a node whose disk is full nothing new until it has room again; operators are told. Told twice, nothing
-    changes.
-    """
+    """Give a node whose disk is full nothing new until it has room again; operators are told."""
     with transaction.atomic():
         node = Node.objects.select_for_update(no_key=True, of=("self",)).get(pk=node.pk)
         if (node.disk_full_at is not None) == full:

@@ -22,9 +22,9 @@ from scheduler.model.lifecycle import LeaseState, NodeAdmin, NodeHealth
 
 
 def declare_gone(*, node: Node, reason: str, actor: str) -> None:
-    """Take the node for gone, whatever its fence, `on_disconnect: keep` or how much of its pool is silent with it.
+    """Take the node for gone, whatever its fence; the reaper lets go of what it has.
 
-    The reaper lets go of what it has. A node that is heard, that was never heard or that is retired is a `Conflict`.
+    A node that is heard, that was never heard or that is retired is a `Conflict`.
     """
     reason = require_reason(reason)
     with transaction.atomic():

@@ -51,12 +51,8 @@ _SAME, _SAME_XID = timedelta(hours=1), timedelta(seconds=10)
 def take_report(*, node: Node, gpu: Gpu | None, kind: str, uuid: str | None, xid: int | None, detail: str) -> Meaning:
     """Keep what an agent reports, draw the consequences for the GPU and its node, and return what it means.
 
-    1. Repeats are merged into the last report, which keeps the newest detail of a lasting condition. Over the limits
-       a report is not stored, but it still counts.
-    2. The GPU's level is that of the worst report since it was repaired, or since its warnings were over.
-    3. From the commit on, a failed GPU is given to no job. The node is drained if that is the action.
-
-    The job that holds the GPU is handled in `muster.agents.health`.
+    Repeats are merged into the last report. The GPU's level is that of the worst report since it was repaired; from the
+    commit on, a failed GPU is given to no job. The job that holds it is handled in `muster.agents.health`.
     """
     kind, detail = kind[:60], printable(detail)[:500]
     if xid is not None and not 0 <= xid <= _MAX_XID:

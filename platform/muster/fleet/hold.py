@@ -36,8 +36,7 @@ def held_back(
 ) -> set[int]:
     """The ids of those of `lost`, past their time, that must not go down now; begins and ends the hold of the pool.
 
-    `nodes` are all of the pool that ever registered, with their leases; `unheard_s` is for how long each was silent
-    while the platform was answering.
+    `nodes` are all that ever registered; `unheard_s` is how long each was silent while the platform was answering.
     """
     since = held_since(pool)
     if not lost and since is None:

@@ -100,10 +100,8 @@ def register(
 ) -> Registration:
     """A new epoch for the node that the secret belongs to; an older agent of the node is superseded by it.
 
-    A join token binds the credential that comes with it. An answer that was lost on the way can be asked for again
-    with the same token and the same credential; a used token with any other credential is refused.
-
-    The newest nonce says that who sent this was alive after all that had registered before.
+    A join token binds the credential that comes with it: an answer that was lost can be asked for again with both. The
+    newest nonce says that who sent this was alive after all that had registered before.
     """
     with transaction.atomic():
         node = _node_of(secret, credential)
@@ -138,9 +136,7 @@ def supersede(node: Node) -> None:
 def renew(*, node: Node, epoch: int, seq: int) -> None:
     """Renew the lease of this epoch by one narrow UPDATE.
 
-    Raises:
-        Conflict: another agent has superseded the epoch.
-        RegisterFirst: the platform was restored, and no agent of the node has registered since.
+    A superseded epoch is a `Conflict`; `RegisterFirst`: none has registered since a restore.
     """
     if not NodeLease.objects.filter(pk=node.pk, epoch=epoch).update(
         seen_at=DatabaseNow(), seq=seq, state=LeaseState.RENEWED
@@ -155,8 +151,7 @@ def renew(*, node: Node, epoch: int, seq: int) -> None:
 def renew_free(beats: Mapping[Node, Renewal]) -> dict[Node, bool]:
     """Renew the leases of many nodes by one UPDATE, and return of each whether it was renewed.
 
-    It is not renewed if the epoch is superseded, or if another transaction has locked the row: a lock held for long
-    must not delay the other nodes. `renew` tells the two apart.
+    A superseded epoch is not, nor a row that another transaction has locked; `renew` tells the two apart.
     """
     columns = [
         [node.pk for node in beats],
@@ -267,8 +262,7 @@ def _works_since(part: str, now: datetime) -> datetime:
 def judge_nodes(pool: Pool) -> list[Node]:
     """Move nodes that are silent to suspect and down, and return those that are down.
 
-    Only time in which the platform itself was answering counts. While more than half of a larger pool is silent, the
-    cause is hardly the nodes, and none goes down: `fleet.hold`.
+    Only time in which the platform itself was answering counts, and `fleet.hold` may keep them.
     """
     now = database_now()
     since = answering_since(now)

@@ -17,10 +17,9 @@ Scores = list[list[int]]
 
 
 def link_scores(topology: Sequence[Sequence[str]], *, indexes: Sequence[int], field: str) -> Scores:
-    """The scores by GPU index, larger is closer; empty if the topology is unknown.
+    """The scores by GPU index, larger is closer, by the weaker direction; empty if the topology is unknown.
 
-    Where the two directions of a pair differ, the weaker one counts for both. Raises: Invalid for a matrix that does
-    not fit these GPUs.
+    A matrix that does not fit these GPUs is `Invalid`.
     """
     if not topology:
         return []

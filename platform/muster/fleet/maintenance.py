@@ -93,10 +93,7 @@ def plan_maintenance(
 
 
 def call_off(*, maintenance: Maintenance, actor: str, reason: str = "") -> None:
-    """End the maintenance now, or call it off before it begins, for a reason if there is one to tell.
-
-    One that is over is a `Conflict`.
-    """
+    """End the maintenance now, or call it off before it begins; one that is over is a `Conflict`."""
     why = {"why": require_reason(reason)} if reason else {}
     with transaction.atomic():
         row = _locked(maintenance.pk)

@@ -413,10 +413,7 @@ class Gpu(models.Model):
 
 
 class Strike(models.Model):
-    """A failure that a node is blamed for, kept when it no longer counts. See `muster.fleet.strikes`.
-
-    Jobs and attempts belong to an app above this one, so they are named by their ids.
-    """
+    """A failure that a node is blamed for, kept when it no longer counts. See `muster.fleet.strikes`."""
 
     id = models.BigAutoField(primary_key=True)
     node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="strikes")

@@ -28,8 +28,8 @@ def host_network_reason(node: Node) -> str:
 def lacks_gang_network(pool: Pool, *, in_containers: bool) -> bool:
     """Whether no gang can start in containers of the pool, as the containers of two nodes would not reach each other.
 
-    That is so where neither the pool nor an agent names a network and no agent makes an overlay. Agents with the same
-    address are on one machine, where a bridge is enough. A gang that needs no container may run as processes.
+    That is so where neither the pool nor an agent names a network and no agent makes an overlay, unless agents have
+    the same address: a bridge is enough on one machine.
     """
     if pool.gang_network:
         return False

@@ -45,10 +45,7 @@ def agent_package() -> Package:
 
 
 def install_commands() -> str:
-    """Two lines for a root shell on a server: download and verify the agent; install, register and start it.
-
-    The second line asks for the join token on standard input.
-    """
+    """Two lines for a root shell on a server: download and verify the agent; install it, join by a token, start."""
     url = settings.PUBLIC_URL
     checksum = f"{agent_package().sha256}  {DOWNLOAD_NAME}"
     return (

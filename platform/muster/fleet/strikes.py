@@ -34,10 +34,7 @@ GROUP BY node.id
 
 
 def strikes_of(node_ids: Collection[int], *, now: datetime) -> dict[int, float]:
-    """Of the nodes that have any, their strikes as they count now, in one query: each 2^(-age / half-life).
-
-    They are rounded, so that old strikes come to nothing and do not tell nodes apart that are alike.
-    """
+    """Of the nodes that have any, their strikes as they count now, rounded: each 2^(-age / half-life)."""
     with connection.cursor() as cursor:
         cursor.execute(_STRIKES, {"now": now, "nodes": list(node_ids), "half_lives": _HALF_LIVES_THAT_COUNT})
         return {node_id: round(count, _DIGITS) for node_id, count in cursor.fetchall()}
@@ -64,10 +61,7 @@ def blame_for_launch(
 def blame_for_leaving(
     *, node_id: int, reason: StrikeReason, job_id: int, attempt_id: int, detail: str, incident: str = ""
 ) -> None:
-    """Blame the node for having gone away under an attempt; in the transaction that loses it.
-
-    `incident` is what has happened, where that is neither a boot nor its silence.
-    """
+    """Blame the node for having gone away under an attempt; `incident` is empty for a boot or a silence."""
     heard_at, boot_id = NodeLease.objects.values_list("seen_at", "node__boot_id").get(pk=node_id)
     if not incident:
         rebooted = reason is StrikeReason.NODE_REBOOTED

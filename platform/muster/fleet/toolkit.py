@@ -12,18 +12,12 @@ _VERSION = re.compile(r"v?(\d{1,6})\.(\d{1,6})\.(\d{1,6})")
 
 
 def why_barred(version: str, runtimes: Collection[str]) -> str:
-    """Why nothing may start on a node with this toolkit, and empty if something may.
-
-    Plain processes do not go through the toolkit, so a node that offers them too is not barred; see `safe_runtimes`.
-    """
+    """Why nothing may start on a node with this toolkit; empty if something may, such as plain processes."""
     return _problem(version) if runtimes and set(runtimes) <= CONTAINER_RUNTIMES else ""
 
 
 def safe_runtimes(version: str, runtimes: Collection[str]) -> tuple[list[str], str]:
-    """What of its runtimes a node with this toolkit may offer, and why not the others.
-
-    Of containers alone it is all: such a node is barred.
-    """
+    """What of its runtimes a node with this toolkit may offer, and why not the others; all if it is barred."""
     problem = _problem(version)
     plain = [name for name in runtimes if name not in CONTAINER_RUNTIMES]
     return (plain, problem) if problem and 0 < len(plain) < len(runtimes) else (list(runtimes), "")

@@ -6,7 +6,5 @@ from django.apps import AppConfig
 
 
 class LocalConfig(AppConfig):
-    """It has no models; it exists for its commands."""
-
     name = "muster.local"
     verbose_name = "Embedded services"

@@ -53,11 +53,9 @@ class Forked:
         return self._wait(0)
 
     def terminate(self) -> None:
-        """Asks it to end."""
         self._send(signal.SIGTERM)
 
     def kill(self) -> None:
-        """Ends it."""
         self._send(signal.SIGKILL)
 
     def _wait(self, options: int) -> int | None:

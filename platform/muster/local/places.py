@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from muster.common.private_files import made_once
+from muster.common.secrets import made_once
 
 # sun_path holds 108 bytes with its final NUL; `/.s.PGSQL.5432.lock` is the longest name that is put into the folder.
 SOCKET_PATH_LIMIT_BYTES = 107
@@ -158,10 +158,7 @@ def as_account(account: Account | None) -> dict[str, Any]:
 def make_folder(
     path: Path, *, mode: int = _PRIVATE, account: Account | None = None, keep_existing: bool = False
 ) -> None:
-    """Make a folder with this mode and owner; refuses a path that another user made.
-
-    `keep_existing` leaves the mode of a folder that was there as it was: it may be the user's own.
-    """
+    """Make a folder with this mode and owner, or keep an existing one's mode; refuses a path that another user made."""
     try:
         path.mkdir(mode=mode, parents=True)
     except FileExistsError:

@@ -65,10 +65,7 @@ def descendants(pid: int) -> list[int]:
 
 
 def end_all(find: Callable[[], Iterable[int]], *, grace_s: float, kill_s: float = 5.0) -> list[int]:
-    """Ends the processes that `find` names, SIGTERM first, SIGKILL after the grace; returns what still runs.
-
-    It asks again every time, because what is ended may have started something in between.
-    """
+    """Ends what `find` names, asked anew each time: SIGTERM first, SIGKILL after the grace; returns what still runs."""
     for number, patience_s in ((signal.SIGTERM, grace_s), (signal.SIGKILL, kill_s)):
         told: set[int] = set()
         end = time.monotonic() + patience_s

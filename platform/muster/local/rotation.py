@@ -12,8 +12,8 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models import Model
 
-from muster.common.private_files import write_private
 from muster.common.sealed import SEALED, reseal
+from muster.common.secrets import write_private
 from muster.fleet.models import Node
 from muster.fleet.services import invalidate_credential
 from muster.links.models import Server
@@ -35,15 +35,9 @@ class Rotation:
 def rotate_keys(*, home: Path, actor: str) -> Rotation:
     """Replace all secrets of the platform in `home`, and the credentials of all agents.
 
-    1. Put a new encryption key in front of the stored one, encrypt all secrets by it, and remove the old key. A run
-       that was interrupted before can be repeated.
-    2. Replace the other stored secrets.
-    3. Give the nodes of servers over SSH a new credential, and all others a join token.
-
-    A secret that comes from a variable stays: the variable is returned.
-
-    Raises:
-        Unreadable: none of the keys decrypts a stored secret. Nothing but the order of keys has changed.
+    A new encryption key comes in front of the stored one, all secrets are encrypted by it, and the old key is removed;
+    a run that was interrupted can be repeated. A secret that comes from a variable stays: the variable is returned.
+    `Unreadable`: none of the keys decrypts a stored secret, and nothing but the order of keys has changed.
     """
     files, variables = [], []
     if os.environ.get("MUSTER_ENCRYPTION_KEYS"):
@@ -76,11 +70,7 @@ def rotate_keys(*, home: Path, actor: str) -> Rotation:
 
 
 def reencrypt() -> int:
-    """Encrypt all stored secrets by the first key; return their number.
-
-    Raises:
-        Unreadable: none of the keys decrypts a stored secret.
-    """
+    """Encrypt all stored secrets by the first key and return their number; `Unreadable` if no key decrypts one."""
     return sum(_reencrypt(model) for model in apps.get_models())
 
 

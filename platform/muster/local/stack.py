@@ -101,10 +101,7 @@ def _write(lock: IO[str], text: str) -> None:
 
 @contextmanager
 def _ending_by_signals() -> Iterator[None]:
-    """SIGTERM, and the terminal going away, end the block as Ctrl-C does.
-
-    So does SIGINT where a shell has started the program in the background and made it ignore that.
-    """
+    """SIGTERM, the terminal going away, and a SIGINT that a shell made ignored end the block as Ctrl-C does."""
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt

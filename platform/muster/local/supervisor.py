@@ -135,10 +135,7 @@ class Supervisor:
             pass
 
     def stop(self) -> None:
-        """Ends every child, the highest stage first, and then whatever of theirs is left.
-
-        A second Ctrl-C in the meantime cuts the patience short; nothing stays behind either way.
-        """
+        """Ends every child, the highest stage first, and what is left of theirs; a second Ctrl-C ends the patience."""
         previous = {number: signal.signal(number, self._hurry_up) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
             self._stopping.set()

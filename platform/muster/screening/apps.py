@@ -8,7 +8,6 @@ class ScreeningConfig(AppConfig):
     verbose_name = "Screening"
 
     def ready(self) -> None:
-        """Try jobs before they get their gang."""
         from muster.jobs.attempt.screener import screen_by  # noqa: PLC0415 (models can be imported from here on)
         from muster.screening.services import Screening  # noqa: PLC0415
 

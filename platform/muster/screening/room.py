@@ -26,10 +26,7 @@ class Room:
     free: dict[str, Counts] = field(default_factory=dict)
 
     def type_for(self, request: Request) -> str | None:
-        """The first type that the request names, or where there is none of these that of which most are free.
-
-        None: there is no GPU.
-        """
+        """The first named type that is there, else that of which most are free; None: there is no GPU."""
         named = next((kind for kind in request.gpu_types if kind in self.usable), None)
         if named is not None:
             return named
@@ -75,10 +72,7 @@ def screening_run_for(
     since: float,
     until: float,
 ) -> ScreeningRun:
-    """The screening run of the job in that shape, on GPUs of that type, for as long as the window at most.
-
-    Of the CPUs and the memory of `whole` it gets what its GPUs are of those of `whole`.
-    """
+    """The screening run of the job in that shape, with its part of the CPUs and the memory of `whole`."""
     part = Choice(
         gpu_type=kind if kind in job.request.gpu_types else None,
         gpus=shape.gpus,
@@ -96,10 +90,7 @@ def screening_run_for(
 
 
 def fitted(jobs: Iterable[Job], room: Room) -> dict[int, ScreeningRun]:
-    """The screening runs of those waiting jobs that fit better in another shape, by what is free in their turn.
-
-    A run stays as it is where nothing is free, and where the type of GPU that it waits for is gone.
-    """
+    """The screening runs of those waiting jobs that fit better in another shape, by what is free in their turn."""
     changed = {}
     for job in jobs:
         run, kind = screening_run_of(job), room.type_for(job.request)

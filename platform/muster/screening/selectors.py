@@ -66,10 +66,9 @@ def screening_totals(
     by: Sequence[By] = (),
     tenant_ids: Iterable[int] | None = None,
 ) -> list[ScreeningTotals]:
-    """What screening did in the period, by the time at which each run ended; one row for each group of `by`.
+    """What screening did in the period, by the time at which each run ended; one row for each group of `by`, or one.
 
-    With no `by` it is one row with the key `()`, or none where nothing was screened. `tenant_ids` None: of all tenants;
-    the caller decides whose figures may be seen. A class of failures (`by=["failure"]`) is empty for what did not fail.
+    `tenant_ids` None: of all tenants; the caller decides whose figures may be seen.
     """
     results = ScreeningResult.objects.filter(at__gte=since, at__lt=until)
     if tenant_ids is not None:

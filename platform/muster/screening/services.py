@@ -65,9 +65,8 @@ class Screening:
 def keep_screening(pool: Pool) -> None:
     """Look after the screening runs in the pool; most pools have none, and that costs one query.
 
-    1. What has run for its time, or has got to its first step, has passed.
-    2. Jobs that have waited for too long, or would wait in vain, go on unscreened.
-    3. The others are screened on what is free: on two GPUs, or on one.
+    What has run for its time, or has got to its first step, has passed. Jobs that have waited for too long, or would
+    wait in vain, go on unscreened; the others are screened on what is free.
     """
     jobs = list(
         Job.objects.filter(pool=pool, stage=Stage.SCREENING, state__in=[JobState.QUEUED, JobState.ACTIVE])
@@ -245,10 +244,7 @@ def _try_again(end: ScreeningEnd, told: dict[str, Any], outcome: Outcome) -> Non
 
 
 def _in_its_own_queue(job: Job) -> dict[str, Any]:
-    """The fields of a job that is done with screening. Its times stay, and with them its place in the queue.
-
-    What the policy of the screening pool stored of it, and the nodes that it avoided there, are of no use elsewhere.
-    """
+    """The fields of a job that is done with screening. Its times stay, and with them its place in the queue."""
     return {"stage": Stage.FULL, "screening": None, "pool_id": job.vc.pool_id, "memo": {}, "avoid_nodes": []}
 
 

@@ -15,7 +15,7 @@ from ipaddress import IPv4Address, ip_address, ip_network
 from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
-from muster.common.private_files import made_once
+from muster.common.secrets import made_once
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 

@@ -11,7 +11,7 @@ class DatabaseWrapper(base.DatabaseWrapper):
     """A connection that asks its socket whether it is still usable, where Django sends `SELECT 1` for each request.
 
     Nothing comes from the server between two requests unless it ends the session or changes a setting; either way a new
-    connection does. One that a network has cut without a word fails at its next statement, as it would have at that.
+    connection does.
     """
 
     def is_usable(self) -> bool:

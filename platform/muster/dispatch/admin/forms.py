@@ -66,7 +66,6 @@ class Sentence(forms.Widget):
     """Text where other fields have an input."""
 
     def render(self, name: str, value: Any, attrs: Any = None, renderer: Any = None) -> SafeString:
-        """The text."""
         return format_html('<div class="readonly">{}</div>', value or "")
 
 
@@ -284,11 +283,7 @@ def parameter_field(parameter: str, rules: Mapping[str, Any]) -> forms.Field:
 
 
 def _value(rules: Mapping[str, Any], cleaned: Any) -> Any:
-    """The value of the cleaned field, or `_BLANK`.
-
-    Raises:
-        ValueError: the text is not JSON.
-    """
+    """The value of the cleaned field, or `_BLANK`; `ValueError` for text that is not JSON."""
     kinds = _kinds(rules)
     if cleaned in (None, ""):
         return None if "null" in kinds else _BLANK

@@ -19,10 +19,7 @@ _OWN_TITLE, _OWN_PURPOSE = "Settings of its own", "Choose the plug-ins and their
 
 
 class PresetChoice(forms.RadioSelect):
-    """The presets as cards. `static/muster/pool.js` sets the fields of the chosen card.
-
-    `values` are the texts of the form's fields by preset.
-    """
+    """The presets as cards; `values` has the texts by which `static/muster/pool.js` fills the form, by preset."""
 
     values: Mapping[str, Mapping[str, Any]] = {}
 

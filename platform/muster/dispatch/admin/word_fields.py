@@ -57,11 +57,9 @@ class DurationField(WordField):
     """Seconds."""
 
     def written(self, value: Any) -> str:
-        """Such as 24h."""
         return written_duration(value)
 
     def number(self, text: str) -> float:
-        """The seconds."""
         return parse_duration_s(text)
 
 
@@ -73,7 +71,6 @@ class SizeField(WordField):
         self.unit_bytes = unit_bytes
 
     def written(self, value: Any) -> str:
-        """Such as 32GiB."""
         return written_size(value * self.unit_bytes)
 
     def number(self, text: str) -> float:

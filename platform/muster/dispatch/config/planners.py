@@ -68,8 +68,7 @@ def planner_errors(planner: Planner, virtual_clusters: Collection[VirtualCluster
 def save_planner(*, planner: Planner, virtual_clusters: Collection[VirtualCluster], actor: str) -> Planner:
     """Store a new or edited planner and give it these virtual clusters; the others that it had go to the default one.
 
-    Raises:
-        Invalid: a setting is wrong, the name is taken, or a virtual cluster is in another pool; the error names it.
+    Wrong settings, a name that is taken and a virtual cluster of another pool are `Invalid`.
     """
     pool = planner.pool
     wrong = planner_errors(planner, virtual_clusters)
@@ -100,11 +99,7 @@ def save_planner(*, planner: Planner, virtual_clusters: Collection[VirtualCluste
 
 
 def delete_planner(*, planner: Planner, actor: str) -> None:
-    """Delete the planner; the default planner of its pool decides on its virtual clusters from then on.
-
-    What the planner remembers is deleted too. A cycle of it that runs now applies what it has planned, or finds its
-    jobs placed.
-    """
+    """Delete the planner and what it remembers; the pool's default planner has its virtual clusters from then on."""
     with transaction.atomic():
         audit("delete", actor=actor, object_type="planner", object_id=str(planner), before=_told(planner))
         pool = planner.pool

@@ -20,10 +20,7 @@ MAX_PLACES = 256
 
 
 def config_of(pool: Pool, planner: Planner | None = None) -> CycleConfig:
-    """The configuration of a planner of the pool: its settings, unless it has fallen back from exactly these.
-
-    Every planner has the admission of its pool.
-    """
+    """The configuration of a planner of the pool: its settings, unless it has fallen back from exactly these."""
     fallback = fallback_of(pool, planner)
     return config_from_dict(fallback["config"]) if fallback else _settings_of(pool, planner)
 
@@ -105,13 +102,9 @@ def forget_fallback(pool: Pool, *, actor: str) -> None:
 
 
 def change_settings(*, pool: Pool, changes: Mapping[str, Any], actor: str, reason: str = "") -> Pool:
-    """Change the plug-ins or parameters of the pool from the next cycle on.
+    """Change the plug-ins or parameters of the pool from the next cycle on; `Invalid` names a wrong setting.
 
-    The reason goes to the audit log. A plug-in that is named without parameters gets its defaults. Saving ends a
-    fallback, even if nothing changed.
-
-    Raises:
-        Invalid: a setting is wrong; the error names it.
+    A plug-in that is named without parameters gets its defaults. Saving ends a fallback, even if nothing changed.
     """
     with transaction.atomic():
         pool = Pool.objects.select_for_update(no_key=True).get(pk=pool.pk)

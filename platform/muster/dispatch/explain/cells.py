@@ -52,11 +52,7 @@ class CellsNow:
 
 
 def admission_of(pool: Pool) -> Hived:
-    """The pool's admission by cells.
-
-    Raises:
-        Conflict: the pool has another admission.
-    """
+    """The pool's admission by cells; a pool with another admission is a `Conflict`."""
     if pool.admission != "hived":
         raise Conflict(f"pool {pool.name} has no cells: its admission is {pool.admission}, not hived")
     return cast(Hived, ADMISSIONS.make(pool.admission, pool.admission_params))
@@ -90,11 +86,8 @@ def set_cells(
 ) -> VirtualCluster:
     """Give the virtual cluster these cells instead of its own; its quotas follow from them.
 
-    What runs keeps its GPUs. A guaranteed job whose cells are gone becomes an opportunistic one.
-
-    Raises:
-        Invalid: a cell does not exist, or the cells of all virtual clusters do not fit the pool together.
-        Conflict: the pool has no cells, or the virtual cluster was changed meanwhile.
+    What runs keeps its GPUs; a guaranteed job whose cells are gone becomes an opportunistic one. Cells that do not
+    exist or do not fit the pool together are `Invalid`; a pool without cells and an old `version` are a `Conflict`.
     """
     with transaction.atomic():
         pool = Pool.objects.select_for_update(no_key=True).get(pk=vc.pool_id)

@@ -70,13 +70,9 @@ _MAX_KNOWN = 2000
 
 
 def pool_verdicts(pool: Pool, *, policy: str | None, by: Parties) -> list[PolicyVerdicts]:
-    """The verdicts on the policy of the pool, then on the named one with its defaults.
+    """The verdicts on the policy of the pool, then on the named one with its defaults; `Invalid` if there is none such.
 
-    Shares are the quotas of virtual clusters. The newest snapshots with waiting jobs are judged under both, as far as
-    the time reaches.
-
-    Raises:
-        Invalid: there is no such policy.
+    Shares are the quotas of virtual clusters. The newest snapshots with waiting jobs are judged while there is time.
     """
     configs = [config_of(pool)]
     if policy is not None:

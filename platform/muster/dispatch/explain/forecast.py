@@ -34,11 +34,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class DryRun:
-    """The answer to a dry run of a job that is not stored.
-
-    `sizes` are what the job would get on each node, `position` its place in its virtual cluster's queue, and `outlook`
-    whether it is screened first: then it waits for that, too, and `screening` says what would become of that run.
-    """
+    """The answer to a dry run of a job that is not stored; `screening` is that of its screening run, if any."""
 
     job: Job
     sizes: list[Size]

@@ -1,8 +1,4 @@
-"""Solves one decision in a process of its own, so that a solve that takes too long can be ended.
-
-A solve that is ended leaves no plan: half a solve would depend on the speed of the machine, and no replay could repeat
-it.
-"""
+"""Solves one decision in a process of its own, so that one that takes too long can be ended without a plan."""
 
 from __future__ import annotations
 
@@ -48,11 +44,7 @@ class Solver:
         return self._process.pid if self._process is not None else None
 
     def solve(self, snapshot: Snapshot, config: CycleConfig, *, limit_s: float) -> Plan:
-        """The valid plan for the snapshot.
-
-        Raises:
-            SolveError: the policy failed or made an invalid plan, the process died, or the solve took too long.
-        """
+        """The valid plan for the snapshot; `SolveError` if the policy or process failed, or took too long."""
         pipe = self._started()
         try:
             pipe.send((packed(snapshot), config_to_dict(config)))

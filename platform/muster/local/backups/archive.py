@@ -98,13 +98,7 @@ class _Digesting:
 
 @contextmanager
 def writing(destination: Path) -> Iterator[Writer]:
-    """A backup that appears at the destination when the block ends without an error, whole and on the disk.
-
-    A destination that ends in `.tar` is a tar, any other a folder.
-
-    Raises:
-        BackupError: something is there already, or its folder is missing.
-    """
+    """A backup, a tar if it is named so, that appears on the disk when the block ends without an error."""
     if destination.exists() or destination.is_symlink():
         raise BackupError(f"{destination} exists already: name another file or folder")
     if not destination.parent.is_dir():
@@ -137,11 +131,7 @@ def manifest_text(manifest: Manifest) -> str:
 
 
 def read_manifest(source: Path) -> Manifest:
-    """The manifest of a backup.
-
-    Raises:
-        BackupError: it is no backup, or one that this version cannot read.
-    """
+    """The manifest of a backup; `BackupError` for what is none, or of a format that this version cannot read."""
     try:
         told = json.loads(_manifest_bytes(source))
         if told["format"] != FORMAT:
@@ -157,11 +147,7 @@ def read_manifest(source: Path) -> Manifest:
 
 
 def stage(source: Path, manifest: Manifest, target: Path) -> None:
-    """Copy a backup to an empty folder, and compare every file with the manifest.
-
-    Raises:
-        BackupError: a file is missing or damaged, or there is one that the manifest does not list.
-    """
+    """Copy a backup to an empty folder; `BackupError` names files that differ from its manifest."""
     try:
         if source.is_dir():
             shutil.copytree(source, target, symlinks=True)

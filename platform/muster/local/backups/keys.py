@@ -22,11 +22,7 @@ def fingerprint(key: str) -> str:
 
 
 def require_keys(needed: Iterable[str], present: Iterable[str]) -> None:
-    """Return if the present keys are those that a backup needs, of which there are the fingerprints.
-
-    Raises:
-        BackupError: at least one key is missing.
-    """
+    """Return if the keys with the needed fingerprints are present; else `BackupError`."""
     there = {fingerprint(key) for key in present}
     missing = sorted(set(needed) - there)
     if missing:

@@ -39,14 +39,10 @@ class Made:
 
 
 def make_backup(destination: Path) -> Made:
-    """Write a backup of one moment; jobs and the platform go on.
+    """Write a backup of one moment; jobs and the platform go on. `BackupError`: nothing was written.
 
-    1. One snapshot of Postgres is what `pg_dump` writes and what says which files there are.
-    2. Files are copied after it. They only grow at their end, or are removed. Of each the bytes that the snapshot knows
-       are copied. What was removed meanwhile is missing; a restore states it as a hole of a log, or as an expired file.
-
-    Raises:
-        BackupError: nothing was written.
+    One snapshot of Postgres is what `pg_dump` writes and what says which files there are. Of each the bytes that it
+    knows are copied after it; what was removed meanwhile is missing, which a restore states.
     """
     with writing(destination) as archive, as_owner(), transaction.atomic():
         with connection.cursor() as cursor:

@@ -38,16 +38,13 @@ class Restored:
 
 
 def restore_backup(source: Path, *, home: Path, replace: bool, nodes_known: bool, actor: str) -> Restored:
-    """Put the database and the files of a backup in the place of what is there.
+    """Put the database and the files of a backup in the place of what is there; `BackupError` says why it cannot be.
 
     1. The backup is read whole and compared with its manifest, in a folder beside the files.
     2. A database beside the present one is filled, migrated and prepared (`settle`).
     3. The database takes the place of the present one, and the files those of the present ones, which are set aside.
 
     Until the third step nothing has changed, and after any failure the same command can be given again.
-
-    Raises:
-        BackupError: the backup cannot be restored here; the message says why.
     """
     manifest = read_manifest(source)
     require_keys(manifest.keys, settings.ENCRYPTION_KEYS)

@@ -48,12 +48,9 @@ def settle(manifest: Manifest, *, nodes_known: bool, actor: str) -> Restore:
     1. Every sequence is advanced beyond the ids that can have been given since: ids are fences.
     2. Every lease is void under an epoch beyond those given since: agents register again, and report first.
     3. Attempts that a node had not claimed at that moment end as lost: the node may have claimed them since.
-    4. The order of events goes on, whichever server the database is on now.
-    5. Sessions end: those that were ended since would be valid again. Uids given since are not given again.
-    6. What refers to files that the backup could not have says so.
+    4. Sessions end: those that were ended since would be valid again. Uids given since are not given again.
 
-    Raises:
-        BackupError: the clock is earlier than the backup.
+    A clock that is earlier than the backup is a `BackupError`.
     """
     with transaction.atomic():
         elapsed_s = (database_now() - manifest.taken_at).total_seconds()

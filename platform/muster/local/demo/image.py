@@ -23,11 +23,7 @@ class NoContainers(Exception):
 
 
 def prepare_image(engine: str) -> None:
-    """Give the image to this engine, `docker` or `podman`, and start a container of it once.
-
-    Raises:
-        NoContainers: the engine starts no container.
-    """
+    """Give the image to `docker` or `podman`, and start a container of it once; `NoContainers` if none starts."""
     try:
         with tempfile.TemporaryDirectory(prefix="muster-image-") as folder:
             rootfs = Path(folder) / "rootfs.tar"

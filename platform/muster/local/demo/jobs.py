@@ -42,7 +42,6 @@ class Example:
 
     @property
     def name(self) -> str:
-        """The name of the job."""
         return str(self.changes.get("name", self.folder))
 
 
@@ -153,10 +152,7 @@ def explanations(outcomes: list[Outcome]) -> list[str]:
 
 
 class _Watcher(threading.Thread):
-    """Prints what one job writes until it has ended, over all its attempts.
-
-    A daemon thread: one that waits on a stream must not keep the program from ending.
-    """
+    """Prints what one job writes until it has ended; a daemon, so that a stream keeps no program from ending."""
 
     def __init__(self, url: str, token: str, *, example: Example, job: Job, lines: _Lines) -> None:
         super().__init__(name=f"watch {example.name}", daemon=True)
@@ -165,7 +161,6 @@ class _Watcher(threading.Thread):
         self._error: MusterError | None = None
 
     def run(self) -> None:
-        """Follows the job."""
         after = ""
         try:
             with Client(self._url, self._token) as client:

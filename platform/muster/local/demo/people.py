@@ -14,7 +14,7 @@ from pathlib import Path
 from muster.accounts.models import ApiToken, User
 from muster.accounts.scopes import Scope
 from muster.accounts.services import create_token, create_user, revoke_token, user_of_token
-from muster.common.private_files import write_private
+from muster.common.secrets import write_private
 from muster.local.demo.cluster import ACTOR
 from muster.local.places import Account, LocalError, as_account
 from muster.tenants.models import Membership, Tenant
@@ -54,8 +54,7 @@ PEOPLE = (
 def prepare_people(path: Path, *, url: str, tenants: Mapping[str, Tenant]) -> tuple[dict[str, Access], list[str]]:
     """The access of all demo users, stored in the file, and the names of users whose password is new.
 
-    A user in the file whose token still works keeps both. All others get new ones, because the database stores only
-    digests.
+    The database has digests only: a user keeps password and token if the file has them and the token works.
     """
     known = read_people(path)
     found: dict[str, Access] = {}
@@ -102,11 +101,7 @@ def _renew(person: Person, user: User | None) -> tuple[User, Access]:
 
 
 def require_python(uid: int) -> None:
-    """Return if this user's jobs find a `python3` that they can run; always where agents cannot change the user.
-
-    Raises:
-        LocalError: root has the only Python in a folder of its own.
-    """
+    """Return if this user's jobs can run a `python3`, or agents cannot change the user; else `LocalError`."""
     if os.geteuid() != 0:
         return
     words = ["python3", "--version"]

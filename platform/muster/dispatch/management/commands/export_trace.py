@@ -13,19 +13,15 @@ from muster.fleet.models import Pool
 
 
 class Command(BaseCommand):
-    """All finished jobs, one JSON object a line, for the simulator."""
-
     help = "Write all finished jobs as a trace in the format `muster`, which the simulator reads."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """The output file and the filters."""
         parser.add_argument("out", type=Path, help="The file to write; it must not exist yet.")
         parser.add_argument("--pool", help="Only jobs of this pool.")
         parser.add_argument("--since", help="Only jobs submitted at or after this moment: 2026-12-01, or with a time.")
         parser.add_argument("--anonymous", action="store_true", help="Stable pseudonyms for users and names of jobs.")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Write the file and print the number of its jobs."""
         pool = Pool.objects.filter(name=options["pool"]).first()
         if options["pool"] and pool is None:
             raise CommandError(f"there is no pool {options['pool']}")

@@ -13,17 +13,13 @@ from muster.fleet.models import Pool
 
 
 class Command(BaseCommand):
-    """Solve the decisions of one pool outside its lock, until stopped."""
-
     help = "Solve the decisions of one pool in this process, until it is stopped or the pool has no lane."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """The id of the pool, and the process to end with."""
         parser.add_argument("pool", type=int)
         parser.add_argument("--with", type=int, dest="parent", help="End with this parent process.")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Run the loop of the lane."""
         if not Pool.objects.filter(pk=options["pool"]).exists():
             raise CommandError(f"there is no pool {options['pool']}")
         lane = PoolLane(options["pool"])

@@ -15,19 +15,15 @@ from scheduler.sim.start import start_to_json
 
 
 class Command(BaseCommand):
-    """Decide again from a stored snapshot, and compare with the stored plan."""
-
     help = "Run the stored snapshot of a cycle through the present code; exits with 1 if the plan differs."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """The number of the cycle, and a file for its snapshot."""
         parser.add_argument("cycle", type=int)
         parser.add_argument(
             "out", type=Path, nargs="?", help="Write the snapshot to this new file, for muster simulate --from."
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Compare the plans and print the result, or write the file."""
         cycle = Cycle.objects.filter(pk=options["cycle"]).first()
         if cycle is None:
             raise CommandError(f"there is no cycle {options['cycle']}")

@@ -15,12 +15,9 @@ from scheduler.presets import FIRST
 
 
 class Command(BaseCommand):
-    """Adds a node."""
-
     help = "Adds a node and prints its join token, which works once, for a day."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """What it is called, and where it belongs."""
         parser.add_argument("name", help="the node's name")
         parser.add_argument("--pool", required=True)
         parser.add_argument(
@@ -33,7 +30,6 @@ class Command(BaseCommand):
         parser.add_argument("--again", action="store_true", help="a fresh join token for a node that is there")
 
     def handle(self, *args: object, **options: str) -> None:
-        """Stores the node; nothing but the token goes to standard output, so that a script can read it."""
         try:
             with transaction.atomic():
                 self.stdout.write(_token(options))

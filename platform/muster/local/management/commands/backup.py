@@ -15,18 +15,14 @@ from muster.local.backups.make import make_backup
 
 
 class Command(BaseCommand):
-    """Makes a backup."""
-
     help = (
         "Writes a backup of database, logs, outputs and code to a folder, or to a tar; the platform may run meanwhile."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Where it goes."""
         parser.add_argument("destination", type=Path, help="a new folder, or a new file that ends in .tar")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """The backup, and where the keys are that it does not have."""
         destination: Path = options["destination"]
         try:
             made = make_backup(destination.absolute())

@@ -34,13 +34,10 @@ from muster_client.errors import MusterError as ClientError
 
 
 class Command(BaseCommand):
-    """Starts everything, shows it at work, and stays."""
-
     help = "Starts the platform with emulated GPU nodes, runs three jobs, and keeps running until Ctrl-C."
     requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Whether to stay, and where."""
         parser.add_argument(
             "--once", action="store_true", help="stop after the jobs; exit 0 if all ended as they should"
         )
@@ -61,7 +58,6 @@ class Command(BaseCommand):
         timeout: float | None,
         **options: object,
     ) -> None:
-        """Runs the demonstration; the exit status says whether the jobs ended as they should."""
         console = Console()
         steps = Steps(console)
         as_expected = False

@@ -9,12 +9,9 @@ from muster.local.rotation import reencrypt
 
 
 class Command(BaseCommand):
-    """Encrypts all stored secrets anew."""
-
     help = "Encrypts all stored secrets by the first of MUSTER_ENCRYPTION_KEYS, so that the other keys can be removed."
 
     def handle(self, *args: object, **options: object) -> None:
-        """All apps that store encrypted secrets."""
         try:
             count = reencrypt()
         except Unreadable as error:

@@ -16,14 +16,11 @@ from muster.local.stack import alone
 
 
 class Command(BaseCommand):
-    """Restores a backup."""
-
     help = "Restores a backup that `manage.py backup` has made. Stop the platform first."
     # The database may be empty, and no secret in it can be checked yet.
     requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """What is restored, and what may be lost by it."""
         parser.add_argument("source", type=Path, help="the folder or the tar")
         parser.add_argument(
             "--replace", action="store_true", help="delete the database that is there, if it is not empty"
@@ -35,7 +32,6 @@ class Command(BaseCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """The restore, and what follows from it."""
         source: Path = options["source"]
         home = settings.STATE_FOLDER
         try:

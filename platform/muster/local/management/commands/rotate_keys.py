@@ -18,12 +18,9 @@ _BY_HAND = {
 
 
 class Command(BaseCommand):
-    """Replaces secrets."""
-
     help = "Replaces the platform's keys and all agents' credentials, and prints join tokens. Stop the platform first."
 
     def handle(self, *args: object, **options: object) -> None:
-        """Everything at once; what has to be done by hand is printed."""
         try:
             with alone(settings.STATE_FOLDER):
                 rotation = rotate_keys(home=settings.STATE_FOLDER, actor="manage.py")

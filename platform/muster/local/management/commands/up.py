@@ -13,18 +13,14 @@ from muster.local.stack import Steps, running_stack
 
 
 class Command(BaseCommand):
-    """Starts everything and stays."""
-
     help = "Starts Postgres, Valkey, web, workers and links on this machine, and keeps them running until Ctrl-C."
     # The processes bring their own checks; the database may not have been made yet.
     requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """The port."""
         parser.add_argument("--port", type=int, help="default: $PORT, else the first free one from 8000 on")
 
     def handle(self, *args: object, **options: object) -> None:
-        """Runs until a signal comes."""
         port = options["port"]
         steps = Steps(Console())
         try:
