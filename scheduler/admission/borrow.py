@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from scheduler.admission import ANY_GPUS, Admission, Grant, Ledger, LockScope, QuotaUsage
-from scheduler.admission.tally import Tally
+from scheduler.admission.tally import Tally, job_of, quota_of
 from scheduler.model import Job, View
 from scheduler.model.invariants import Violation
 from scheduler.model.lifecycle import HoldReason, JobClass
@@ -34,7 +34,7 @@ class BorrowLedger(Ledger):
         gpu_type, gpus = config.gpu_type, config.gpus
         if gpu_type is None or job.job_class is JobClass.OPPORTUNISTIC:
             return ANY_GPUS
-        name, quota = _quota_of(self.view, job.vc_id, gpu_type)
+        name, quota = quota_of(self.view, job.vc_id, gpu_type)
         used = self.usage[job.vc_id, gpu_type] - self.usage[-job.vc_id, gpu_type]
         if used + gpus <= quota:
             return ANY_GPUS
@@ -87,18 +87,18 @@ class Borrow(Admission):
                 continue
             if run_of.job.job_class is JobClass.GUARANTEED:
                 given.subtract(tally.freed_by(run_of))
-                winner = None if preempt.for_job_id is None else _job(view, preempt.for_job_id)
+                winner = job_of(view, preempt.for_job_id)
                 if winner is not None and _lends_to(run_of.job, winner):
                     message = f"the plan preempts a guaranteed job for opportunistic job {winner.id}"
                     yield Violation(GUARANTEE_EXCEEDED, run_of.job.id, message)
         for place in plan.places:
-            job = _job(view, place.job_id)
+            job = job_of(view, place.job_id)
             if job is None or job.job_class is JobClass.OPPORTUNISTIC:
                 continue  # `check` reports unknown jobs
             types = tally.taken_by(job, place.allocations)
             given.update(types)
             for vc_id, gpu_type in sorted(types):
-                name, quota = _quota_of(view, vc_id, gpu_type)
+                name, quota = quota_of(view, vc_id, gpu_type)
                 held = given[vc_id, gpu_type]
                 if held > max(quota, before[vc_id, gpu_type]):  # a job may move although its quota was lowered
                     message = f"guaranteed jobs of {name} would hold {held} {gpu_type}; its quota is {quota}"
@@ -107,17 +107,6 @@ class Borrow(Admission):
 
 def _lends_to(one: Job, other: Job) -> bool:
     return one.job_class is JobClass.GUARANTEED and other.job_class is JobClass.OPPORTUNISTIC
-
-
-def _job(view: View, job_id: int) -> Job | None:
-    run = view.running_by_job.get(job_id)
-    return view.waiting_by_id.get(job_id) or (run.job if run else None)
-
-
-def _quota_of(view: View, vc_id: int, gpu_type: str) -> tuple[str, int]:
-    """The name of a virtual cluster and its quota of a type; 0 if it has left the pool."""
-    vc = view.vc_by_id.get(vc_id)
-    return (vc.name, vc.quotas.get(gpu_type, 0)) if vc else (f"virtual cluster {vc_id}", 0)
 
 
 PLUGIN = Borrow

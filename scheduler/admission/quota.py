@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
 from scheduler.admission import ANY_GPUS, Admission, Grant, Ledger, LockScope, QuotaUsage
-from scheduler.admission.tally import Tally
+from scheduler.admission.tally import Tally, job_of, quota_of
 from scheduler.model import Job, View
 from scheduler.model.invariants import Violation
 from scheduler.model.lifecycle import HoldReason
@@ -31,8 +31,8 @@ def quota_denial(view: View, usage: QuotaUsage, job: Job, config: Config) -> Den
     gpu_type, needed = config.gpu_type, config.gpus
     if gpu_type is None:
         return None
-    name, quotas = _quotas_of(view, job.vc_id)
-    used, quota = usage[job.vc_id, gpu_type], quotas.get(gpu_type, 0)
+    name, quota = quota_of(view, job.vc_id, gpu_type)
+    used = usage[job.vc_id, gpu_type]
     if used + needed <= quota:
         return None
     evidence: Evidence = {"vc": name, "gpu_type": gpu_type, "used": used, "quota": quota, "needed": needed}
@@ -71,29 +71,18 @@ class Quota(Admission):
             if attempt is not None:
                 given.subtract(tally.freed_by(attempt))
         for place in plan.places:
-            job = _placed_job(view, place.job_id)
+            job = job_of(view, place.job_id)
             if job is None:
                 continue  # `check` reports unknown jobs
             types = tally.taken_by(job, place.allocations)
             given.update(types)
-            name, quotas = _quotas_of(view, job.vc_id)
             for key in sorted(types):
-                before, quota = view.held_by_vc.get(key, 0), quotas.get(key[1], 0)
+                name, quota = quota_of(view, *key)
+                before = view.held_by_vc.get(key, 0)
                 held = before + given[key]
                 if held > max(quota, before):  # a job may move although its quota was lowered
                     message = f"{name} would hold {held} {key[1]}; its quota is {quota}"
                     yield Violation(QUOTA_EXCEEDED, job.id, message)
-
-
-def _placed_job(view: View, job_id: int) -> Job | None:
-    attempt = view.running_by_job.get(job_id)
-    return view.waiting_by_id.get(job_id) or (attempt.job if attempt else None)
-
-
-def _quotas_of(view: View, vc_id: int) -> tuple[str, Mapping[str, int]]:
-    """The name and the quotas of a virtual cluster; no quotas if it has left the pool."""
-    vc = view.vc_by_id.get(vc_id)
-    return (vc.name, vc.quotas) if vc else (f"virtual cluster {vc_id}", {})
 
 
 PLUGIN = Quota

@@ -37,3 +37,17 @@ class Tally:
         before = self._jobs.get(gpu_id, len(self._view.holders_of_gpu.get(gpu_id, ())))
         self._jobs[gpu_id] = before + times
         return before == (0 if times > 0 else 1)
+
+
+def job_of(view: View, job_id: int | None) -> Job | None:
+    """The waiting or running job with this id; None if the view has none."""
+    if job_id is None:
+        return None
+    run = view.running_by_job.get(job_id)
+    return view.waiting_by_id.get(job_id) or (run.job if run else None)
+
+
+def quota_of(view: View, vc_id: int, gpu_type: str) -> tuple[str, int]:
+    """The name of a virtual cluster and its quota of a type; 0 if it has left the pool."""
+    vc = view.vc_by_id.get(vc_id)
+    return (vc.name, vc.quotas.get(gpu_type, 0)) if vc else (f"virtual cluster {vc_id}", 0)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 from scheduler.model.caps import Cap
 from scheduler.model.codec import from_json, to_json
@@ -84,104 +84,109 @@ class PoolState:
     data: Mapping[str, object]
 
 
-class View(Protocol):
-    """A pool at one moment, as a decision may read it."""
+class View:
+    """A pool at one moment, as a decision may read it: read-only.
 
-    @property
-    def now(self) -> float:
-        """The time, in seconds since 1970 or since the start of a simulation."""
+    The indexes are made on first use; a simulation, whose view changes, keeps its own.
+    """
 
-    @property
-    def seed(self) -> int:
-        """The seed of a policy that draws random numbers."""
-
-    @property
-    def nodes(self) -> Iterable[Node]:
-        """The nodes of the pool."""
-
-    @property
-    def tenants(self) -> Iterable[Tenant]:
-        """The tenants with a virtual cluster in the pool."""
-
-    @property
-    def organisations(self) -> Iterable[Organisation]:
-        """The organisations above these tenants."""
-
-    @property
-    def caps(self) -> Iterable[Cap]:
-        """The caps of users with jobs in the pool."""
-
-    @property
-    def vcs(self) -> Iterable[VirtualCluster]:
-        """The virtual clusters of the pool."""
-
-    @property
-    def waiting(self) -> Iterable[Job]:
-        """The waiting jobs."""
-
-    @property
-    def running(self) -> Iterable[Running]:
-        """The live attempts."""
-
-    @property
-    def reservations(self) -> Iterable[Reservation]:
-        """The reservations of waiting jobs and the standing offers."""
-
-    @property
-    def groups(self) -> Iterable[Group]:
-        """The groups of the waiting and running jobs."""
-
-    @property
-    def pool_state(self) -> PoolState | None:
-        """What the last policy remembered of the pool."""
-
-    @property
-    def node_by_id(self) -> Mapping[int, Node]:
-        """The nodes by id."""
-
-    @property
-    def gpu_by_id(self) -> Mapping[int, Gpu]:
-        """The GPUs by id."""
-
-    @property
-    def vc_by_id(self) -> Mapping[int, VirtualCluster]:
-        """The virtual clusters by id."""
-
-    @property
-    def waiting_by_id(self) -> Mapping[int, Job]:
-        """The waiting jobs by id."""
-
-    @property
-    def running_by_job(self) -> Mapping[int, Running]:
-        """The live attempts by the id of their job."""
-
-    @property
-    def group_by_id(self) -> Mapping[int, Group]:
-        """The groups by id."""
-
-    @property
-    def holders_of_gpu(self) -> Mapping[int, tuple[int, ...]]:
-        """For each held GPU, the ids of the jobs whose live attempts hold it: one, or those that share it."""
-
-    @property
-    def reserved_gpus(self) -> Mapping[int, int]:
-        """For each reserved GPU, the id of the job that it is reserved for."""
-
-    @property
-    def used_by_node(self) -> Mapping[int, tuple[int, int]]:
-        """For each node with live attempts, the CPUs and the MiB of memory that they hold."""
-
-    @property
-    def held_by_vc(self) -> Mapping[tuple[int, str], int]:
-        """The GPUs that live attempts hold, by virtual cluster and GPU type; a shared GPU counts once."""
+    now: float  # s since 1970, or since the start of a simulation
+    seed: int  # of a policy that draws random numbers
+    nodes: Iterable[Node]
+    tenants: Iterable[Tenant]  # with a virtual cluster in the pool
+    organisations: Iterable[Organisation]  # above these tenants
+    caps: Iterable[Cap]  # of users with jobs in the pool
+    vcs: Iterable[VirtualCluster]
+    waiting: Iterable[Job]
+    running: Iterable[Running]  # the live attempts
+    reservations: Iterable[Reservation]  # of waiting jobs, and the standing offers
+    groups: Iterable[Group]  # of the waiting and running jobs
+    pool_state: PoolState | None  # what the last policy remembered of the pool
 
     def speed_beside(self, job_id: int, other_id: int, gpu_type: str) -> float | None:
         """The speed of a job that shares its GPUs with another, relative to alone; None: not told."""
+        return None
+
+    @cached_property
+    def node_by_id(self) -> Mapping[int, Node]:
+        """The nodes by id."""
+        return {node.id: node for node in self.nodes}
+
+    @cached_property
+    def gpu_by_id(self) -> Mapping[int, Gpu]:
+        """The GPUs by id."""
+        return {gpu.id: gpu for node in self.nodes for gpu in node.gpus}
+
+    @cached_property
+    def vc_by_id(self) -> Mapping[int, VirtualCluster]:
+        """The virtual clusters by id."""
+        return {vc.id: vc for vc in self.vcs}
+
+    @cached_property
+    def waiting_by_id(self) -> Mapping[int, Job]:
+        """The waiting jobs by id."""
+        return {job.id: job for job in self.waiting}
+
+    @cached_property
+    def running_by_job(self) -> Mapping[int, Running]:
+        """The live attempts by the id of their job."""
+        return {attempt.job.id: attempt for attempt in self.running}
+
+    @cached_property
+    def group_by_id(self) -> Mapping[int, Group]:
+        """The groups by id."""
+        return {group.id: group for group in self.groups}
+
+    @cached_property
+    def holders_of_gpu(self) -> Mapping[int, tuple[int, ...]]:
+        """For each held GPU, the ids of the jobs whose live attempts hold it: one, or those that share it."""
+        holders: dict[int, tuple[int, ...]] = {}
+        for attempt in self.running:
+            alone = (attempt.job.id,)
+            for share in attempt.allocations:
+                for gpu_id in share.gpu_ids:
+                    holders[gpu_id] = (*holders[gpu_id], attempt.job.id) if gpu_id in holders else alone
+        return holders
+
+    @cached_property
+    def reserved_gpus(self) -> Mapping[int, int]:
+        """For each reserved GPU, the id of the job that it is reserved for; an expired reservation reserves nothing."""
+        return {
+            gpu_id: reservation.job_id
+            for reservation in self.reservations
+            if reservation.until > self.now
+            for share in reservation.allocations
+            for gpu_id in share.gpu_ids
+        }
+
+    @cached_property
+    def used_by_node(self) -> Mapping[int, tuple[int, int]]:
+        """For each node with live attempts, the CPUs and the MiB of memory that they hold."""
+        used: dict[int, tuple[int, int]] = {}
+        for attempt in self.running:
+            for share in attempt.allocations:
+                cpus, memory_mib = used.get(share.node_id, (0, 0))
+                used[share.node_id] = (cpus + share.cpus, memory_mib + share.memory_mib)
+        return used
+
+    @cached_property
+    def held_by_vc(self) -> Mapping[tuple[int, str], int]:
+        """The GPUs that live attempts hold, by virtual cluster and GPU type; a shared GPU counts once.
+
+        GPUs that have left the pool do not count, since a quota is a share of the present pool.
+        """
+        held: dict[tuple[int, str], int] = {}
+        for gpu_id, (holder, *_) in self.holders_of_gpu.items():
+            gpu = self.gpu_by_id.get(gpu_id)
+            if gpu is not None:
+                key = (self.running_by_job[holder].vc_id, gpu.type)
+                held[key] = held.get(key, 0) + 1
+        return held
 
 
 # No slots here: the cached indexes live in the instance's __dict__.
 @dataclass(frozen=True)
-class Snapshot:
+class Snapshot(View):
     """A frozen `View` of a pool."""
 
     now: float
@@ -199,75 +204,6 @@ class Snapshot:
     cell_versions: Mapping[str, int] = field(default_factory=dict)
     """How often jobs were bound to cells, by GPU type: see `LockScope.CHAINS`."""
     caps: tuple[Cap, ...] = ()
-
-    @cached_property
-    def node_by_id(self) -> Mapping[int, Node]:
-        return {node.id: node for node in self.nodes}
-
-    @cached_property
-    def gpu_by_id(self) -> Mapping[int, Gpu]:
-        return {gpu.id: gpu for node in self.nodes for gpu in node.gpus}
-
-    @cached_property
-    def vc_by_id(self) -> Mapping[int, VirtualCluster]:
-        return {vc.id: vc for vc in self.vcs}
-
-    @cached_property
-    def waiting_by_id(self) -> Mapping[int, Job]:
-        return {job.id: job for job in self.waiting}
-
-    @cached_property
-    def running_by_job(self) -> Mapping[int, Running]:
-        return {attempt.job.id: attempt for attempt in self.running}
-
-    @cached_property
-    def group_by_id(self) -> Mapping[int, Group]:
-        return {group.id: group for group in self.groups}
-
-    @cached_property
-    def holders_of_gpu(self) -> Mapping[int, tuple[int, ...]]:
-        holders: dict[int, tuple[int, ...]] = {}
-        for attempt in self.running:
-            alone = (attempt.job.id,)
-            for share in attempt.allocations:
-                for gpu_id in share.gpu_ids:
-                    holders[gpu_id] = (*holders[gpu_id], attempt.job.id) if gpu_id in holders else alone
-        return holders
-
-    @cached_property
-    def reserved_gpus(self) -> Mapping[int, int]:
-        """See `View`; an expired reservation reserves nothing."""
-        return {
-            gpu_id: reservation.job_id
-            for reservation in self.reservations
-            if reservation.until > self.now
-            for share in reservation.allocations
-            for gpu_id in share.gpu_ids
-        }
-
-    @cached_property
-    def used_by_node(self) -> Mapping[int, tuple[int, int]]:
-        used: dict[int, tuple[int, int]] = {}
-        for attempt in self.running:
-            for share in attempt.allocations:
-                cpus, memory_mib = used.get(share.node_id, (0, 0))
-                used[share.node_id] = (cpus + share.cpus, memory_mib + share.memory_mib)
-        return used
-
-    def speed_beside(self, job_id: int, other_id: int, gpu_type: str) -> float | None:
-        """See `View`; a snapshot does not tell."""
-        return None
-
-    @cached_property
-    def held_by_vc(self) -> Mapping[tuple[int, str], int]:
-        """See `View`; GPUs that have left the pool do not count, since a quota is a share of the present pool."""
-        held: dict[tuple[int, str], int] = {}
-        for gpu_id, (holder, *_) in self.holders_of_gpu.items():
-            gpu = self.gpu_by_id.get(gpu_id)
-            if gpu is not None:
-                key = (self.running_by_job[holder].vc_id, gpu.type)
-                held[key] = held.get(key, 0) + 1
-        return held
 
 
 def snapshot_to_dict(snapshot: Snapshot) -> dict[str, Any]:

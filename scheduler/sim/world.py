@@ -20,6 +20,7 @@ from scheduler.model import (
     Running,
     Snapshot,
     Tenant,
+    View,
     VirtualCluster,
 )
 from scheduler.model.caps import Cap
@@ -33,8 +34,8 @@ from scheduler.sim.trace import Trace
 PLENTY_OF_CPUS, PLENTY_OF_MEMORY_MIB = 1_000_000, 1 << 40
 
 
-class World:
-    """A mutable `scheduler.model.View`. Code that changes it must update the scheduler state too."""
+class World(View):
+    """A mutable view. Code that changes it must update the scheduler state too."""
 
     def __init__(
         self,
@@ -60,6 +61,8 @@ class World:
         self.waiting_by_id: dict[int, Job] = {}
         self.running_by_job: dict[int, Running] = {}
         self.group_by_id: dict[int, Group] = {}
+        self.waiting, self.running = self.waiting_by_id.values(), self.running_by_job.values()
+        self.groups = self.group_by_id.values()
         self.holders_of_gpu: dict[int, tuple[int, ...]] = {}
         self.used_by_node: dict[int, tuple[int, int]] = {}
         self.held_by_vc: dict[tuple[int, str], int] = {}
@@ -69,18 +72,6 @@ class World:
         self.half_life_s: float | None = None  # of the past use of virtual clusters, for policies that ask for it
         self._aged_at = now
         self.told_speed: Callable[[int, int, str], float | None] = lambda *_: None
-
-    @property
-    def waiting(self) -> Iterable[Job]:
-        return self.waiting_by_id.values()
-
-    @property
-    def running(self) -> Iterable[Running]:
-        return self.running_by_job.values()
-
-    @property
-    def groups(self) -> Iterable[Group]:
-        return self.group_by_id.values()
 
     def start(self, job: Job, allocations: tuple[AllocationView, ...], attempt_id: int) -> Running:
         """Give the waiting job these GPUs."""
@@ -107,7 +98,7 @@ class World:
         self._count(run, -1)
 
     def speed_beside(self, job_id: int, other_id: int, gpu_type: str) -> float | None:
-        """See `View`; as the trace tells."""
+        """As the trace tells."""
         return self.told_speed(job_id, other_id, gpu_type)
 
     def age(self) -> None:
@@ -177,7 +168,8 @@ def world_at(snapshot: Snapshot) -> World:
         nodes=snapshot.nodes, tenants=snapshot.tenants, vcs=snapshot.vcs, seed=snapshot.seed, now=snapshot.now
     )
     world.organisations, world.caps, world.pool_state = snapshot.organisations, snapshot.caps, snapshot.pool_state
-    world.group_by_id, world.waiting_by_id = dict(snapshot.group_by_id), dict(snapshot.waiting_by_id)
+    world.group_by_id.update(snapshot.group_by_id)
+    world.waiting_by_id.update(snapshot.waiting_by_id)
     for run in snapshot.running:
         world.hold(run)
     world.reserve(kept for kept in snapshot.reservations if kept.until > snapshot.now)

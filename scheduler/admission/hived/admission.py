@@ -12,6 +12,7 @@ from scheduler.admission import Admission, LockScope
 from scheduler.admission.hived.config import Assignment, CellConfig, CellConfigError, parse
 from scheduler.admission.hived.ledger import CellLedger
 from scheduler.admission.hived.measured import measured
+from scheduler.admission.tally import job_of
 from scheduler.model import View
 from scheduler.model.invariants import Violation
 from scheduler.model.plan import Plan
@@ -92,9 +93,7 @@ class Hived(Admission):
             if run is not None:
                 ledger.give(run.job, run.allocations)
         for place in plan.places:
-            job = view.waiting_by_id.get(place.job_id)
-            if job is None and place.job_id in view.running_by_job:
-                job = view.running_by_job[place.job_id].job
+            job = job_of(view, place.job_id)
             if job is None or not ledger.is_guaranteed(job) or not any(share.gpu_ids for share in place.allocations):
                 continue
             if not ledger.bind(job, place.allocations):

@@ -14,6 +14,12 @@ FREE = OPPORTUNISTIC - 1  # the priority of a GPU without a holder
 Levels = dict[str, list[int]]  # a number for each level of each chain
 
 
+# The attributes with a value for each cell.
+_LISTS = (
+    "bound", "bound_to", "healthy", "split", "in_free", "priority", "guaranteed", "opportunistic", "used", "wanted",
+)  # fmt: skip
+
+
 class Ground:
     """The state of the physical and virtual cells of one pool.
 
@@ -73,24 +79,12 @@ class Ground:
     def duplicate(self) -> Self:
         """A copy that changes by itself."""
         new = copy(self)
-        for name in (
-            "bound",
-            "bound_to",
-            "healthy",
-            "split",
-            "in_free",
-            "priority",
-            "guaranteed",
-            "opportunistic",
-            "used",
-        ):
+        for name in _LISTS:
             setattr(new, name, getattr(self, name).copy())
-        new.wanted = self.wanted.copy()
         new.at = [counter.copy() for counter in self.at]
         new.bad_nodes, new.blocked = set(self.bad_nodes), set(self.blocked)
-        new.left = {name: numbers.copy() for name, numbers in self.left.items()}
-        new.promised = {name: numbers.copy() for name, numbers in self.promised.items()}
-        new.owed = {key: numbers.copy() for key, numbers in self.owed.items()}
+        for name in ("left", "promised", "owed"):
+            setattr(new, name, {key: numbers.copy() for key, numbers in getattr(self, name).items()})
         for name in ("free", "bad_free", "doomed"):
             lists = getattr(self, name)
             setattr(new, name, {key: [cells.copy() for cells in levels] for key, levels in lists.items()})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Self
 
 from scheduler.admission.hived.config import CellConfig
@@ -20,14 +20,6 @@ from scheduler.model.request import Config
 
 GUARANTEED = 0
 """The priority of all guaranteed jobs in their virtual cluster, where the policy decides which of them goes first."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """What a job asks of the cells: the GPUs of each pod, and whether all must be in one rack."""
-
-    pods: tuple[int, ...]
-    together: bool
 
 
 class CellLedger(Ledger):
@@ -128,30 +120,31 @@ class CellLedger(Ledger):
         guaranteed = self.is_guaranteed(job)
         pins = ("", *self._pinned(job.vc_id)) if guaranteed else ("",)
         for pin in pins:
-            for asked in self._asked(job, config):
+            for pods, together in self._asked(job, config):
                 yield Want(
                     group=job.id,
                     vc=vc,
                     priority=GUARANTEED if guaranteed else OPPORTUNISTIC,
-                    pods=asked.pods,
+                    pods=pods,
                     leaf_type=config.gpu_type,
                     pinned=pin,
                     suggested=suggested,
-                    together=asked.together,
+                    together=together,
                     distinct_nodes=not job.request.divisible,
                 )
 
-    def _asked(self, job: Job, config: Config) -> Iterator[_Asked]:
+    def _asked(self, job: Job, config: Config) -> Iterator[tuple[tuple[int, ...], bool]]:
+        """The GPUs of each pod, and whether all must be in one rack."""
         within = config.locality or job.request.locality
         together = within is not Locality.ANY
         if not job.request.divisible:
             nodes = config.nodes or (1 if job.request.over_gang else job.request.nodes)
-            yield _Asked((config.gpus // nodes,) * nodes, together)
+            yield (config.gpus // nodes,) * nodes, together
             return
         parts = 1
         while parts <= config.gpus and (parts == 1 or within is not Locality.NODE):
             size, more = divmod(config.gpus, parts)
-            yield _Asked((size + 1,) * more + (size,) * (parts - more), together)
+            yield (size + 1,) * more + (size,) * (parts - more), together
             parts *= 2
 
     def is_guaranteed(self, job: Job) -> bool:

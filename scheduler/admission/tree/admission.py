@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Self
 
 from scheduler.admission import ANY_GPUS, Admission, Grant, Ledger, LockScope
-from scheduler.admission.tally import Tally
+from scheduler.admission.tally import Tally, job_of
 from scheduler.admission.tree.arithmetic import Level, NodeId, Tree, Use, common
 from scheduler.model import Job, Running, View
 from scheduler.model.invariants import Violation
@@ -303,12 +303,12 @@ class ShareTree(Admission):
             if run is None or run.job.job_class is JobClass.OPPORTUNISTIC:
                 continue
             _count(use, tally.freed_by(run), -1)
-            winner = None if preempt.for_job_id is None else _job(view, preempt.for_job_id)
+            winner = job_of(view, preempt.for_job_id)
             if winner is not None and winner.job_class is JobClass.OPPORTUNISTIC:
                 message = f"the plan preempts a guaranteed job for opportunistic job {winner.id}"
                 yield Violation(SHARE_EXCEEDED, run.job.id, message)
         for place in plan.places:
-            job = _job(view, place.job_id)
+            job = job_of(view, place.job_id)
             if job is None or job.job_class is JobClass.OPPORTUNISTIC:
                 continue  # `check` reports unknown jobs
             types = tally.taken_by(job, place.allocations)
@@ -344,8 +344,3 @@ def _leaf(vc_id: int) -> NodeId:
 def _count(use: Use, gpus: Mapping[tuple[int, str], int], times: int) -> None:
     for (vc_id, gpu_type), number in gpus.items():
         use.add(_leaf(vc_id), gpu_type, times * number)
-
-
-def _job(view: View, job_id: int) -> Job | None:
-    run = view.running_by_job.get(job_id)
-    return view.waiting_by_id.get(job_id) or (run.job if run else None)
