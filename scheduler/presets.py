@@ -1,4 +1,4 @@
-"""Presets: settings of a pool that suit a purpose; docs/presets.md."""
+"""Presets: settings of a pool that suit a purpose; docs/operator/presets.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What docs/configuration.md says of a job's environment."""
+"""What docs/operator/configuration.md says of a job's environment."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-_DOCUMENT = Path(__file__).parents[1] / "docs" / "configuration.md"
+_DOCUMENT = Path(__file__).parents[1] / "docs" / "operator" / "configuration.md"
 _OF_THE_SHELL = {"PWD", "OLDPWD", "SHLVL", "_"}
 
 

@@ -34,15 +34,15 @@ from bench.published.page import Lessons, Section, page
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGES = {
     "figures": DOCS / "policies" / "figures.md",
-    "screening": DOCS / "screening.md",
-    "failures": DOCS / "failures.md",
-    "rates": DOCS / "rates.md",
-    "emulated": DOCS / "emulated.md",
+    "screening": DOCS / "design" / "screening.md",
+    "failures": DOCS / "user" / "failures.md",
+    "rates": DOCS / "operator" / "rates.md",
+    "emulated": DOCS / "operator" / "emulated.md",
     "gavel": DOCS / "policies" / "gavel.md",
     "tiresias": DOCS / "policies" / "tiresias.md",
     "themis": DOCS / "policies" / "themis.md",
-    "sweeps": DOCS / "sweeps.md",
-    "cells": DOCS / "cells-figures.md",
+    "sweeps": DOCS / "user" / "sweeps.md",
+    "cells": DOCS / "design" / "cells-figures.md",
     "presets": DOCS / "adr" / "0032-presets-are-chosen-by-simulation.md",
 }
 

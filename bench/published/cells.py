@@ -1,4 +1,4 @@
-"""The figures of docs/cells-figures.md: virtual clusters under plain quotas, quotas that lend, and cells."""
+"""The figures of docs/design/cells-figures.md: virtual clusters under plain quotas, quotas that lend, and cells."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The part of docs/failures.md about what the labelled logs are taken for, as they are and with noise around them."""
+"""The part of docs/user/failures.md about what labelled logs are taken for, as they are and with noise around them."""
 
 from __future__ import annotations
 

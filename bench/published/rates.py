@@ -1,4 +1,4 @@
-"""The part of docs/rates.md about the error of estimated rates, by the number of measurements, on published tables."""
+"""The part of docs/operator/rates.md on errors of estimated rates, by the number measured, on published tables."""
 
 from __future__ import annotations
 

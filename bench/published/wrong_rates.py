@@ -1,4 +1,4 @@
-"""The part of docs/rates.md about what wrong rates cost: completion times of gavel that is told them."""
+"""The part of docs/operator/rates.md about what wrong rates cost: completion times of gavel that is told them."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 import os
 import time
 
-import muster_gpu  # a node with emulated GPUs and GPU profiles has it: docs/emulated.md
+import muster_gpu  # a node with emulated GPUs and GPU profiles has it: docs/operator/emulated.md
 from muster_report import report
 
 

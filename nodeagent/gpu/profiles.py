@@ -1,4 +1,4 @@
-"""The speeds of emulated GPUs, from a folder of tables: docs/emulated.md has the files and their columns.
+"""The speeds of emulated GPUs, from a folder of tables: docs/operator/emulated.md has the files and their columns.
 
 Each table is a file `NAME.csv` or `NAME.csv.gz` with a header. Several rows of one value are refused. A value that is
 empty or impossible is a hole in the profile: only the job that needs it is told.

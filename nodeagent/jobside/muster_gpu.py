@@ -8,8 +8,8 @@
         model.train()                # copies a batch to the GPU, forward, backward
         device.all_reduce(nbytes)    # with several GPUs
 
-A node with emulated GPUs and profiles gives this module to its jobs, beside `muster_report`; docs/emulated.md has its
-models. It needs nothing but Python 3.7. `muster_gpu.json` beside it holds the job's GPUs and their profiles.
+A node with emulated GPUs and profiles gives this module to its jobs, beside `muster_report`; docs/operator/emulated.md
+has its models. It needs nothing but Python 3.7. `muster_gpu.json` beside it holds the job's GPUs and their profiles.
 
 A GPU is a timeline in a file that all jobs on the GPU share: a phase begins when the phases that were booked before it
 have ended. So jobs take turns, phase by phase.

@@ -1,7 +1,7 @@
 """What a health report about a GPU means: how bad it is, what to do, and what happens to the job there.
 
 The table is data and the only place that decides. It covers NVIDIA's Xid numbers, the driver's counters and what agents
-see. docs/health.md shows it, and a test compares the two.
+see. docs/operator/health.md shows it, and a test compares the two.
 """
 
 from __future__ import annotations

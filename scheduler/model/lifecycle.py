@@ -1,8 +1,8 @@
 """The states of jobs and their groups, attempts, allocations, nodes, leases, offers and shells, and the transitions
 between them.
 
-Each state machine is an enum with a transition table. docs/states.md draws the tables, and a test compares both. A
-transition that is not in its table is a `TransitionError`.
+Each state machine is an enum with a transition table. docs/reference/states.md draws the tables, and a test compares
+both. A transition that is not in its table is a `TransitionError`.
 """
 
 from __future__ import annotations

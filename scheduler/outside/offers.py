@@ -1,8 +1,8 @@
 """Two-level scheduling: which free GPUs are offered to which external framework, which then decides what to run.
 
 Source: Hindman et al., Mesos (NSDI 2011), §3: offers by dominant resource fairness over roles, filters, and offers that
-are leases. docs/offers.md lists the differences. Like a policy, this module reads only its arguments and keeps nothing.
-The view holds the standing offers as reservations, so the invariants keep other jobs off them.
+are leases. docs/operator/offers.md lists the differences. Like a policy, this module reads only its arguments and keeps
+nothing. The view holds the standing offers as reservations, so the invariants keep other jobs off them.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Sources: T_ID of Themis (Mahajan et al., NSDI 2020, §3) and the isolated time of Gavel (Narayanan
 et al., OSDI 2020, §4.2); for the floor, bounded slowdown (Feitelson, Rudolph: Metrics and benchmarking for parallel job
-scheduling, JSSPP 1998). docs/fairness.md has the definitions and what they leave out.
+scheduling, JSSPP 1998). docs/operator/fairness.md has the definitions and what they leave out.
 """
 
 from __future__ import annotations

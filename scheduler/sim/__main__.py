@@ -1,6 +1,6 @@
 """Compares policies on a trace: `python -m scheduler.sim --trace FILE --policy fifo --cluster V100:8x4`.
 
-docs/simulator.md explains the options and the figures.
+docs/operator/simulator.md explains the options and the figures.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The simulator's command line: parsed and checked before anything is simulated.
 
-`python -m scheduler.sim` and `muster simulate` share these options; docs/simulator.md lists them.
+`python -m scheduler.sim` and `muster simulate` share these options; docs/operator/simulator.md lists them.
 """
 
 from __future__ import annotations

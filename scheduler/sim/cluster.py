@@ -109,7 +109,7 @@ def load_cluster(text: str) -> ClusterSpec:
 
 
 def read_cluster(path: Path) -> ClusterSpec:
-    """The cluster that a YAML file describes; docs/simulator-formats.md defines the format.
+    """The cluster that a YAML file describes; docs/reference/simulator-formats.md defines the format.
 
     Raises:
         ClusterError: it names the file and the wrong part.

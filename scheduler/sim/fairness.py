@@ -2,7 +2,8 @@
 
 Parties (tenants, or jobs) hold bundles of GPUs. The value V of a bundle for a party is the most work that its jobs
 do on it, in GPUs: a job that runs as fast as on its first choice of 4 GPUs counts 4. Where a party is one job, V orders
-bundles as 1/rho does, whose other terms the bundle does not change. docs/fairness.md has the definitions and examples.
+bundles as 1/rho does, whose other terms the bundle does not change. docs/operator/fairness.md has the definitions
+and examples.
 
 Sources: Ghodsi et al., Dominant Resource Fairness (NSDI 2011), §3, for the three properties; Mahajan et al., Themis
 (NSDI 2020), §3, for judging them by what jobs do with the GPUs and not by how many they hold.

@@ -1,4 +1,4 @@
-"""The figures of one simulation; docs/simulator.md gives each with its formula and source.
+"""The figures of one simulation; docs/operator/simulator.md gives each with its formula and source.
 
 All figures are functions of the `Result`. Sums are exact (`fsum`), so no figure depends on the order of the jobs.
 """

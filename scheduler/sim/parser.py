@@ -116,7 +116,11 @@ def parser(prog: str) -> argparse.ArgumentParser:
         help="Whether jobs are retried whose every attempt fails.",
     )
     add("--retry-after", dest="retry_after_s", type=float, metavar="S", help="Time from a failure to the queue.")
-    add("--screening", metavar="K=V,…", help="Screen gangs on a pool of gpus=N; docs/simulator.md has the other keys.")
+    add(
+        "--screening",
+        metavar="K=V,…",
+        help="Screen gangs on a pool of gpus=N; docs/operator/simulator.md has the other keys.",
+    )
     add("--seed", type=int, metavar="N", help="The same seed gives the same figures.")
     add = made.add_argument_group("output").add_argument
     add("--json", nargs="?", const=STDOUT, metavar="OUT", help="All figures as JSON; without OUT instead of the table.")

@@ -84,7 +84,7 @@ def grids(rows: Sequence[Row], *, timing: bool = True) -> Iterator[Grid]:
 
 
 def document(rows: Iterable[Row], *, timing: bool = True) -> dict[str, Any]:
-    """The runs as plain JSON values; docs/simulator.md defines each field."""
+    """The runs as plain JSON values; docs/operator/simulator.md defines each field."""
     return {"runs": [_run(row, timing=timing) for row in rows]}
 
 

@@ -313,7 +313,7 @@ def test_it_refuses_a_history_of_another_version(tmp_path: Path) -> None:
 def test_the_history_is_documented_field_by_field() -> None:
     from scheduler.sim.readers.muster import FIELDS
 
-    document = (Path(__file__).parents[2] / "docs" / "simulator-formats.md").read_text()
+    document = (Path(__file__).parents[2] / "docs" / "reference" / "simulator-formats.md").read_text()
     for name in FIELDS:
         assert f"| `{name}` |" in document
     for name in formats():

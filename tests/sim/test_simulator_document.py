@@ -13,7 +13,7 @@ from scheduler.sim.readers import formats
 from scheduler.sim.report import Row, document
 from tests.sim.records import record, result
 
-PAGE = (Path(__file__).parents[2] / "docs" / "simulator.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "operator" / "simulator.md").read_text(encoding="utf-8")
 
 
 def test_every_option_is_there_and_none_that_does_not_exist() -> None:

@@ -1,4 +1,4 @@
-"""docs/configuration.md names every variable that the code reads or gives to a job."""
+"""docs/operator/configuration.md names every variable that the code reads or gives to a job."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-DOCUMENT = (ROOT / "docs" / "configuration.md").read_text()
+DOCUMENT = (ROOT / "docs" / "operator" / "configuration.md").read_text()
 SETTINGS = ("platform/muster/settings/__init__.py", "platform/muster/settings/env.py")
 NAME = re.compile(r'"(MUSTER_[A-Z_]+|DATABASE_URL|REDIS_URL|PORT|MASTER_[A-Z]+|[A-Z]+_VISIBLE_DEVICES)"')
 

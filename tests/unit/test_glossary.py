@@ -7,14 +7,14 @@ import subprocess
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs/glossary.md"
+PAGE = ROOT / "docs/reference/glossary.md"
 ROW = re.compile(r"^\| ([a-zA-Z][^|]*) \| `([^`|]+)` \| ([^|]+) \|", re.MULTILINE)
 CODE = ("scheduler", "nodeagent", "muster_client", "platform", "frontend/src")
 
 
 def in_use(words: str, *folders: str) -> bool:
     """Whether the words are in a tracked file of the folders, other than the glossary."""
-    arguments = ["git", "grep", "-qiFe", words, "--", *folders, ":!docs/glossary.md"]
+    arguments = ["git", "grep", "-qiFe", words, "--", *folders, ":!docs/reference/glossary.md"]
     return subprocess.run(arguments, cwd=ROOT, check=False).returncode == 0
 
 
@@ -27,4 +27,4 @@ def test_each_term_of_the_glossary_is_in_use_with_its_name_in_code() -> None:
 
 
 def test_the_readme_links_the_glossary() -> None:
-    assert "(docs/glossary.md)" in (ROOT / "README.md").read_text()
+    assert "(docs/reference/glossary.md)" in (ROOT / "README.md").read_text()

@@ -128,11 +128,11 @@ ROOMS = {
 @pytest.mark.parametrize("name", ROOMS)
 def test_the_architecture_page_tells_the_order_of_rooms_that_is_checked(name: str) -> None:
     order = " over ".join(f"`{layer.replace(ROOMS[name], '')}`" for layer in contract(name)["layers"])
-    assert order in " ".join((ROOT / "docs/architecture.md").read_text().split())
+    assert order in " ".join((ROOT / "docs/design/architecture.md").read_text().split())
 
 
 def test_the_architecture_page_says_what_each_room_of_scheduler_agent_and_client_does() -> None:
-    told = set(re.findall(r"^\| `(\w+)` \|", (ROOT / "docs/architecture.md").read_text(), re.MULTILINE))
+    told = set(re.findall(r"^\| `(\w+)` \|", (ROOT / "docs/design/architecture.md").read_text(), re.MULTILINE))
     parts = ("scheduler", "nodeagent", "muster_client")
     assert {room.name for part in parts for room in (ROOT / part).iterdir() if (room / "__init__.py").is_file()} <= told
 

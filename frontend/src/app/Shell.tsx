@@ -75,7 +75,7 @@ function OtherLinks() {
           </a>
         </>
       ) : null}
-      <a href="/help" className={classes.link}>
+      <a href="/docs" className={classes.link}>
         <IconHelp size={18} stroke={1.7} aria-hidden="true" />
         Help
       </a>

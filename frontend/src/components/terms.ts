@@ -1,41 +1,53 @@
 /** The terms that pages explain: a few words, and the heading or row of the help that says more. */
 export const TERMS = {
   auction: [
-    "/help/policies/themis",
+    "/docs/policies/themis",
     "GPUs whose leases ended, offered to the jobs that are furthest from their fair share.",
   ],
-  cap: ["/help/tenants#caps", "A limit on a user of the tenant, over all pools."],
-  cell: ["/help/glossary#cell", "GPUs that lie together: one, a pair, a socket, a node or a rack."],
-  efficiency: ["/help/usage#efficiency", "How much a job used the GPUs that it held, by their utilisation."],
+  cap: ["/docs/operator/tenants#caps", "A limit on a user of the tenant, over all pools."],
+  cell: ["/docs/reference/glossary#cell", "GPUs that lie together: one, a pair, a socket, a node or a rack."],
+  efficiency: [
+    "/docs/user/usage#efficiency",
+    "How much a job used the GPUs that it held, by their utilisation.",
+  ],
   estimate: [
-    "/help/estimates",
+    "/docs/operator/estimates",
     "What policies expect of the run time: from the spec, from similar jobs, or the time limit.",
   ],
   failure: [
-    "/help/failures",
+    "/docs/user/failures",
     "A failed job's class is read from its log: the root cause before what followed from it.",
   ],
-  loan: ["/help/glossary#loan", "GPUs of one virtual cluster's unused quota that another one holds."],
-  outcome: ["/help/usage#what-it-was-for", "GPU-hours by how the work that used them ended."],
-  quota: ["/help/tenants", "The GPUs of each type that a virtual cluster is promised in its pool."],
-  rate: ["/help/rates", "How fast the job is on each GPU type: measured, claimed in the spec, or estimated."],
+  loan: [
+    "/docs/reference/glossary#loan",
+    "GPUs of one virtual cluster's unused quota that another one holds.",
+  ],
+  outcome: ["/docs/user/usage#what-it-was-for", "GPU-hours by how the work that used them ended."],
+  quota: ["/docs/operator/tenants", "The GPUs of each type that a virtual cluster is promised in its pool."],
+  rate: [
+    "/docs/operator/rates",
+    "How fast the job is on each GPU type: measured, claimed in the spec, or estimated.",
+  ],
   rho: [
-    "/help/glossary#finish-time-fairness",
+    "/docs/reference/glossary#finish-time-fairness",
     "ρ: the time from submission to end, divided by the time alone on the own share. Above 1: slower than alone.",
   ],
   rung: [
-    "/help/glossary#rung",
+    "/docs/reference/glossary#rung",
     "A number of steps at which a sweep compares its members, to stop the worse ones.",
   ],
   screening: [
-    "/help/screening-runs",
+    "/docs/user/screening-runs",
     "A short run on a few GPUs that finds errors before the job takes all of its GPUs.",
   ],
   verdict: [
-    "/help/fairness",
+    "/docs/operator/fairness",
     "Whether what the policy gave out is fair by four properties, with an example where it is not.",
   ],
-  virtualCluster: ["/help/glossary#virtual-cluster", "A tenant's part of a pool, with quotas by GPU type."],
+  virtualCluster: [
+    "/docs/reference/glossary#virtual-cluster",
+    "A tenant's part of a pool, with quotas by GPU type.",
+  ],
 } as const satisfies Record<string, readonly [address: string, words: string]>;
 
 export type TermName = keyof typeof TERMS;

@@ -69,6 +69,6 @@ def security_headers(path: str, *, https: bool) -> dict[str, str]:
 def _policy(path: str) -> str:
     if path.startswith("/admin/"):
         return ADMIN
-    if path == "/help" or path.startswith("/help/"):
+    if path == "/docs" or path.startswith("/docs/"):
         return HELP
     return DATA if path.startswith(_DATA_PATHS) and path != _DOCUMENTATION else PAGES

@@ -25,10 +25,18 @@ else:
     import unfold.admin
 
     class ModelAdmin(unfold.admin.ModelAdmin):
-        """The page of a model."""
+        """The page of a model, above which a link leads to the document about it."""
+
+        list_before_template = "admin/document.html"
+        change_form_outer_before_template = "admin/document.html"
 
         def __class_getitem__(cls, model: object) -> type:
             return cls
+
+        @property
+        def document(self) -> str:
+            """The name of the document about this model."""
+            return DOCUMENTS.get(self.opts.label_lower) or DOCUMENTS[self.opts.app_label]
 
     class TabularInline(unfold.admin.TabularInline):
         """The rows of another model on a model's page."""
@@ -38,6 +46,33 @@ else:
 
 
 __all__ = ["AuditedMixin", "ModelAdmin", "OperatorsMixin", "ReadOnlyMixin", "TabularInline", "actor", "state_of"]
+
+# By app; that of a model comes before that of its app.
+DOCUMENTS = {
+    "accounts": "operator/users",
+    "dispatch.cycle": "design/architecture",
+    "dispatch.lane": "operator/lanes",
+    "dispatch.planner": "operator/planners",
+    "dispatch.target": "operator/lanes",
+    "events": "operator/troubleshooting",
+    "events.outbox": "user/notifications",
+    "events.restore": "operator/backup",
+    "failures": "user/failures",
+    "fleet": "operator/health",
+    "fleet.maintenance": "operator/maintenance",
+    "fleet.node": "operator/first-node",
+    "fleet.pool": "operator/presets",
+    "fleet.strike": "operator/strikes",
+    "jobs": "reference/states",
+    "links": "operator/agent",
+    "notices": "user/notifications",
+    "offers": "operator/offers",
+    "screening": "user/screening-runs",
+    "shells": "user/shell",
+    "tenants": "operator/tenants",
+    "tenants.registrycredentials": "user/registries",
+    "tenants.volume": "user/volumes",
+}
 
 # Never written into the audit log, whatever the model.
 SECRET_FIELDS = frozenset(

@@ -46,7 +46,7 @@ class RuleBook(RuleVersion):
     text = models.TextField(
         blank=True,
         max_length=_MAX_TEXT_CHARS,
-        help_text="YAML: a class, and under it rules with name, match, line and more; docs/failures.md. Empty: none.",
+        help_text="YAML: a class, and under it rules with name, match, line; see docs/user/failures.md. Empty: none.",
     )
     preview = models.JSONField(default=dict, editable=False, help_text="What it changes for past failures.")
 
@@ -64,7 +64,7 @@ class LogRuleBook(RuleVersion):
     text = models.TextField(
         blank=True,
         max_length=_MAX_TEXT_CHARS,
-        help_text="YAML: a name, and under it match, line, actions and more; docs/failures.md. Empty: no rules.",
+        help_text="YAML: a name, and under it match, line, actions and more; docs/user/failures.md. Empty: no rules.",
     )
     preview = models.JSONField(default=dict, editable=False, help_text="Which past failures it would have met.")
 

@@ -31,6 +31,14 @@ class Section:
 
 
 @dataclass(frozen=True, slots=True)
+class Part:
+    """A heading of the index, with the names and titles of the pages that it lists, in its order."""
+
+    title: str
+    pages: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Document:
     """A page. `html` is safe; `sections` are its headings of the second level."""
 
@@ -53,6 +61,29 @@ def document(name: str) -> Document | None:
         return None
     rows = "\n".join(f"- [{title_of(other)}]({posixpath.basename(other)}.md)" for other in pages)
     return _render(f"{name}/{INDEX}", f"# {name.capitalize()}\n\n{rows}\n")
+
+
+@lru_cache(maxsize=1)
+def parts() -> tuple[Part, ...]:
+    """The index as a table of contents; a folder that it lists stands for all of its pages."""
+    found = []
+    for title, _, text in sections_of(source(INDEX)):
+        pages = dict[str, str]()
+        for target in re.findall(r"\]\(([a-z0-9/-]+)(?:\.md)?\)", text):
+            inside = [name for name in names() if name == target or name.startswith(target.rstrip("/") + "/")]
+            pages |= {name: title_of(name) for name in inside}
+        if pages:
+            found.append(Part(title, tuple(pages.items())))
+    return tuple(found)
+
+
+def beside(name: str) -> tuple[tuple[str, str] | None, tuple[str, str] | None]:
+    """The names and titles of the pages before and after this one in the table of contents."""
+    order = list(dict(page for part in parts() for page in part.pages).items())
+    place = next((place for place, (other, _) in enumerate(order) if other == name), None)
+    if place is None:
+        return None, None
+    return (order[place - 1] if place else None), (order[place + 1] if place + 1 < len(order) else None)
 
 
 def names() -> list[str]:
@@ -162,7 +193,7 @@ def _align(cell: Token) -> None:
 def _aim(token: Token, name: str) -> None:
     """Have a link or an image lead to what is served here; a link to a file that is not served becomes plain text."""
     if token.type == "image":
-        token.attrSet("src", f"/help/images/{posixpath.basename(str(token.attrGet('src')))}")
+        token.attrSet("src", f"/docs/images/{posixpath.basename(str(token.attrGet('src')))}")
     if token.type != "link_open":
         return
     target = str(token.attrGet("href") or "")
@@ -184,7 +215,7 @@ def _address(target: str, name: str) -> str | None:
     if path.startswith("../"):
         return None
     served = (_root() / f"{path}.md").is_file() or (_root() / path).is_dir()
-    page = "/help" if path in {INDEX, "."} else f"/help/{path}"
+    page = "/docs" if path in {INDEX, "."} else f"/docs/{path}"
     return page + (f"#{anchor}" if anchor else "") if served else None
 
 

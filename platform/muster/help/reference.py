@@ -1,4 +1,4 @@
-"""`docs/spec.md`: every key of a spec, from the one schema by which specs are checked."""
+"""`docs/reference/spec.md`: every key of a spec, from the one schema by which specs are checked."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ without submitting it.
 _SWEEP = """
 ## Sweeps
 
-With the key `sweep` a spec is that of a [sweep](sweeps.md): many jobs that differ in their parameters.
+With the key `sweep` a spec is that of a [sweep](../user/sweeps.md): many jobs that differ in their parameters.
 """
 _TABLE = "\n| key | value | default | meaning |\n|---|---|---|---|\n"
 _KINDS = {"boolean": "true or false", "integer": "whole number", "number": "number", "string": "text"}
@@ -40,7 +40,7 @@ _PATTERNS = {DURATION_PATTERN: "duration", SIZE_PATTERN: "size", MOMENT_PATTERN:
 
 
 def spec_page() -> str:
-    """The text of `docs/spec.md`."""
+    """The text of `docs/reference/spec.md`."""
     schema = spec_schema()
     keys, parts = dict(schema["properties"]), schema["$defs"]
     sweep = keys.pop("sweep")

@@ -72,5 +72,5 @@ def _found(section: _Section, words: list[str]) -> Found:
     at = section.text.rfind(" ", 0, at) + 1 if at else 0
     cut = section.text[at : at + _EXCERPT]
     excerpt = ("… " if at else "") + cut + (" …" if at + _EXCERPT < len(section.text) else "")
-    address = "/help" if section.name == documents.INDEX else f"/help/{section.name}"
+    address = "/docs" if section.name == documents.INDEX else f"/docs/{section.name}"
     return Found(f"{address}#{section.anchor}", section.page, section.title, excerpt)

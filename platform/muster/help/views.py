@@ -1,4 +1,4 @@
-"""The pages under /help. They are the same for all, so no session is asked for."""
+"""The pages under /docs. They are the same for all, so no session is asked for."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
-from muster.help.documents import INDEX, document, image
+from muster.help.documents import INDEX, beside, document, image, parts
 from muster.help.search import search
 
 _MAX_QUERY = 200
@@ -19,13 +19,15 @@ def page(request: HttpRequest, name: str = "") -> HttpResponse:
     """A document, the index of them, or what a search finds."""
     query = request.GET.get("q", "").strip()[:_MAX_QUERY]
     if query:
-        return _kept(render(request, "help/found.html", {"query": query, "found": search(query)}))
+        return _kept(render(request, "help/found.html", {"query": query, "found": search(query), "parts": parts()}))
     if name.endswith((".md", "/")):
-        return HttpResponseRedirect(f"/help/{name.removesuffix('.md').strip('/')}".rstrip("/"))
+        return HttpResponseRedirect(f"/docs/{name.removesuffix('.md').strip('/')}".rstrip("/"))
     shown = document(name or INDEX)
     if shown is None:
-        return render(request, "help/missing.html", {"name": name[:_MAX_QUERY]}, status=404)
-    return _kept(render(request, "help/document.html", {"page": shown}))
+        return render(request, "help/missing.html", {"name": name[:_MAX_QUERY], "parts": parts()}, status=404)
+    before, after = beside(shown.name)
+    context = {"page": shown, "parts": parts(), "before": before, "after": after}
+    return _kept(render(request, "help/document.html", context))
 
 
 @require_safe

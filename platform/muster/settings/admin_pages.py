@@ -77,7 +77,7 @@ UNFOLD: dict[str, Any] = {
                     _item("Back to the jobs", "arrow_back", "/"),
                     _item("Insights", "insights", "/insights"),
                     _item("Start", "home", "index"),
-                    _item("Help", "help", "/help"),
+                    _item("Help", "help", "/docs"),
                 ]
             },
             _section(

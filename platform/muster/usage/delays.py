@@ -1,7 +1,7 @@
 """How long the jobs of a virtual cluster waited for each start, and wait still, told apart by what they waited for.
 
 While a job waits, each change of its pending reason is an event, so the time from one event to the next belongs to the
-reason of the first. docs/simulator.md defines both delays.
+reason of the first. docs/operator/simulator.md defines both delays.
 """
 
 from __future__ import annotations

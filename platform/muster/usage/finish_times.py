@@ -1,7 +1,7 @@
 """Finish-time fairness of applications: final values are stored once, those of live ones are as it stands now.
 
-An application is a job outside of any group, or a group. docs/fairness.md defines the figures; `scheduler.predict.rho`
-has the formulas.
+An application is a job outside of any group, or a group. docs/operator/fairness.md defines the figures;
+`scheduler.predict.rho` has the formulas.
 """
 
 from __future__ import annotations

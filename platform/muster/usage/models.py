@@ -126,7 +126,7 @@ class DayTotal(models.Model):
 class Finish(models.Model):
     """How long an application that has ended took, and its share. Written once, by `usage.count`.
 
-    docs/fairness.md defines the figures.
+    docs/operator/fairness.md defines the figures.
     """
 
     # They repeat columns of the application, so that scopes fit and weeks are read from these tables alone.

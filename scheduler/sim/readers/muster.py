@@ -1,6 +1,6 @@
 """The platform's own history: JSON, one object a line, starting with a header.
 
-docs/simulator-formats.md defines it. Jobs that never ran are left out.
+docs/reference/simulator-formats.md defines it. Jobs that never ran are left out.
 """
 
 from __future__ import annotations

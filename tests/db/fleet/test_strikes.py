@@ -86,7 +86,7 @@ def told() -> list[tuple[int, str]]:
 
 @pytest.mark.parametrize("reason", list(StrikeReason))
 def test_every_reason_is_documented(reason: StrikeReason) -> None:
-    assert f"\n| `{reason}` |" in (Path(__file__).parents[3] / "docs" / "strikes.md").read_text()
+    assert f"\n| `{reason}` |" in (Path(__file__).parents[3] / "docs" / "operator" / "strikes.md").read_text()
 
 
 class TestBlame:

@@ -21,7 +21,7 @@ from muster_client.main import MODULES, app
 from scheduler.sim.parser import parser
 from tests.unit.client.fake_server import Run
 
-PAGE = (Path(__file__).parents[3] / "docs" / "cli.md").read_text()
+PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "cli.md").read_text()
 
 
 def commands(command: Any, name: str) -> Iterator[tuple[str, Any]]:

@@ -118,7 +118,7 @@ def test_no_secret_has_a_default() -> None:
 
 def test_every_variable_is_documented_and_in_the_example_and_the_example_has_no_value() -> None:
     used = {found["name"] for found in VARIABLE.finditer(COMPOSE.read_text()) if found["name"]}
-    document = (ROOT / "docs" / "configuration.md").read_text()
+    document = (ROOT / "docs" / "operator" / "configuration.md").read_text()
     assert {name for name in used if f"`{name}`" not in document} == set()
     example = dict(
         line.removeprefix("#").strip().split("=", 1)

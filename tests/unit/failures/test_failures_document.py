@@ -8,7 +8,7 @@ from pathlib import Path
 
 from scheduler.diagnosis.failures import builtin
 
-PAGE = Path(__file__).parents[3] / "docs" / "failures.md"
+PAGE = Path(__file__).parents[3] / "docs" / "user" / "failures.md"
 BEGIN, END = "<!-- classes -->\n", "<!-- /classes -->"
 
 

@@ -7,20 +7,21 @@ from pathlib import Path
 
 import pytest
 from django.conf import settings
+from django.contrib import admin
 
 from muster.help import documents
 from muster.help.reference import spec_page
 from muster.help.search import search
 
 ROOT = Path(__file__).resolve().parents[3]
-LINK = re.compile(r'href="(/help[^"#]*|)(?:#([^"]*))?"')
+LINK = re.compile(r'href="(/docs[^"#]*|)(?:#([^"]*))?"')
 
 
 def broken(page: documents.Document) -> list[str]:
     """Those links of a page within the documents that lead to no page or no heading."""
     found = []
     for path, anchor in LINK.findall(page.html):
-        target = documents.document(path.removeprefix("/help").strip("/") or documents.INDEX) if path else page
+        target = documents.document(path.removeprefix("/docs").strip("/") or documents.INDEX) if path else page
         if target is None or (anchor and anchor not in target.anchors):
             found.append(f"{path}#{anchor}")
     return found
@@ -28,7 +29,7 @@ def broken(page: documents.Document) -> list[str]:
 
 def test_every_link_between_documents_leads_to_a_page_and_a_heading() -> None:
     names = documents.names()
-    assert {"glossary", "spec", "policies/fifo", "adr/0004-quotas-are-promises"} <= set(names)
+    assert {"reference/glossary", "reference/spec", "policies/fifo", "adr/0004-quotas-are-promises"} <= set(names)
     pages = {name: page for name in names if (page := documents.document(name))}
     assert len(pages) == len(names)
     assert {name: found for name, page in pages.items() if (found := broken(page))} == {}
@@ -37,7 +38,7 @@ def test_every_link_between_documents_leads_to_a_page_and_a_heading() -> None:
 def test_the_words_of_a_folders_link_lead_to_the_list_of_its_pages() -> None:
     page = documents.document("policies")
     assert page is not None
-    assert '<a href="/help/policies/fifo">' in page.html
+    assert '<a href="/docs/policies/fifo">' in page.html
     assert broken(page) == []
 
 
@@ -83,23 +84,23 @@ def test_a_search_finds_the_sections_with_all_words() -> None:
     found = search("checkpoint grace")
     assert found
     for one in found:
-        path, _, anchor = one.address.removeprefix("/help/").partition("#")
+        path, _, anchor = one.address.removeprefix("/docs/").partition("#")
         page = documents.document(path)
         assert page is not None
         assert anchor in page.anchors
     assert search("checkpoint zzzyx") == []
-    assert search("glossary")[0].address == "/help/glossary#glossary"
+    assert search("glossary")[0].address == "/docs/reference/glossary#glossary"
 
 
 def test_the_page_of_spec_keys_is_what_the_schema_says() -> None:
-    written = (ROOT / "docs/spec.md").read_text()
+    written = (ROOT / "docs/reference/spec.md").read_text()
     assert written == spec_page(), "write it again: manage.py spec_reference"
 
 
 def test_every_address_of_help_in_the_pages_leads_to_a_heading_or_a_term() -> None:
     places = [ROOT / "frontend/src", ROOT / "platform/muster"]
     files = [path for place in places for path in place.rglob("*") if path.suffix in {".ts", ".tsx", ".py", ".html"}]
-    named = {match for path in files for match in re.findall(r'"/help/([a-z/-]+)(?:#([a-z0-9-]+))?"', path.read_text())}
+    named = {match for path in files for match in re.findall(r'"/docs/([a-z/-]+)(?:#([a-z0-9-]+))?"', path.read_text())}
     assert named
     for name, anchor in sorted(named - {("images/", "")}):
         page = documents.document(name)
@@ -107,7 +108,16 @@ def test_every_address_of_help_in_the_pages_leads_to_a_heading_or_a_term() -> No
         assert not anchor or anchor in page.anchors, f"{name}#{anchor}"
 
 
-def test_the_index_leads_to_every_document() -> None:
-    text = documents.source(documents.INDEX)
-    listed = {name.split("/")[0] for name in documents.names()} - {documents.INDEX}
-    assert [name for name in sorted(listed) if not re.search(rf"\({name}(\.md\)|/\)|\.md#)", text)] == []
+def test_every_page_of_the_admin_leads_to_a_document() -> None:
+    led = {
+        model._meta.label: page.document for model, page in admin.site._registry.items() if hasattr(page, "document")
+    }
+    assert len(led) > 30
+    assert {label: name for label, name in led.items() if documents.document(name) is None} == {}
+
+
+def test_the_table_of_contents_has_every_page_once() -> None:
+    listed = [name for part in documents.parts() for name, _ in part.pages]
+    assert sorted(set(documents.names()) - {documents.INDEX} - set(listed)) == []
+    assert documents.beside("reference/spec")[0] is not None
+    assert documents.beside("no-such-page") == (None, None)

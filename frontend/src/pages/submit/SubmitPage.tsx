@@ -61,7 +61,7 @@ export function SubmitPage() {
           ) : (
             <>
               The form and the YAML are two views of one spec.{" "}
-              <a className="link" href="/help/spec" target="_blank" rel="noreferrer">
+              <a className="link" href="/docs/reference/spec" target="_blank" rel="noreferrer">
                 All keys
               </a>
             </>

@@ -1,4 +1,4 @@
-"""The platform's own jobs as a trace that the simulator reads: docs/simulator-formats.md defines the format."""
+"""The platform's own jobs as a trace for the simulator: docs/reference/simulator-formats.md defines the format."""
 
 from __future__ import annotations
 

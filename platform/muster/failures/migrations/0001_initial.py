@@ -17,7 +17,7 @@ class Migration(InitialMigration):
             ('author', models.CharField(editable=False, max_length=200)),
             ('created_at', models.DateTimeField(db_default=muster.common.models.DatabaseNow())),
             ('in_force_at', models.DateTimeField(editable=False, null=True)),
-            ('text', models.TextField(blank=True, help_text='YAML: a class, and under it rules with name, match, line and more; docs/failures.md. Empty: none.', max_length=200000)),
+            ('text', models.TextField(blank=True, help_text='YAML: a class, and under it rules with name, match, line; see docs/user/failures.md. Empty: none.', max_length=200000)),
             ('preview', models.JSONField(default=dict, editable=False, help_text='What it changes for past failures.')),
         ], {'verbose_name': 'version of the rules', 'verbose_name_plural': 'rules for failures', 'indexes': [
             models.Index(condition=models.Q(('in_force_at__isnull', False)), fields=['-in_force_at'], name='rules_in_force'),
@@ -28,7 +28,7 @@ class Migration(InitialMigration):
             ('author', models.CharField(editable=False, max_length=200)),
             ('created_at', models.DateTimeField(db_default=muster.common.models.DatabaseNow())),
             ('in_force_at', models.DateTimeField(editable=False, null=True)),
-            ('text', models.TextField(blank=True, help_text='YAML: a name, and under it match, line, actions and more; docs/failures.md. Empty: no rules.', max_length=200000)),
+            ('text', models.TextField(blank=True, help_text='YAML: a name, and under it match, line, actions and more; docs/user/failures.md. Empty: no rules.', max_length=200000)),
             ('preview', models.JSONField(default=dict, editable=False, help_text='Which past failures it would have met.')),
         ], {'verbose_name': 'version of the rules for logs', 'verbose_name_plural': 'rules for logs', 'indexes': [
             models.Index(condition=models.Q(('in_force_at__isnull', False)), fields=['-in_force_at'], name='log_rules_in_force'),

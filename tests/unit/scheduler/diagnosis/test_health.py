@@ -1,4 +1,4 @@
-"""The meaning of health reports, and that docs/health.md agrees."""
+"""The meaning of health reports, and that docs/operator/health.md agrees."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from scheduler.diagnosis.health import (
     meaning_of,
 )
 
-DOCUMENT = Path(__file__).parents[4] / "docs" / "health.md"
+DOCUMENT = Path(__file__).parents[4] / "docs" / "operator" / "health.md"
 
 # What NVIDIA asks for, number by number.
 ASKED: dict[Action, set[int]] = {

@@ -1,4 +1,4 @@
-"""The drawings of docs/states.md show the transition tables, no arrow more and none less."""
+"""The drawings of docs/reference/states.md show the transition tables, no arrow more and none less."""
 
 import re
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 
 from scheduler.model.lifecycle import TABLES, TransitionError, require_move
 
-DOCUMENT = Path(__file__).parents[4] / "docs" / "states.md"
+DOCUMENT = Path(__file__).parents[4] / "docs" / "reference" / "states.md"
 
 BLOCK = re.compile(r"```mermaid\n(.*?)```", re.DOTALL)
 NAME = re.compile(r'state "(\w+)" as \1 {')

@@ -1,4 +1,4 @@
-"""`manage.py spec_reference`: write docs/spec.md from the schema of specs."""
+"""`manage.py spec_reference`: write docs/reference/spec.md from the schema of specs."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from muster.help.reference import spec_page
 class Command(BaseCommand):
     """Writes the page of all keys of a spec."""
 
-    help = "Writes docs/spec.md, the page of all keys of a spec, from the schema by which specs are checked."
+    help = "Writes docs/reference/spec.md, the page of all keys of a spec, from the schema by which specs are checked."
     requires_system_checks = ()
 
     def handle(self, *args: object, **options: object) -> None:
         """Write the page."""
-        path = Path(settings.DOCS) / "spec.md"
+        path = Path(settings.DOCS) / "reference" / "spec.md"
         path.write_text(spec_page(), encoding="utf-8")
         self.stdout.write(f"{path} is written.")

@@ -45,7 +45,7 @@ class Command(BaseCommand):
         parser.add_argument(
             "--heterogeneous",
             action="store_true",
-            help="also a pool of two GPU types, on which jobs run at different speeds (docs/emulated.md)",
+            help="also a pool of two GPU types, on which jobs run at different speeds (docs/operator/emulated.md)",
         )
         parser.add_argument("--timeout", type=float, help="seconds that the jobs may take (180, or 400 on two types)")
 
