@@ -102,7 +102,6 @@ class EmulatedGpus:
         self._unsaid: List[HealthEvent] = []
 
     def inventory(self) -> Tuple[GpuInfo, ...]:
-        """Every declared GPU, by index."""
         return self._gpus
 
     def topology(self) -> Tuple[Tuple[str, ...], ...]:

@@ -75,7 +75,6 @@ class NvmlGpus:
         )
 
     def driver_version(self) -> str:
-        """The NVIDIA driver's version."""
         return _text(pynvml.nvmlSystemGetDriverVersion())
 
     def samples(self, usage: Mapping[str, Usage]) -> Tuple[GpuSample, ...]:

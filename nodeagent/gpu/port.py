@@ -87,35 +87,27 @@ class NoGpus:
     name = "none"
 
     def inventory(self) -> Tuple[GpuInfo, ...]:
-        """No GPU."""
         return ()
 
     def topology(self) -> Tuple[Tuple[str, ...], ...]:
-        """No link."""
         return ()
 
     def driver_version(self) -> str:
-        """No driver."""
         return ""
 
     def samples(self, usage: Mapping[str, Usage]) -> Tuple[GpuSample, ...]:
-        """No reading."""
         return ()
 
     def health(self) -> Tuple[HealthEvent, ...]:
-        """Nothing can go wrong."""
         return ()
 
     def occupancy(self, uuids: Sequence[str]) -> Mapping[str, Occupancy]:
-        """It has none of them."""
         return {}
 
     def faults(self, uuids: Sequence[str], alone: Collection[str]) -> Tuple[Tuple[str, str], ...]:
-        """It has none of them."""
         return tuple((uuid, NO_SUCH_GPU) for uuid in uuids)
 
     def self_test(self, uuid: str, wait: Callable[[float], bool]) -> Optional[SelfTestResult]:
-        """There is no GPU to test."""
         return None
 
     def furnish(self, uuids: Sequence[str], folder: str) -> None:

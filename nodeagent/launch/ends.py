@@ -76,15 +76,8 @@ class Ends:
             fence=fence,
             boot_id=self._agent.session.boot_id,
             state_id=self._agent.session.state_id,
-            reason=status.reason,
-            exit_code=status.exit_code,
-            signal=status.signal,
-            detail=status.detail,
-            started=status.started,
-            started_at=status.started_at,
-            ended_at=status.ended_at,
-            log_size=status.log_size,
             seq=self._agent.session.seq(),
+            **vars(status),
         )
         held = uuids if status.started else ()  # what never started holds nothing
         suspects = () if status.reason is EndReason.COMPLETED else uuids

@@ -8,7 +8,7 @@ else the first that answers.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Callable, Dict, Mapping, Optional, Protocol, Tuple
+from typing import TYPE_CHECKING, Dict, Mapping, Optional, Protocol, Tuple
 
 from nodeagent.protocol.messages import EndReason, LaunchSpec, MetricPoint, RegistryLogin
 from nodeagent.runtime import ENGINES
@@ -22,7 +22,9 @@ from nodeagent.runtime.port import (
     Shell,
     ShellRequest,
     StopCause,
+    Tell,
     Usage,
+    Wanted,
     WorkFolder,
 )
 from nodeagent.runtime.process.runtime import ProcessRuntime
@@ -47,7 +49,7 @@ class OpenEngine(Protocol):
 
 
 class AutoRuntime:
-    """Hands each allocation to the process runtime or to that of an engine."""
+    """Hands each allocation to the process runtime or to that of an engine; its calls are those of `Runtime`."""
 
     name = "auto"
 
@@ -148,17 +150,9 @@ class AutoRuntime:
         return runtime.prepare(spec)
 
     def lacks(self, spec: LaunchSpec) -> str:
-        """The host that the image must come from, for a container."""
         return self._of(spec.allocation_id).lacks(spec)
 
-    def fetch(
-        self,
-        spec: LaunchSpec,
-        login: Optional[RegistryLogin],
-        tell: Callable[[str], None],
-        wanted: Callable[[], bool],
-    ) -> None:
-        """Fetch the image."""
+    def fetch(self, spec: LaunchSpec, login: Optional[RegistryLogin], tell: Tell, wanted: Wanted) -> None:
         self._of(spec.allocation_id).fetch(spec, login, tell, wanted)
 
     def give_up_fetches(self, device: int, why: str) -> bool:
@@ -166,19 +160,15 @@ class AutoRuntime:
         return self._engine is not None and self._engine.give_up_fetches(device, why)
 
     def launch(self, spec: LaunchSpec) -> None:
-        """Start it where it was prepared."""
         self._of(spec.allocation_id).launch(spec)
 
     def observe(self, allocation_id: int) -> Observation:
-        """What is there of an allocation."""
         return self._process.observe(allocation_id)
 
     def allocations(self) -> Tuple[int, ...]:
-        """Every allocation of either runtime."""
         return self._process.allocations()
 
     def spec(self, allocation_id: int) -> Optional[LaunchSpec]:
-        """The spec that it was launched with."""
         return self._process.spec(allocation_id)
 
     def adopt(self, allocation_id: int) -> Optional[Tuple[str, float]]:
@@ -186,15 +176,12 @@ class AutoRuntime:
         return self._of(allocation_id).adopt(allocation_id)
 
     def stop(self, allocation_id: int, signal: str, grace_s: float, cause: Optional[StopCause] = None) -> None:
-        """Stop it."""
         self._of(allocation_id).stop(allocation_id, signal, grace_s, cause)
 
     def limit(self, allocation_id: int, time_left_s: float) -> None:
-        """Set its time limit."""
         self._of(allocation_id).limit(allocation_id, time_left_s)
 
     def settle(self, allocation_id: int, fallback: ExitStatus) -> ExitStatus:
-        """End what is left of it."""
         return self._of(allocation_id).settle(allocation_id, fallback)
 
     def usage(self) -> Mapping[int, Usage]:
@@ -207,19 +194,15 @@ class AutoRuntime:
         return found
 
     def reported(self, allocation_id: int) -> Tuple[MetricPoint, ...]:
-        """What it has reported of itself."""
         return self._of(allocation_id).reported(allocation_id)
 
     def log(self, allocation_id: int) -> LogSource:
-        """A reader of its log."""
         return self._process.log(allocation_id)
 
     def shell(self, allocation_id: int, request: ShellRequest) -> Shell:
-        """A shell beside it."""
         return self._of(allocation_id).shell(allocation_id, request)
 
     def work(self, spec: LaunchSpec) -> Optional[WorkFolder]:
-        """Its working folder."""
         return self._of(spec.allocation_id).work(spec)
 
     def disks(self) -> Tuple[str, ...]:
@@ -227,20 +210,16 @@ class AutoRuntime:
         return (self._process if self._engine is None else self._engine).disks()
 
     def holdings(self, allocation_id: int) -> Holdings:
-        """What it fills disks with."""
         return self._of(allocation_id).holdings(allocation_id)
 
     def remove(self, allocation_id: int) -> None:
-        """Forget it."""
         self._of(allocation_id).remove(allocation_id)
         self._of_allocation.pop(allocation_id, None)
 
     def clear(self) -> None:
-        """Remove the folders that were put aside, of both runtimes."""
         self._process.clear()
 
     def renew(self, sent_at: float, stop_after_s: float) -> None:
-        """Renew the lease of all jobs."""
         self._process.renew(sent_at, stop_after_s)
 
     def containers(self) -> Tuple[str, ...]:

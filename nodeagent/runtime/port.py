@@ -200,6 +200,10 @@ class EventKind(str, Enum):
 
 
 Listener = Callable[[int, EventKind], None]
+Tell = Callable[[str], None]
+"""Tells the progress of a pull."""
+Wanted = Callable[[], bool]
+"""Whether a pull may go on."""
 
 
 class LogSource(Protocol):
@@ -245,13 +249,7 @@ class Runtime(Protocol):
     def lacks(self, spec: LaunchSpec) -> str:
         """The host from which something must be fetched before the launch, which may take long; empty for nothing."""
 
-    def fetch(
-        self,
-        spec: LaunchSpec,
-        login: Optional[RegistryLogin],
-        tell: Callable[[str], None],
-        wanted: Callable[[], bool],
-    ) -> None:
+    def fetch(self, spec: LaunchSpec, login: Optional[RegistryLogin], tell: Tell, wanted: Wanted) -> None:
         """Fetch the image while it is `wanted`, and tell the progress.
 
         The `login` is not in the spec, because the spec is written to disk.

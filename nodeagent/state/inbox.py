@@ -11,6 +11,12 @@ from nodeagent.runtime.port import EventKind, ExitStatus
 
 
 @dataclass(frozen=True)
+class _OfAllocation:
+    id: int
+    """The allocation's."""
+
+
+@dataclass(frozen=True)
 class Synced:
     """The platform answered a long-poll; `at` is CLOCK_BOOTTIME."""
 
@@ -19,25 +25,18 @@ class Synced:
 
 
 @dataclass(frozen=True)
-class Happened:
+class Happened(_OfAllocation):
     """A runtime noticed something."""
 
-    id: int
     kind: EventKind
 
 
-@dataclass(frozen=True)
-class ClaimRefused:
+class ClaimRefused(_OfAllocation):
     """The platform did not let us have an allocation."""
 
-    id: int
 
-
-@dataclass(frozen=True)
-class Abandoned:
+class Abandoned(_OfAllocation):
     """A claim was given up because a stop came first; nothing was started."""
-
-    id: int
 
 
 @dataclass(frozen=True)
@@ -47,54 +46,37 @@ class Starting:
     spec: LaunchSpec
 
 
-@dataclass(frozen=True)
-class Launched:
+class Launched(_OfAllocation):
     """The runtime took over."""
 
-    id: int
-
 
 @dataclass(frozen=True)
-class Exited:
+class Exited(_OfAllocation):
     """An allocation is over and no process of it is left."""
 
-    id: int
     status: ExitStatus
 
 
-@dataclass(frozen=True)
-class Unsettled:
+class Unsettled(_OfAllocation):
     """An allocation that seemed to be over still has a shim."""
 
-    id: int
 
-
-@dataclass(frozen=True)
-class EndAnswered:
+class EndAnswered(_OfAllocation):
     """The platform knows the end of an allocation."""
 
-    id: int
 
-
-@dataclass(frozen=True)
-class LogDone:
+class LogDone(_OfAllocation):
     """A log is shipped, or the platform no longer wants it."""
 
-    id: int
 
-
-@dataclass(frozen=True)
-class OutputsDone:
+class OutputsDone(_OfAllocation):
     """The files of an allocation are shipped, or the platform no longer wants them."""
 
-    id: int
-
 
 @dataclass(frozen=True)
-class DiskExceeded:
+class DiskExceeded(_OfAllocation):
     """An allocation takes too much of a disk, as `detail` says. Its grace is that at most; None: as its spec says."""
 
-    id: int
     detail: str
     max_grace_s: Optional[float]
 

@@ -13,7 +13,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from nodeagent.protocol.messages import EndReason
+from nodeagent.protocol.messages import EndReason, Message
 from nodeagent.runtime.port import LaunchError
 
 FOLDERS = ("/etc/cdi", "/var/run/cdi")
@@ -26,7 +26,7 @@ _log = logging.getLogger("nodeagent.runtime")
 
 
 @dataclass(frozen=True)
-class Injection:
+class Injection(Message):
     """What gives a container its GPUs; each is in one of the three."""
 
     cdi: Tuple[str, ...] = ()

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Callable, Mapping, NoReturn, Optional, Protocol, Sequence, Tuple
+from typing import Mapping, NoReturn, Optional, Protocol, Sequence, Tuple
 
 from nodeagent.protocol.messages import EndReason, RegistryLogin
 from nodeagent.runtime.container.meeting import Network
 from nodeagent.runtime.container.plan import Plan
+from nodeagent.runtime.port import Tell, Wanted
 
 LABEL = "muster.agent"
-
-Tell = Callable[[str], None]
-Wanted = Callable[[], bool]
 
 
 class EngineError(Exception):
@@ -85,13 +83,7 @@ class Engine(Protocol):
     def is_made_here(self, image: str) -> bool:
         """Whether the image was built or loaded on this machine and came from no registry."""
 
-    def pull(
-        self,
-        image: str,
-        login: Optional[RegistryLogin],
-        tell: Tell,
-        wanted: Wanted,
-    ) -> None:
+    def pull(self, image: str, login: Optional[RegistryLogin], tell: Tell, wanted: Wanted) -> None:
         """Pull an image while `wanted`, and tell the progress.
 
         The registry is asked even if the engine has the image.

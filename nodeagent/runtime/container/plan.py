@@ -6,15 +6,15 @@ engine, or a folder beside its own and the volumes that an operator allows. Its 
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
-from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
+from dataclasses import dataclass, field
+from typing import Dict, Mapping, Optional, Sequence, Tuple
 
 from nodeagent import jobside
 from nodeagent.protocol.messages import (
     MAX_MOUNTS,
     EndReason,
     LaunchSpec,
-    VolumeMount,
+    Message,
     absolute_workdir,
     overlap,
     target_problem,
@@ -53,7 +53,7 @@ _ASKS_FOR_DEVICES = (
 
 
 @dataclass(frozen=True)
-class Mount:
+class Mount(Message):
     """A file or folder of the host inside a container."""
 
     source: str
@@ -64,7 +64,7 @@ class Mount:
 
 
 @dataclass(frozen=True)
-class Plan:
+class Plan(Message):
     """One container. Everything that is not here is the same for all of them, and in the engines."""
 
     name: str
@@ -95,24 +95,6 @@ class Plan:
     """What becomes mounts of its own when it starts."""
     seccomp: str = ""
     """The file with its filter of system calls; empty = the engine's own."""
-
-    def to_dict(self) -> Dict[str, Any]:
-        """The plan in plain JSON types."""
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Plan:
-        """The plan that `to_dict` spelled."""
-        lists = {name: tuple(data[name]) for name in ("arguments", "gids", "devices") if name in data}
-        mounts = tuple(Mount(**mount) for mount in data["mounts"])
-        gpus = Injection(**{name: tuple(values) for name, values in data["gpus"].items()})
-        volumes = Volumes(
-            **{
-                **{name: tuple(values) for name, values in data.get("volumes", {}).items()},
-                "mounts": tuple(VolumeMount(**mount) for mount in data.get("volumes", {}).get("mounts", ())),
-            }
-        )
-        return cls(**{**data, **lists, "mounts": mounts, "gpus": gpus, "volumes": volumes})
 
 
 def image_of(spec: LaunchSpec, options: Options) -> str:

@@ -15,9 +15,9 @@ import time
 from typing import Callable, Iterator
 
 from nodeagent.protocol.messages import EndReason
-from nodeagent.runtime.container.engine import EngineError, ImageProblem, Wanted
+from nodeagent.runtime.container.engine import EngineError, ImageProblem
 from nodeagent.runtime.container.images import Doing
-from nodeagent.runtime.port import STOPPED_BEFORE_IT_STARTED
+from nodeagent.runtime.port import STOPPED_BEFORE_IT_STARTED, Wanted
 
 STALLED_S = 120.0
 """So long a pull may go without any progress. Then its registry counts as out of reach."""

@@ -8,7 +8,7 @@ import select
 import signal
 import stat
 from dataclasses import replace
-from typing import Any, Callable, Dict, Mapping, Optional, Tuple
+from typing import Any, Dict, Mapping, Optional, Tuple
 
 from nodeagent.protocol.messages import EndReason, LaunchSpec, RegistryLogin
 from nodeagent.runtime.container import cdi
@@ -21,7 +21,17 @@ from nodeagent.runtime.container.options import Options
 from nodeagent.runtime.container.plan import container_name, image_of, network_of, plan_of, volumes_of
 from nodeagent.runtime.container.strays import Strays
 from nodeagent.runtime.container.volumes import unstage, unstage_all_but
-from nodeagent.runtime.port import ExitStatus, Holdings, LaunchError, Listener, NotYet, Phase, RuntimeUnavailable
+from nodeagent.runtime.port import (
+    ExitStatus,
+    Holdings,
+    LaunchError,
+    Listener,
+    NotYet,
+    Phase,
+    RuntimeUnavailable,
+    Tell,
+    Wanted,
+)
 from nodeagent.runtime.shim import tree
 from nodeagent.runtime.shim.folders import FolderRuntime, JobUser
 from nodeagent.runtime.shim.forker import Forker
@@ -152,13 +162,7 @@ class ContainerRuntime(FolderRuntime):
             raise LaunchError(EndReason.LAUNCH_FAILED, str(error)) from error
         return "" if has else host_of(image)
 
-    def fetch(
-        self,
-        spec: LaunchSpec,
-        login: Optional[RegistryLogin],
-        tell: Callable[[str], None],
-        wanted: Callable[[], bool],
-    ) -> None:
+    def fetch(self, spec: LaunchSpec, login: Optional[RegistryLogin], tell: Tell, wanted: Wanted) -> None:
         """Pull the image. A login is sent only to the registry that it belongs to."""
         image = image_of(spec, self._options)
         if login is not None and (not spec.image or login.registry != registry_of(image)):
@@ -171,13 +175,7 @@ class ContainerRuntime(FolderRuntime):
                     raise LaunchError(EndReason.IMAGE_NO_SPACE, "image {}: {}".format(image, fetch.given_up)) from None
                 raise
 
-    def _pull(
-        self,
-        image: str,
-        login: Optional[RegistryLogin],
-        tell: Callable[[str], None],
-        wanted: Callable[[], bool],
-    ) -> None:
+    def _pull(self, image: str, login: Optional[RegistryLogin], tell: Tell, wanted: Wanted) -> None:
         try:
             self._engine.pull(image, login, tell, wanted)
         except ImageProblem as problem:

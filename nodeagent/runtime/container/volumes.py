@@ -22,7 +22,7 @@ import stat
 from dataclasses import dataclass
 from typing import FrozenSet, Iterator, List, Optional, Sequence, Set, Tuple
 
-from nodeagent.protocol.messages import EndReason, VolumeMount, is_below, overlap
+from nodeagent.protocol.messages import EndReason, Message, VolumeMount, is_below, overlap
 from nodeagent.protocol.volumes import CLOSED_SOURCES
 
 STAGING = "/run/muster-agent/volumes"
@@ -46,7 +46,7 @@ class VolumeRefused(Exception):
 
 
 @dataclass(frozen=True)
-class Volumes:
+class Volumes(Message):
     """The volumes of one container, and what they have to keep to."""
 
     mounts: Tuple[VolumeMount, ...] = ()

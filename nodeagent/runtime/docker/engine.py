@@ -23,14 +23,13 @@ from nodeagent.runtime.container.engine import (
     Found,
     NameTaken,
     State,
-    Tell,
-    Wanted,
 )
 from nodeagent.runtime.container.images import qualified
 from nodeagent.runtime.container.meeting import Network
 from nodeagent.runtime.container.plan import Plan
 from nodeagent.runtime.docker.pull import pull
 from nodeagent.runtime.docker.terminal import run_exec
+from nodeagent.runtime.port import Tell, Wanted
 
 _CALL_S, _REMOVE_S = 60, 30.0
 
@@ -54,7 +53,6 @@ class DockerEngine:
             )
 
     def has_image(self, image: str) -> bool:
-        """Whether the engine has the image."""
         with self._asking() as client:
             try:
                 client.inspect_image(qualified(image))  # in full: a short one may be the id of any image
@@ -70,13 +68,7 @@ class DockerEngine:
             except NotFound:
                 return False
 
-    def pull(
-        self,
-        image: str,
-        login: Optional[RegistryLogin],
-        tell: Tell,
-        wanted: Wanted,
-    ) -> None:
+    def pull(self, image: str, login: Optional[RegistryLogin], tell: Tell, wanted: Wanted) -> None:
         """Pull; closing the stream, as when it is wanted no more, ends the engine's work too."""
         try:
             # A client of its own reads anew what the operator has stored.
@@ -111,7 +103,6 @@ class DockerEngine:
                     raise
 
     def create(self, plan: Plan) -> None:
-        """Make the container."""
         with self._asking() as client:
             try:
                 client.create_container(
@@ -134,12 +125,10 @@ class DockerEngine:
                 raise
 
     def start(self, name: str) -> None:
-        """Start the container."""
         with self._asking() as client:
             client.start(name)
 
     def state(self, name: str) -> Optional[State]:
-        """What the engine says of the container."""
         with self._asking() as client:
             try:
                 seen = client.inspect_container(name)
@@ -171,7 +160,6 @@ class DockerEngine:
             time.sleep(0.01)
 
     def containers(self, agent: str) -> Tuple[Found, ...]:
-        """Every container with the agent's label."""
         with self._asking() as client:
             listed = client.containers(all=True, filters={"label": "{}={}".format(LABEL, agent)})
             return tuple(Found(str(one["Names"][0]).lstrip("/"), dict(one["Labels"])) for one in listed)

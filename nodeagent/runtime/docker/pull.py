@@ -16,23 +16,16 @@ from typing import Any, Generator, Iterator, Mapping, Optional
 import docker
 
 from nodeagent.protocol.messages import RegistryLogin
-from nodeagent.runtime.container.engine import ImageProblem, Tell, Wanted
+from nodeagent.runtime.container.engine import ImageProblem
 from nodeagent.runtime.container.images import Progress, problem_of, qualified
 from nodeagent.runtime.container.pulling import pieces_of
+from nodeagent.runtime.port import Tell, Wanted
 
 _CONNECT_S = 60.0
 _MAX_HEAD_BYTES = 1 << 16
 
 
-def pull(
-    client: Any,
-    engine: str,
-    image: str,
-    login: Optional[RegistryLogin],
-    *,
-    tell: Tell,
-    wanted: Wanted,
-) -> None:
+def pull(client: Any, engine: str, image: str, login: Optional[RegistryLogin], *, tell: Tell, wanted: Wanted) -> None:
     """Pull, by the engine behind a socket; `OSError` or `ValueError` if it breaks off or talks nonsense."""
     progress = Progress(image, time.monotonic())
     tell(progress.begun())

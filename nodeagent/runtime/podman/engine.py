@@ -20,13 +20,12 @@ from nodeagent.runtime.container.engine import (
     ImageProblem,
     NameTaken,
     State,
-    Tell,
-    Wanted,
 )
 from nodeagent.runtime.container.images import Progress, basic, problem_of, qualified
 from nodeagent.runtime.container.meeting import Network
 from nodeagent.runtime.container.plan import Mount, Plan
 from nodeagent.runtime.container.pulling import pieces_of
+from nodeagent.runtime.port import Tell, Wanted
 from nodeagent.system.files import write_all
 
 _CALL_S, _REMOVE_S = 120.0, 30.0
@@ -57,20 +56,13 @@ class PodmanEngine:
             raise EngineError("podman info does not tell of its seccomp profile: {!r}".format(error)) from error
 
     def has_image(self, image: str) -> bool:
-        """Whether Podman has the image."""
         return self._whole_name(image) is not None
 
     def is_made_here(self, image: str) -> bool:
         """Whether it is one of those that Podman files under `localhost`."""
         return (self._whole_name(image) or "").startswith("localhost/")
 
-    def pull(
-        self,
-        image: str,
-        login: Optional[RegistryLogin],
-        tell: Tell,
-        wanted: Wanted,
-    ) -> None:
+    def pull(self, image: str, login: Optional[RegistryLogin], tell: Tell, wanted: Wanted) -> None:
         """Pull; Podman tells of a layer when it begins to copy it. It asks the registry every time."""
         progress = Progress(image, time.monotonic())
         tell(progress.begun())
@@ -125,7 +117,6 @@ class PodmanEngine:
             raise EngineError(_text_of(done.stderr))
 
     def create(self, plan: Plan) -> None:
-        """Make the container."""
         image = self._whole_name(plan.image)
         if image is None:
             raise EngineError("the image {} is not there any more".format(plan.image))
@@ -137,11 +128,9 @@ class PodmanEngine:
             raise NameTaken(text) if "already in use" in text else EngineError(text)
 
     def start(self, name: str) -> None:
-        """Start the container."""
         self._ask("start", name)
 
     def state(self, name: str) -> Optional[State]:
-        """What Podman says of the container."""
         done = self._run("container", "inspect", name)
         if done.returncode != 0:
             text = _text_of(done.stderr)
@@ -170,7 +159,6 @@ class PodmanEngine:
             time.sleep(0.1)
 
     def containers(self, agent: str) -> Tuple[Found, ...]:
-        """Every container with the agent's label."""
         listed = json.loads(
             self._ask("ps", "--all", "--filter", "label={}={}".format(LABEL, agent), "--format", "json") or "[]"
         )

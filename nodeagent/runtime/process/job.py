@@ -10,9 +10,9 @@ import shutil
 import signal
 import sys
 from dataclasses import dataclass
-from typing import Any, Dict, List, Mapping, NoReturn, Optional, Set, Tuple
+from typing import Dict, List, Mapping, NoReturn, Optional, Set, Tuple
 
-from nodeagent.protocol.messages import EndReason
+from nodeagent.protocol.messages import EndReason, Message
 from nodeagent.runtime.port import ShellRequest
 from nodeagent.runtime.process import cgroup
 from nodeagent.runtime.process.namespaces import Isolation
@@ -26,7 +26,7 @@ prctl = ctypes.CDLL(None, use_errno=True).prctl
 
 
 @dataclass(frozen=True)
-class Command:
+class Command(Message):
     """The program that is the job."""
 
     argv: Tuple[str, ...]
@@ -41,17 +41,6 @@ class Command:
     pids: int = 0
     isolation: Optional[Isolation] = None
     """None = the job has no namespaces of its own."""
-
-    def to_dict(self) -> Dict[str, Any]:
-        """The command in plain JSON types."""
-        isolation = None if self.isolation is None else self.isolation.to_dict()
-        return dict(self.__dict__, argv=list(self.argv), env=dict(self.env), gids=list(self.gids), isolation=isolation)
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Command:
-        """The command that `to_dict` spelled."""
-        isolation = None if data["isolation"] is None else Isolation.from_dict(data["isolation"])
-        return cls(**dict(data, argv=tuple(data["argv"]), gids=tuple(data["gids"]), isolation=isolation))
 
 
 class ProcessJob:

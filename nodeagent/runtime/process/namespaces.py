@@ -16,7 +16,9 @@ import ctypes
 import os
 import stat
 from dataclasses import dataclass
-from typing import Any, Dict, List, Mapping, Tuple
+from typing import List, Tuple
+
+from nodeagent.protocol.messages import Message
 
 _CLONE_NEWNS, _CLONE_NEWIPC, _CLONE_NEWUSER, _CLONE_NEWPID = 0x00020000, 0x08000000, 0x10000000, 0x20000000
 _MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_REMOUNT = 1, 2, 4, 8, 32
@@ -27,7 +29,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 @dataclass(frozen=True)
-class Isolation:
+class Isolation(Message):
     """What a job sees of the machine's files; all paths are absolute."""
 
     hidden: Tuple[str, ...] = ()
@@ -37,15 +39,6 @@ class Isolation:
     """Folders of the job, which it reaches and changes, below a hidden folder too."""
     tmp: str = ""
     """The job's folder that is its /tmp and /var/tmp; empty = the machine's."""
-
-    def to_dict(self) -> Dict[str, Any]:
-        """The isolation in plain JSON types."""
-        return dict(self.__dict__, hidden=list(self.hidden), read_only=list(self.read_only), own=list(self.own))
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Isolation:
-        """The isolation that `to_dict` spelled."""
-        return cls(tuple(data["hidden"]), tuple(data["read_only"]), tuple(data["own"]), data["tmp"])
 
 
 def create(isolation: Isolation) -> None:

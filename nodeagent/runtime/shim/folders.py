@@ -31,7 +31,9 @@ from nodeagent.runtime.port import (
     ShellRefused,
     ShellRequest,
     StopCause,
+    Tell,
     Usage,
+    Wanted,
     Watched,
     WorkFolder,
 )
@@ -175,13 +177,7 @@ class FolderRuntime:
         """Nothing, unless a runtime says otherwise."""
         return ""
 
-    def fetch(
-        self,
-        spec: LaunchSpec,
-        login: Optional[RegistryLogin],
-        tell: Callable[[str], None],
-        wanted: Callable[[], bool],
-    ) -> None:
+    def fetch(self, spec: LaunchSpec, login: Optional[RegistryLogin], tell: Tell, wanted: Wanted) -> None:
         """Nothing is ever lacking."""
 
     def give_up_fetches(self, device: int, why: str) -> bool:
@@ -215,7 +211,6 @@ class FolderRuntime:
         raise NotImplementedError
 
     def observe(self, allocation_id: int) -> Observation:
-        """What is there of an allocation."""
         folder = self._folder(allocation_id)
         status = read_exit(folder.exit)
         if status is None:
@@ -235,7 +230,6 @@ class FolderRuntime:
         return Observation(Phase.EXITED, status)
 
     def allocations(self) -> Tuple[int, ...]:
-        """Every allocation that has a folder."""
         return tuple(sorted(int(name) for name in os.listdir(self._root) if name.isdigit()))
 
     def spec(self, allocation_id: int) -> Optional[LaunchSpec]:
