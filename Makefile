@@ -114,9 +114,8 @@ audit: setup ## look for known vulnerabilities among the pinned packages, where 
 	@printf '\n== Advisories\n'
 	@$(PY) -m tests.advisories
 
-check: setup ## everything that CI runs: format, lint, types, imports, migrations, pages, advisories, tests
-	@$(MAKE) --no-print-directory check-format check-lint check-types check-imports check-django check-frontend audit test test-long
-	@printf '\nAll checks passed.\n'
+check: setup ## everything that CI runs, side by side; of some long tests a tenth is drawn (ARGS=--all runs all)
+	@$(PY) -m tests.check $(ARGS)
 
 check-format: setup ## Python is formatted (ruff)
 	@printf '\n== Format\n'

@@ -1,6 +1,7 @@
 """Which tests run together on one worker, which are long, and which are quick.
 
-`make test` leaves the long ones to `make test-long`; `make test-quick` runs the quick ones alone.
+`make test` leaves the long ones to `make test-long`; `make test-quick` runs the quick ones alone. `make check` runs
+both halves without workers, in a process for each of several folders (`tests/check.py`).
 """
 
 from __future__ import annotations
@@ -12,13 +13,13 @@ from xdist.scheduler import LoadFileScheduling
 
 ROOT = Path(__file__).resolve().parents[1]
 
-_ON_THE_CLUSTER = {
+ON_THE_CLUSTER = {
     f"tests/e2e/test_{name}.py"
     for name in ("history", "lifecycle", "preemption", "screening", "sharing", "shell", "strikes")
 }
-_OF_THE_PAGES = {f"tests/e2e/test_{name}.py" for name in ("admin_pages", "page_actions", "pages")}
+OF_THE_PAGES = {f"tests/e2e/test_{name}.py" for name in ("admin_pages", "page_actions", "pages")}
 _LONG = {
-    *_OF_THE_PAGES,
+    *OF_THE_PAGES,
     *("tests/e2e/test_demo.py", "tests/e2e/test_torch.py", "tests/e2e/test_two_speeds.py"),
     "tests/gpu/test_rehearsal.py",
     *("tests/api/test_openapi.py", "tests/db/links/test_links_ssh.py"),
@@ -67,11 +68,11 @@ def scope_of(nodeid: str) -> str:
         return f"{file} {engine}"
     if file in _TEST_BY_TEST:
         return nodeid
-    if file in _OF_THE_PAGES:
+    if file in OF_THE_PAGES:
         return "the pages"
     if file.startswith("tests/protocol/"):
         return "the histories"
-    return "the cluster" if file.startswith("tests/faults/") or file in _ON_THE_CLUSTER else file
+    return "the cluster" if file.startswith("tests/faults/") or file in ON_THE_CLUSTER else file
 
 
 def place_of(nodeid: str) -> int:
