@@ -21,7 +21,7 @@ import psycopg2
 import pytest
 
 from muster.local import processes
-from muster.local.places import find_places, service_password
+from muster.local.places import agents_folder, find_places, service_password
 from muster.local.postgres import DATABASE, OWNER
 from tests.console import PAGES, commands, replaced
 from tests.e2e.demo import ROOT, Demo, new_demo, read_until
@@ -299,7 +299,7 @@ def test_a_killed_one_leaves_its_jobs_and_its_port_to_the_next_run(demo: Demo) -
         try:
             read_until(first, "Ctrl-C stops everything")
             with demo.client("ada") as client:
-                job = client.submit({"name": "survivor", "command": "sleep 1000", "gpus": 1})["id"]
+                job = client.submit({"name": "survivor", "command": f"sleep 1{demo.port}", "gpus": 1})["id"]
             until(lambda: attempts() == [(1, "running")], "the job runs", 30, 0.2)
             children = [int(pid) for pid in json.loads((demo.home / "children.json").read_text())]
             web = next(pid for pid in children if "uvicorn" in processes.command_line(pid))
@@ -316,3 +316,6 @@ def test_a_killed_one_leaves_its_jobs_and_its_port_to_the_next_run(demo: Demo) -
         finally:
             second.send_signal(signal.SIGINT)
             second.communicate(timeout=60)
+    left = [processes.command_line(int(name)) for name in os.listdir("/proc") if name.isdigit()]
+    assert ["sleep", f"1{demo.port}"] not in left
+    assert processes.users_of(agents_folder(demo.home), "nodeagent") == []

@@ -64,6 +64,12 @@ def descendants(pid: int) -> list[int]:
     return found
 
 
+def users_of(folder: Path, program: str) -> list[int]:
+    """The processes that have a file open below the folder and the name of the program in their command line."""
+    pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    return [pid for pid in pids if program in " ".join(command_line(pid)) and _has_open(pid, folder)]
+
+
 def end_all(find: Callable[[], Iterable[int]], *, grace_s: float, kill_s: float = 5.0) -> list[int]:
     """Ends what `find` names, asked anew each time: SIGTERM first, SIGKILL after the grace; returns what still runs."""
     for number, patience_s in ((signal.SIGTERM, grace_s), (signal.SIGKILL, kill_s)):
@@ -110,6 +116,13 @@ def wait_gone(pid: int, *, timeout_s: float) -> bool:
             return False
         time.sleep(_POLL_S)
     return True
+
+
+def _has_open(pid: int, folder: Path) -> bool:
+    try:
+        return any(os.readlink(entry).startswith(f"{folder}/") for entry in os.scandir(f"/proc/{pid}/fd"))
+    except OSError:  # it has ended, has closed a file meanwhile, or is not ours to see
+        return False
 
 
 def _children_of() -> dict[int, list[int]]:

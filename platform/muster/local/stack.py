@@ -19,7 +19,7 @@ from rich.console import Console
 
 from muster.local import children, processes
 from muster.local.children import Site
-from muster.local.places import LocalError
+from muster.local.places import LocalError, agents_folder
 from muster.local.services import Services, services_of_this_process
 from muster.local.supervisor import Supervisor, Watch
 
@@ -46,7 +46,9 @@ def running_stack(home: Path, *, port: int | None, steps: Steps) -> Iterator[tup
     """The whole platform, ready to answer; all of it is stopped when the block ends, however it ends."""
     logging.getLogger("httpx").setLevel(logging.WARNING)  # it logs every question whether web is ready
     services = services_of_this_process()
-    watch = Watch(repair=services.revive, owned=services.pids)
+    # An agent goes on with the jobs of one that was killed, which are below no process of this run.
+    jobs_folder = agents_folder(home)
+    watch = Watch(services.revive, services.pids, adopted=lambda: processes.users_of(jobs_folder, "nodeagent"))
     with (
         _ending_by_signals(),
         alone(home) as lock,

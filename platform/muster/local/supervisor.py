@@ -72,6 +72,8 @@ class Watch:
 
     repair: Callable[[], list[str]]
     owned: Callable[[], Iterable[int]]
+    adopted: Callable[[], Iterable[int]] = tuple
+    """The processes that children have taken over from those of a supervisor that was killed."""
 
 
 class Supervisor:
@@ -251,11 +253,13 @@ class Supervisor:
             run.process.wait()
 
     def _strays(self) -> list[int]:
-        """Everything below this process but the services, which their users stop together."""
+        """Everything below this process or adopted but the services, which their users stop together."""
         kept = set(self._watch.owned() if self._watch else ())
         for pid in tuple(kept):
             kept.update(processes.descendants(pid))
-        strays = [pid for pid in processes.descendants(os.getpid()) if pid not in kept]
+        roots = (os.getpid(), *(self._watch.adopted() if self._watch else ()))
+        found = {*roots[1:], *(pid for root in roots for pid in processes.descendants(root))}
+        strays = sorted(found - kept)
         processes.reap(strays)
         return strays
 

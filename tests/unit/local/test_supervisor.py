@@ -288,3 +288,17 @@ def test_a_second_interrupt_cuts_the_patience_short(running: Supervisor, tmp_pat
     until(flag.exists)
     running.stop()
     assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_a_program_is_found_by_a_file_that_it_has_open_below_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "here").mkdir()
+    code = f"import time; file = open({str(tmp_path / 'here' / 'lock')!r}, 'w'); print(flush=True); time.sleep(60)"
+    with subprocess.Popen([sys.executable, "-c", code, "a-program"], stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            process.stdout.readline()
+            assert processes.users_of(tmp_path / "here", "a-program") == [process.pid]
+            assert processes.users_of(tmp_path / "here", "another") == []
+            assert processes.users_of(tmp_path / "her", "a-program") == []
+        finally:
+            process.kill()
