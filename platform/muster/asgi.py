@@ -76,13 +76,6 @@ async def _tick() -> None:
         await asyncio.sleep(TICK_EVERY_S)
 
 
-def _django() -> ASGIApp:
-    # Both libraries describe the same two calls in types of their own.
-    handler: Any = django_application
-    adapter: Any = WSGIMiddleware(handler, workers=WSGI_THREADS)
-    return cast(ASGIApp, adapter)
-
-
 _site = Starlette(
     routes=[
         *AGENT_ROUTES,
@@ -96,7 +89,8 @@ _site = Starlette(
         Route("/api/v1/offers", Authorised(offers, Scope.READ), methods=["GET"]),
         Route("/api/v1/uploads", Authorised(upload, Scope.SUBMIT), methods=["POST"]),
         Route("/api/v1/uploads/{sha256}", Authorised(known, Scope.READ), methods=["HEAD", "GET"]),
-        Mount("/", _django()),
+        # Both libraries describe the same two calls in types of their own.
+        Mount("/", cast(ASGIApp, WSGIMiddleware(cast(Any, django_application), workers=WSGI_THREADS))),
     ],
     exception_handlers=EXCEPTION_HANDLERS,
     lifespan=lifespan,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -57,8 +56,11 @@ class Gathered(Generic[K, C, A]):
         loop = asyncio.get_running_loop()
         while batch := self._take():
             began = loop.time()
-            with _nobody_waits_for_ever(batch):
+            try:
                 await self._answer(batch)
+            finally:  # the process may end in the middle of a round
+                for asked in batch.values():
+                    asked.answer.cancel()  # no effect on one that is answered
             await asyncio.sleep(began + self._pace.wait_s(began) - loop.time())
 
     def _take(self) -> dict[K, _Asked[K, C, A]]:
@@ -97,13 +99,3 @@ def _refuse(batch: Mapping[K, _Asked[K, C, A]], error: Exception) -> None:
     for asked in batch.values():
         if not asked.answer.done():
             asked.answer.set_exception(error)
-
-
-@contextmanager
-def _nobody_waits_for_ever(batch: Mapping[K, _Asked[K, C, A]]) -> Iterator[None]:
-    """When the process ends in the middle of a round, its callers are told."""
-    try:
-        yield
-    finally:
-        for asked in batch.values():
-            asked.answer.cancel()  # no effect on one that is answered

@@ -130,7 +130,8 @@ def reap(pool: Pool) -> None:
     down = judge_nodes(pool)
     _evict_from_force_lost(pool)
     since = answering_since(database_now())
-    orphaned = _orphaned_allocations(pool)
+    # Those that were claimed from a state folder that the agent has lost.
+    orphaned = list(_held(LEFT_BEHIND, node__pool=pool))
     _mark_unreachable(pool, down, orphaned, since)
     _evict_past_deadline(pool, orphaned)
     _stop_unclaimed(pool, since)
@@ -160,11 +161,6 @@ def _evict_from_force_lost(pool: Pool) -> None:
             detail=f"node {allocation.node.name} was declared gone by {allocation.node.gone_why}",
             actor="platform",
         )
-
-
-def _orphaned_allocations(pool: Pool) -> list[Allocation]:
-    """The allocations on the pool's nodes that were claimed from a state folder that the agent has lost."""
-    return list(_held(LEFT_BEHIND, node__pool=pool))
 
 
 def _mark_unreachable(pool: Pool, down: list[Node], orphaned: list[Allocation], since: datetime) -> None:

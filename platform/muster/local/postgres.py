@@ -16,7 +16,7 @@ import psycopg2
 
 from muster.local import processes
 from muster.local.places import LocalError, Places, as_account, make_folder, role_password, service_password
-from muster.local.programs import Programs, server_environment, start
+from muster.local.programs import Programs, server_environment, start, tail
 
 if TYPE_CHECKING:
     from psycopg2.extensions import connection
@@ -135,10 +135,6 @@ class Postgres:
             self._child = None
 
     @property
-    def _access_file(self) -> Path:
-        return self.places.postgres_data / "pg_hba.conf"
-
-    @property
     def _pid_file(self) -> Path:
         return self.places.postgres_data / "postmaster.pid"
 
@@ -202,13 +198,13 @@ class Postgres:
         )
         if made.returncode != 0:
             raise LocalError(f"initdb failed:\n{made.stdout}{made.stderr}")
-        self._access_file.write_text(_ACCESS)
+        (self.places.postgres_data / "pg_hba.conf").write_text(_ACCESS)
 
     def _await_answer(self, child: subprocess.Popen[bytes]) -> None:
         end = time.monotonic() + _START_TIMEOUT_S
         while not self.answers():
             if child.poll() is not None or time.monotonic() >= end:
-                raise LocalError(f"Postgres did not start; the end of {self.log}:\n{_tail(self.log)}")
+                raise LocalError(f"Postgres did not start; the end of {self.log}:\n{tail(self.log)}")
             time.sleep(_POLL_S)
 
     def _ensure_database(self) -> None:
@@ -234,10 +230,3 @@ class Postgres:
             password=service_password(self.places),
             connect_timeout=5,
         )
-
-
-def _tail(path: Path, *, limit_bytes: int = 2000) -> str:
-    try:
-        return path.read_bytes()[-limit_bytes:].decode(errors="replace")
-    except FileNotFoundError:
-        return "(empty)"

@@ -61,6 +61,11 @@ def start(argv: Sequence[str | Path], *, account: Account | None, log: Path) -> 
         )
 
 
+def tail(log: Path) -> str:
+    """The last three kilobytes of a log."""
+    return log.read_bytes()[-3000:].decode(errors="replace") if log.exists() else "(empty)"
+
+
 def _site(package: str) -> Path:
     # Looking up without importing: importing either package starts to look for servers, users and free ports.
     spec = find_spec(package)

@@ -17,13 +17,13 @@ from pathlib import Path
 from muster.local import processes
 from muster.local.nursery import Forked, Nursery
 from muster.local.places import LocalError
+from muster.local.programs import tail
 
 FIRST_DELAY_S, MAX_DELAY_S = 0.5, 30.0
 _STEADY_AFTER_S = 60.0
 _TURN_S = 0.2
 _SLOW_TURN_S = 2.0
 _LOG_LIMIT_BYTES = 64 * 1024 * 1024
-_SHOWN_LOG_BYTES = 3000
 # Asks the kernel for SIGTERM when the supervisor ends, however it ends, and then becomes the child's own program. The
 # request belongs to a process and survives exec. The second line covers a supervisor that ended before the request.
 _TIED = """
@@ -121,7 +121,9 @@ class Supervisor:
         end = time.monotonic() + run.child.ready_within_s
         while not (run.process.poll() is None and run.child.ready()):
             if run.given_up or run.failures >= 3 or time.monotonic() >= end:
-                raise LocalError(f"{name} does not get ready; the end of {self.log_of(name)}:\n{self._tail(name)}")
+                raise LocalError(
+                    f"{name} does not get ready; the end of {self.log_of(name)}:\n{tail(self.log_of(name))}"
+                )
             self._stopping.wait(_TURN_S)
 
     def log_of(self, name: str) -> Path:
@@ -279,9 +281,6 @@ class Supervisor:
         draft = self._record.with_suffix(".draft")
         draft.write_text(json.dumps({str(pid): processes.start_ticks(pid) for pid in pids}))
         draft.replace(self._record)
-
-    def _tail(self, name: str) -> str:
-        return self.log_of(name).read_bytes()[-_SHOWN_LOG_BYTES:].decode(errors="replace")
 
     def _hurry_up(self, _number: int, _frame: object) -> None:
         # No event: its lock may be held by what this has interrupted, even by itself when signals come in twos.

@@ -26,7 +26,7 @@ from muster.jobs.models import Attempt, Job, Reservation
 from muster.jobs.spec.spec import Retry
 from muster.jobs.transitions import forget_reservations, move_job
 from muster.screening.models import ScreeningResult
-from muster.screening.outlook import Outlook, digest_of, outlook_of, run_for
+from muster.screening.outlook import digest_of, outlook_of, run_for
 from muster.screening.room import fitted, reshaped, room_of
 from muster.screening.selectors import screening_of
 from scheduler.diagnosis.failures import Retry as Advice
@@ -55,7 +55,12 @@ class Screening:
         if outlook.run is not None and outlook.screening is not None:
             job.stage, job.screening = Stage.SCREENING, outlook.run.stored()
             job.pool = outlook.screening.screening_pool
-        return lambda: _tell_skipped(job, outlook)
+
+        def tell_skipped() -> None:
+            if outlook.goes_on is not None:
+                _write(job, outlook.goes_on, outlook.why, _Figures(), digest=outlook.digest)
+
+        return tell_skipped
 
     def ended(self, end: ScreeningEnd) -> None:
         """Move the job on by the verdict of its screening run, and store the result."""
@@ -97,11 +102,6 @@ def go_on_unscreened(*, job_id: int, why: str) -> bool:
     return True
 
 
-def _tell_skipped(job: Job, outlook: Outlook) -> None:
-    if outlook.goes_on is not None:
-        _write(job, outlook.goes_on, outlook.why, _Figures(), digest=outlook.digest)
-
-
 def _end_what_passed(jobs: Sequence[Job]) -> None:
     if not jobs:
         return
@@ -140,7 +140,8 @@ def _keep_waiting(pool: Pool, jobs: Sequence[Job]) -> None:
         if why:
             go_on_unscreened(job_id=job.pk, why=why)
         elif job.hold_reason in _NEVER_THERE:
-            smaller[job.pk] = _on_one(job, run)
+            on_one = reshaped(job, run, Shape(1, 1), kind=run.request.first.gpu_type)
+            smaller[job.pk] = replace(on_one, world=1)  # and on no more from now on
         else:
             stay.append(job)
     # What is kept for a job is kept in the shape that it has.
@@ -161,11 +162,6 @@ def _why_in_vain(job: Job, run: ScreeningRun, *, room_is_there: bool, now: float
     if job.hold_reason in _NEVER_THERE and run.gpus_total == 1:
         return f"the screening pool cannot run it: {(job.hold or {}).get('detail', job.hold_reason)}"[:500]
     return ""
-
-
-def _on_one(job: Job, run: ScreeningRun) -> ScreeningRun:
-    """The run on one GPU of its type, and on no more from now on."""
-    return replace(reshaped(job, run, Shape(1, 1), kind=run.request.first.gpu_type), world=1)
 
 
 def _move_on(end: ScreeningEnd) -> None:

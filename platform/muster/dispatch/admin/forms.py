@@ -173,7 +173,7 @@ class PoolForm(PoolFields):
 
     def _check_switch(self, data: Mapping[str, Any]) -> None:
         """Refuse plug-ins that do not go together, and a switch of policy or admission without a reason."""
-        wrong = [str(text) for name, texts in self.errors.items() if _is_setting(name) for text in texts]
+        wrong = [str(text) for name, texts in self.errors.items() if name.partition("__")[0] in KINDS for text in texts]
         after = {kind: data.get(kind) for kind in KINDS}
         after |= {f"{kind}_params": getattr(self.instance, f"{kind}_params") for kind in KINDS}
         if not wrong and (problem := clash(after)):
@@ -213,10 +213,6 @@ class PoolForm(PoolFields):
                 )
             elif beat_s is not None and value < 2 * beat_s:
                 self.add_error(name, f"It must be two beats at least, {written_duration(2 * beat_s)}: one may be lost.")
-
-
-def _is_setting(name: str) -> bool:
-    return any(name == kind or name.startswith(f"{kind}__") for kind in KINDS)
 
 
 def pool_form() -> type[PoolForm]:

@@ -11,7 +11,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from muster.dispatch.config.switches import Change
-from scheduler.presets import PRESETS, Preset
+from scheduler.presets import PRESETS
 
 OWN = ""
 """The value of the choice where the settings are of no preset."""
@@ -33,7 +33,7 @@ class PresetChoice(forms.RadioSelect):
                 SafeString("checked") if value == preset.name else "",
                 preset.title,
                 preset.purpose,
-                _in_short(preset),
+                " · ".join(plugin.name for plugin in (preset.policy, preset.placement, preset.admission)),
             )
             for preset in PRESETS.values()
         ]
@@ -89,7 +89,3 @@ def preview_of(found: Iterable[Change], effects: Iterable[str], *, problems: Ite
     items = format_html_join("", "<li>{}</li>", ((text,) for text in effects))
     table = format_html("<table><tbody>{}</tbody></table>", rows) if rows else ""
     return format_html("{}{}{}", errors, table, format_html("<ul>{}</ul>", items) if items else "")
-
-
-def _in_short(preset: Preset) -> str:
-    return " · ".join(plugin.name for plugin in (preset.policy, preset.placement, preset.admission))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from django.db import transaction
@@ -41,13 +42,7 @@ def simpler_config(config: CycleConfig) -> CycleConfig | None:
     """The next simpler configuration: first the default policy, then all defaults; None if these failed."""
     default = CycleConfig(max_places=config.max_places)
     if (config.policy, dict(config.policy_params)) != (default.policy, {}):
-        return CycleConfig(
-            placement=config.placement,
-            placement_params=config.placement_params,
-            admission=config.admission,
-            admission_params=config.admission_params,
-            max_places=config.max_places,
-        )
+        return replace(config, policy=default.policy, policy_params={})
     return None if config == default else default
 
 
@@ -69,8 +64,10 @@ def fall_back(
         "why": why,
         "cycle": cycle_id,
     }
+    instead_of = config_to_dict(_settings_of(pool, planner))
+    del instead_of["max_places"]  # it is no setting
     holder.fallback = {
-        "instead_of": _as_data(_settings_of(pool, planner)),
+        "instead_of": instead_of,
         "config": config_to_dict(to),
         "since": utc_now().isoformat(timespec="seconds"),
         "why": why,
@@ -156,7 +153,3 @@ def _settings_of(pool: Pool, planner: Planner | None) -> CycleConfig:
         admission_params=pool.admission_params,
         max_places=MAX_PLACES,
     )
-
-
-def _as_data(config: CycleConfig) -> dict[str, Any]:
-    return {name: value for name, value in config_to_dict(config).items() if name != "max_places"}

@@ -105,7 +105,9 @@ def last_round(pool: Pool) -> LastRound | None:
         if by_type:
             rows.append(Decided(unit, _title(members), by_type, _why(members[0], held.get(unit[0]), by_type)))
     rows.sort(key=lambda row: (-sum(one.share for one in row.by_type), row.job_ids))
-    solved_at, counted_at, ends_at = map(_moment, (ledger.reset_at, ledger.at, ledger.ends_at))
+    solved_at, counted_at, ends_at = (
+        datetime.fromtimestamp(at, UTC) for at in (ledger.reset_at, ledger.at, ledger.ends_at)
+    )
     return LastRound(solved_at, counted_at, ends_at, policy.round_s, len(rows), ledger.solve, rows[:MAX_ROWS])
 
 
@@ -163,7 +165,3 @@ def _why(job: Job, here: str | None, by_type: Sequence[TypeShare]) -> str:
     if share > MIN_SHARE:
         return f"runs on {here}: its share of time is {share:.0%} there, and it received {received:.0%}"
     return f"runs on {here}: its share of time is nothing there, but no job with a share took these GPUs"
-
-
-def _moment(seconds: float) -> datetime:
-    return datetime.fromtimestamp(seconds, UTC)

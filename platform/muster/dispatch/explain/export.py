@@ -74,7 +74,7 @@ def _record(job: Job, request: Request, anonymous: bool) -> dict[str, Any]:
         "attempts": job.attempt_count,
     }
     if request.elastic is not None and job.attempt_count:
-        record |= _sizes(job, request)
+        record |= {"over": request.elastic.over, **_sizes(job, request)}
     if job.started_at is not None:
         record["waited_s"] = max(0.0, round((job.started_at - job.submitted_at).total_seconds(), 3))
     return record
@@ -82,9 +82,7 @@ def _record(job: Job, request: Request, anonymous: bool) -> dict[str, Any]:
 
 def _sizes(job: Job, request: Request) -> dict[str, Any]:
     """The sizes and speeds of an elastic job, and its run time as if it had kept the size that it asked for."""
-    elastic, asked = request.elastic, request.gpus_total
-    if elastic is None:
-        return {}
+    asked = request.gpus_total
     by_type: defaultdict[str, dict[int, float]] = defaultdict(dict)
     for kind, gpus, per_s in SpeedAlone.objects.filter(job=job).values_list("gpu_type", "gpus", "per_s"):
         by_type[kind][gpus] = per_s
@@ -98,7 +96,6 @@ def _sizes(job: Job, request: Request) -> dict[str, Any]:
     return {
         "min_gpus": request.min_gpus,
         "max_gpus": request.max_gpus,
-        "over": elastic.over,
         "speeds": [round(speed, 4) for speed in speeds],
         "run_s": round(done_s, 3),
     }

@@ -60,7 +60,8 @@ class LaneProcesses(threading.Thread):
         now = time.monotonic()
         for pool_id in sorted(wanted):
             lane = self._lanes.setdefault(pool_id, _Lane())
-            if _runs(lane) or now < lane.retry_at:
+            runs = lane.process is not None and lane.process.poll() is None
+            if runs or now < lane.retry_at:
                 continue
             if lane.process is not None:
                 log.error("lane_died pool=%s status=%s", pool_id, lane.process.returncode)
@@ -72,10 +73,6 @@ class LaneProcesses(threading.Thread):
             lane.process, lane.started_at = subprocess.Popen(words), now
         for pool_id in sorted(self._lanes.keys() - wanted):
             _end(self._lanes.pop(pool_id))
-
-
-def _runs(lane: _Lane) -> bool:
-    return lane.process is not None and lane.process.poll() is None
 
 
 def _end(lane: _Lane) -> None:

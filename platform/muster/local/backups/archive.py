@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 import tarfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
@@ -161,7 +161,8 @@ def stage(source: Path, manifest: Manifest, target: Path) -> None:
     wrong = sorted(found ^ {*manifest.files, MANIFEST})
     wrong += [name for name in sorted(found & manifest.files.keys()) if not _is_whole(target / name, manifest, name)]
     if wrong:
-        raise BackupError(f"{source} is damaged: {len(wrong)} files differ from its manifest, {_some(wrong)}")
+        some = ", ".join(wrong[:3]) + (" …" if len(wrong) > 3 else "")
+        raise BackupError(f"{source} is damaged: {len(wrong)} files differ from its manifest, {some}")
 
 
 def _is_whole(path: Path, manifest: Manifest, name: str) -> bool:
@@ -181,10 +182,6 @@ def _manifest_bytes(source: Path) -> bytes:
             raise KeyError(MANIFEST)
         data: bytes = member.read()
         return data
-
-
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:3]) + (" …" if len(names) > 3 else "")
 
 
 def _sync_folder(folder: Path) -> None:
