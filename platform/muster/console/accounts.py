@@ -19,7 +19,7 @@ from muster.accounts.models import ApiToken, User
 from muster.accounts.services import end_by_new_password, revoke_token
 from muster.accounts.uids import free_uid, validate_gids
 from muster.common.errors import MusterError
-from muster.console.base import AuditedMixin, ModelAdmin, ReadOnlyMixin, actor
+from muster.console.base import AuditedMixin, ModelAdmin, ReadOnlyMixin, actor, never
 from muster.events.services import access_changed, audit
 
 if TYPE_CHECKING:
@@ -116,9 +116,7 @@ class UserAdmin(AuditedMixin, UserPage, ModelAdmin[User]):
     ]
     actions = ["deactivate", "activate"]
 
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Users are deactivated instead."""
-        return False
+    has_delete_permission = never
 
     @admin.display(description="Password")
     def new_password(self, user: User) -> str:
@@ -166,7 +164,6 @@ class UserAdmin(AuditedMixin, UserPage, ModelAdmin[User]):
 
     @admin.action(description="Activate again")
     def activate(self, request: HttpRequest, queryset: QuerySet[User]) -> None:
-        """Let the users in again."""
         self._set_active(request, queryset, active=True)
 
     def _set_active(self, request: HttpRequest, users: QuerySet[User], *, active: bool) -> None:
@@ -200,7 +197,6 @@ class ApiTokenAdmin(ReadOnlyMixin, ModelAdmin[ApiToken]):
 
     @admin.action(description="Revoke")
     def revoke(self, request: HttpRequest, queryset: QuerySet[ApiToken]) -> None:
-        """End the tokens."""
         for token in queryset.filter(revoked_at__isnull=True).select_related("user"):
             try:
                 revoke_token(user=token.user, token_id=token.pk, actor=actor(request))

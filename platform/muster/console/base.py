@@ -4,25 +4,28 @@ columns than were edited, because agents and cycles write the same rows."""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from django.contrib import admin
+from django import forms
+from django.contrib import admin, messages
 from django.core.serializers.json import DjangoJSONEncoder
 from django.db import models, transaction
 from django.db.models import ForeignKey, Model, QuerySet
 from django.forms import BaseModelFormSet, ModelForm
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponseRedirect
 
+from muster.common.errors import MusterError
 from muster.events.services import audit
 
 # The skin has no type hints; its classes are Django's with other templates. In the hints Django's are generic, and
-# when the program runs they are not.
+# when the program runs they are not, unless they are told to be.
 if TYPE_CHECKING:
     ModelAdmin = admin.ModelAdmin
     TabularInline = admin.TabularInline
 else:
     import unfold.admin
+    from unfold.admin import TabularInline
 
     class ModelAdmin(unfold.admin.ModelAdmin):
         """The page of a model, above which a link leads to the document about it."""
@@ -30,22 +33,27 @@ else:
         list_before_template = "admin/document.html"
         change_form_outer_before_template = "admin/document.html"
 
-        def __class_getitem__(cls, model: object) -> type:
-            return cls
-
         @property
         def document(self) -> str:
             """The name of the document about this model."""
             return DOCUMENTS.get(self.opts.label_lower) or DOCUMENTS[self.opts.app_label]
 
-    class TabularInline(unfold.admin.TabularInline):
-        """The rows of another model on a model's page."""
-
-        def __class_getitem__(cls, models: object) -> type:
-            return cls
+    for plain in (ModelAdmin, TabularInline, forms.ModelForm, forms.ModelMultipleChoiceField, forms.BaseInlineFormSet):
+        plain.__class_getitem__ = classmethod(lambda cls, _: cls)
 
 
-__all__ = ["AuditedMixin", "ModelAdmin", "OperatorsMixin", "ReadOnlyMixin", "TabularInline", "actor", "state_of"]
+__all__ = [
+    "AuditedMixin",
+    "ModelAdmin",
+    "OperatorsMixin",
+    "ReadOnlyMixin",
+    "RecordsMixin",
+    "RefusalsMixin",
+    "TabularInline",
+    "actor",
+    "never",
+    "state_of",
+]
 
 # By app; that of a model comes before that of its app.
 DOCUMENTS = {
@@ -108,44 +116,81 @@ def state_of(instance: Model, names: Iterable[str] | None = None) -> dict[str, A
     return plain
 
 
+def never(_page: object, request: HttpRequest, obj: Any = None) -> bool:  # noqa: ARG001 (Django's names)
+    """A permission that not even operators have."""
+    return False
+
+
+def _is_operator(_page: object, request: HttpRequest, obj: Any = None) -> bool:  # noqa: ARG001
+    return bool(getattr(request.user, "is_operator", False))
+
+
 class OperatorsMixin:
     """Only operators may enter, and they may do everything that a page offers."""
 
-    def has_module_permission(self, request: HttpRequest) -> bool:
-        """Whether the pages appear at all."""
-        return _is_operator(request)
+    kept_fields: ClassVar[Sequence[str]] = ()
+    """The fields of a new row that cannot be edited later, and those that only a stored row has."""
+    add_form: Any = None
+    add_fieldsets: Any = None
+    """The form and the fields of a new row, where they are others than those of a stored one."""
+    rows_below = ""
+    """Of an inline, the related rows: one is there to be filled in while there are none, or for a new object."""
 
-    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Whether rows can be looked at."""
-        return _is_operator(request)
+    has_module_permission = has_view_permission = has_add_permission = _is_operator
+    has_change_permission = has_delete_permission = _is_operator
 
-    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Whether rows can be added."""
-        return _is_operator(request)
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        fields = super().get_readonly_fields(request, obj)  # type: ignore[misc]
+        return [*fields, *(self.kept_fields if obj is not None else ())]
 
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Whether rows can be edited."""
-        return _is_operator(request)
+    def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
+        return (obj is None and self.add_fieldsets) or super().get_fieldsets(request, obj)  # type: ignore[misc]
 
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Whether rows can be removed."""
-        return _is_operator(request)
+    def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
+        new = {"form": self.add_form} if obj is None and self.add_form is not None else {}
+        return super().get_form(request, obj, change=change, **new | kwargs)  # type: ignore[misc]
+
+    def get_extra(self, request: HttpRequest, obj: Any = None, **kwargs: Any) -> int:
+        if not self.rows_below:
+            return int(super().get_extra(request, obj, **kwargs))  # type: ignore[misc]
+        return 0 if obj is not None and getattr(obj, self.rows_below).exists() else 1
+
+    def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
+        """Remove each of the rows as its page does, or none."""
+        with transaction.atomic():
+            for row in queryset:
+                self.delete_model(request, row)  # type: ignore[attr-defined]
 
 
 class ReadOnlyMixin(OperatorsMixin):
     """Operators may look, and nothing can be edited here."""
 
-    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Nothing is added by hand."""
-        return False
+    has_add_permission = has_change_permission = has_delete_permission = never
 
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Nothing is edited by hand."""
-        return False
 
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Nothing is removed by hand."""
-        return False
+class RecordsMixin(ReadOnlyMixin):
+    """Rows that pile up: the newest first, and not all of them counted."""
+
+    ordering: Any = ("-id",)
+    list_per_page = 50
+    show_full_result_count = False
+
+
+class RefusalsMixin:
+    """What the services refuse is told on the page."""
+
+    def changeform_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+        return self._told(super().changeform_view, request, *args, **kwargs)  # type: ignore[misc]
+
+    def delete_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+        return self._told(super().delete_view, request, *args, **kwargs)  # type: ignore[misc]
+
+    def _told(self, view: Callable[..., Any], request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return view(request, *args, **kwargs)
+        except MusterError as error:
+            messages.error(request, error.detail)
+            return HttpResponseRedirect(request.path)
 
 
 class AuditedMixin(OperatorsMixin):
@@ -155,7 +200,6 @@ class AuditedMixin(OperatorsMixin):
     audit_type = ""
 
     def save_model(self, request: HttpRequest, obj: Any, form: ModelForm[Any], change: bool) -> None:
-        """Store what was edited."""
         _store(request, obj, form.changed_data if change else None, self.audit_type, self.reason_of(form))
 
     def reason_of(self, form: ModelForm[Any]) -> str:
@@ -176,18 +220,7 @@ class AuditedMixin(OperatorsMixin):
         formset.save_m2m()
 
     def delete_model(self, request: HttpRequest, obj: Any) -> None:
-        """Remove the row."""
         _remove(request, obj, self.audit_type)
-
-    def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        """Remove each of the rows, or none."""
-        with transaction.atomic():
-            for row in queryset:
-                _remove(request, row, self.audit_type)
-
-
-def _is_operator(request: HttpRequest) -> bool:
-    return bool(getattr(request.user, "is_operator", False))
 
 
 def _store(request: HttpRequest, row: Model, names: Iterable[str] | None, audit_type: str, reason: str = "") -> None:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Any, cast
 
 from django import forms
-from django.contrib import admin, messages
-from django.http import HttpRequest, HttpResponseRedirect
+from django.contrib import admin
+from django.http import HttpRequest
 from unfold.widgets import UnfoldAdminSelectWidget
 
 from muster.accounts.models import User
 from muster.clusters.closing import close_virtual_cluster, merge_targets
-from muster.common.errors import MusterError
-from muster.console.base import ModelAdmin, OperatorsMixin, TabularInline
+from muster.console.base import ModelAdmin, OperatorsMixin, RefusalsMixin, TabularInline
 from muster.console.tenant_forms import QuotaForm, QuotaFormSet, TreeNodeForm
 from muster.console.tenants import TreeNodeMixin, quotas_of
 from muster.tenants.models import Organisation, Quota, VirtualCluster
@@ -39,15 +38,11 @@ class QuotaInline(OperatorsMixin, TabularInline[Quota, VirtualCluster]):
     model = Quota
     form = QuotaForm
     formset = QuotaFormSet
-    extra = 0
-
-    def get_extra(self, request: HttpRequest, obj: Any = None, **kwargs: Any) -> int:
-        """A row to fill in while there is none."""
-        return 0 if obj is not None and obj.quotas.exists() else 1
+    rows_below = "quotas"
 
 
 @admin.register(VirtualCluster)
-class VirtualClusterAdmin(TreeNodeMixin, ModelAdmin[VirtualCluster]):
+class VirtualClusterAdmin(RefusalsMixin, TreeNodeMixin, ModelAdmin[VirtualCluster]):
     """Tenants' shares of pools."""
 
     form = TreeNodeForm
@@ -59,6 +54,7 @@ class VirtualClusterAdmin(TreeNodeMixin, ModelAdmin[VirtualCluster]):
     search_fields = ["name", "tenant__name"]
     ordering = ["name"]
     inlines = [QuotaInline]
+    kept_fields = ["name", "tenant", "pool", "organisation"]
 
     class Media:
         js = ["muster/quota.js"]
@@ -66,10 +62,6 @@ class VirtualClusterAdmin(TreeNodeMixin, ModelAdmin[VirtualCluster]):
     def get_queryset(self, request: HttpRequest) -> Any:
         """Those that are not deleted, with their quotas for the list."""
         return super().get_queryset(request).filter(closed_at__isnull=True).prefetch_related("quotas")
-
-    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
-        """Jobs know all of these, so they stay."""
-        return [] if obj is None else ["name", "tenant", "pool", "organisation"]
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
         """Whose and where it is, its tenant's organisation, and of a stored one the version that the page shows."""
@@ -85,26 +77,19 @@ class VirtualClusterAdmin(TreeNodeMixin, ModelAdmin[VirtualCluster]):
         return [str(vc) for vc in objs], {}, set(), []
 
     def delete_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> Any:
-        """The page that asks where waiting jobs go; what hinders the deletion is told on it."""
+        """The page that asks where waiting jobs go."""
         vc = self.get_object(request, object_id)
         form = None if vc is None else MergeForm(vc=vc)
-        try:
-            return super().delete_view(request, object_id, {"form": form, **(extra_context or {})})
-        except MusterError as error:
-            self.message_user(request, error.detail, messages.ERROR)
-            return HttpResponseRedirect(request.path)
+        return super().delete_view(request, object_id, {"form": form, **(extra_context or {})})
 
     def delete_model(self, request: HttpRequest, obj: VirtualCluster) -> None:
-        """Delete it as REST does."""
         merge_into = request.POST.get("merge_into") or None
         close_virtual_cluster(user=cast(User, request.user), vc=obj, merge_into=merge_into)
 
     @admin.display(description="Organisation", ordering="tenant__organisation__name", empty_value="none")
     def organisation(self, vc: VirtualCluster) -> Organisation | None:
-        """The organisation of its tenant."""
         return vc.tenant.organisation
 
     @admin.display(description="Quota")
     def quota(self, vc: VirtualCluster) -> str:
-        """The quotas in one line."""
         return quotas_of(vc)

@@ -7,7 +7,7 @@ from typing import Any
 
 from django.contrib import admin
 
-from muster.console.base import ModelAdmin, ReadOnlyMixin
+from muster.console.base import ModelAdmin, ReadOnlyMixin, RecordsMixin
 from muster.events.labels import words
 from muster.events.models import AuditEntry, Event, Outbox, Restore
 
@@ -15,35 +15,27 @@ admin.site.index_template = "admin/start.html"
 
 
 @admin.register(Event)
-class EventAdmin(ReadOnlyMixin, ModelAdmin[Event]):
+class EventAdmin(RecordsMixin, ModelAdmin[Event]):
     """What happened to jobs, attempts and nodes."""
 
     list_display = ["id", "at", "kind", "actor", "job_id", "node_id"]
     search_fields = ["=kind", "=actor", "=job_id"]
-    ordering = ["-id"]
-    list_per_page = 50
-    show_full_result_count = False
 
 
 @admin.register(AuditEntry)
-class AuditEntryAdmin(ReadOnlyMixin, ModelAdmin[AuditEntry]):
+class AuditEntryAdmin(RecordsMixin, ModelAdmin[AuditEntry]):
     """Who did what, why, and what it changed."""
 
     list_display = ["at", "actor", "act", "what", "reason", "was", "became", "address"]
     list_filter = ["object_type", "action"]
     search_fields = ["actor", "object_id", "=address"]
-    ordering = ["-id"]
-    list_per_page = 50
-    show_full_result_count = False
 
     @admin.display(description="Action", ordering="action")
     def act(self, entry: AuditEntry) -> str:
-        """What was done."""
         return words(entry.action)
 
     @admin.display(description="Object", ordering="object_type")
     def what(self, entry: AuditEntry) -> str:
-        """To which object."""
         return f"{words(entry.object_type)} {entry.object_id}"
 
     @admin.display(description="Reason")
@@ -53,12 +45,10 @@ class AuditEntryAdmin(ReadOnlyMixin, ModelAdmin[AuditEntry]):
 
     @admin.display(description="Before")
     def was(self, entry: AuditEntry) -> str:
-        """What the change replaced."""
         return _in_words(entry.before)
 
     @admin.display(description="After")
     def became(self, entry: AuditEntry) -> str:
-        """What the change stored."""
         return _in_words(entry.after)
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django import forms
 from django.contrib import admin, messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.db.models import F, QuerySet
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.urls import reverse
 from django.utils import timezone
@@ -19,10 +19,20 @@ from django.utils.formats import localize
 from django.utils.html import format_html
 from django.utils.text import Truncator
 from django.utils.timezone import localtime
+from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextInputWidget
 
 from muster.common.clock import database_now
 from muster.common.errors import MusterError
-from muster.console.base import AuditedMixin, ModelAdmin, OperatorsMixin, ReadOnlyMixin, TabularInline, actor
+from muster.console.base import (
+    AuditedMixin,
+    ModelAdmin,
+    OperatorsMixin,
+    ReadOnlyMixin,
+    RefusalsMixin,
+    TabularInline,
+    actor,
+    never,
+)
 from muster.events.services import wake_pool
 from muster.fleet.gone import declare_gone
 from muster.fleet.maintenance import call_off, plan_maintenance, planned_of
@@ -40,12 +50,6 @@ from muster.fleet.services import (
     retire_node,
 )
 from muster.fleet.strikes import forgive_strikes, strikes_of
-
-if TYPE_CHECKING:
-    from django.forms import Select as UnfoldAdminSelectWidget
-    from django.forms import TextInput as UnfoldAdminTextInputWidget
-else:
-    from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextInputWidget
 
 # Jobs are placed by these, so a cycle that is under way must notice that they changed.
 _PLACEMENT_FIELDS = frozenset({"rack", "labels", "single_user_tenant", "single_user_shared"})
@@ -141,20 +145,10 @@ class NodeAdmin(AuditedMixin, ModelAdmin[Node]):
     add_fieldsets = [(None, {"fields": ["name", "pool", "address", "rack"]})]
     readonly_fields = ["single_user", *_STATE, "version", *_AGENT, "install"]
 
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Past jobs name their nodes, so nodes stay."""
-        return False
-
-    def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
-        """A new node has no state yet."""
-        return self.add_fieldsets if obj is None else self.fieldsets
-
-    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
-        """The name and the pool stay: jobs run by them."""
-        return self.readonly_fields if obj is None else ["name", "pool", *self.readonly_fields]
+    kept_fields = ["name", "pool"]
+    has_delete_permission = never  # past jobs name their nodes
 
     def get_inlines(self, request: HttpRequest, obj: Any) -> Any:
-        """A new node has no GPUs yet."""
         return [] if obj is None else self.inlines
 
     def save_model(self, request: HttpRequest, obj: Node, form: forms.ModelForm[Node], change: bool) -> None:
@@ -172,7 +166,6 @@ class NodeAdmin(AuditedMixin, ModelAdmin[Node]):
         self._show_join_token(request, node, secret)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Node]:
-        """The nodes with their GPUs."""
         return super().get_queryset(request).prefetch_related("gpus")
 
     @admin.display(description="State", ordering="admin")
@@ -201,7 +194,6 @@ class NodeAdmin(AuditedMixin, ModelAdmin[Node]):
 
     @admin.display(description="Agent", ordering="agent_version")
     def agent(self, node: Node) -> str:
-        """The version of its agent."""
         return node.agent_version
 
     @admin.display(description="Reason", ordering="reason")
@@ -275,7 +267,6 @@ class NodeAdmin(AuditedMixin, ModelAdmin[Node]):
 
     @admin.action(description="Resume: give back to the scheduler")
     def resume(self, request: HttpRequest, queryset: QuerySet[Node]) -> None:
-        """Give the nodes back to the scheduler."""
         self._act_on_each(request, queryset, resume_node, "resume")
 
     declare_gone = _with_reason(
@@ -346,13 +337,11 @@ class GpuAdmin(ReadOnlyMixin, ModelAdmin[Gpu]):
 
     @admin.display(description="Utilisation (%)")
     def utilization(self, gpu: Gpu) -> float | None:
-        """The newest reading."""
         reading = getattr(gpu, "reading", None)
         return reading.utilization if reading else None
 
     @admin.display(description="Temperature (°C)")
     def temperature(self, gpu: Gpu) -> float | None:
-        """The newest reading."""
         reading = getattr(gpu, "reading", None)
         return reading.temperature_c if reading else None
 
@@ -370,13 +359,7 @@ class StrikeAdmin(ReadOnlyMixin, ModelAdmin[Strike]):
     exclude = ["incident"]
 
 
-if TYPE_CHECKING:
-    MaintenanceFields = forms.ModelForm[Maintenance]
-else:
-    MaintenanceFields = forms.ModelForm
-
-
-class MaintenanceForm(MaintenanceFields):
+class MaintenanceForm(forms.ModelForm[Maintenance]):
     """New maintenance, judged by the same rules as over REST; what is wrong is told at its field."""
 
     pool = forms.ModelChoiceField(
@@ -402,7 +385,7 @@ class MaintenanceForm(MaintenanceFields):
 
 
 @admin.register(Maintenance)
-class MaintenanceAdmin(OperatorsMixin, ModelAdmin[Maintenance]):
+class MaintenanceAdmin(RefusalsMixin, OperatorsMixin, ModelAdmin[Maintenance]):
     """When nodes are to be free of jobs. What is planned is not edited: it is called off and planned anew."""
 
     form = MaintenanceForm
@@ -418,35 +401,14 @@ class MaintenanceAdmin(OperatorsMixin, ModelAdmin[Maintenance]):
         """What is entered; later also how it went."""
         return self.add_fields if obj is None else [*self.add_fields, "begun_at", "over_at", "created_by", "created_at"]
 
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """People have planned by it, so it stays as it was announced."""
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """It is called off instead, which gives the nodes back."""
-        return False
+    has_change_permission = has_delete_permission = never
 
     def save_model(self, request: HttpRequest, obj: Maintenance, form: Any, change: bool) -> None:
-        """Plan it."""
-        given = form.cleaned_data
-        row = plan_maintenance(
-            pool=given["pool"].name if given["pool"] else None,
-            node=given["node"].name if given["node"] else None,
-            begins_at=given["begins_at"],
-            ends_at=given["ends_at"],
-            running_jobs=RunningJobs(given["running_jobs"]),
-            reason=given["reason"],
-            actor=actor(request),
-        )
+        given = dict(form.cleaned_data)
+        places = {name: row and row.name for name in ("pool", "node") for row in [given.pop(name)]}
+        running_jobs = RunningJobs(given.pop("running_jobs"))
+        row = plan_maintenance(**places, **given, running_jobs=running_jobs, actor=actor(request))
         obj.pk, obj._state.adding = row.pk, False
-
-    def changeform_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
-        """The page; what cannot be planned is told on it."""
-        try:
-            return super().changeform_view(request, *args, **kwargs)
-        except MusterError as error:
-            self.message_user(request, error.detail, messages.ERROR)
-            return HttpResponseRedirect(request.path)
 
     @admin.action(description="Call off: give the nodes back now")
     def call_off(self, request: HttpRequest, queryset: QuerySet[Maintenance]) -> None:

@@ -12,7 +12,7 @@ from django.utils.html import format_html
 
 from muster.accounts.models import User
 from muster.common.errors import MusterError
-from muster.console.base import ModelAdmin, ReadOnlyMixin, TabularInline
+from muster.console.base import ModelAdmin, ReadOnlyMixin, RecordsMixin, TabularInline
 from muster.jobs.models import Allocation, Attempt, Job, JobGroup
 from muster.jobs.services import cancel_job
 from muster.shells.models import Shell
@@ -20,7 +20,7 @@ from scheduler.model.request import request_to_dict
 
 
 @admin.register(Job)
-class JobAdmin(ReadOnlyMixin, ModelAdmin[Job]):
+class JobAdmin(RecordsMixin, ModelAdmin[Job]):
     """Jobs of all tenants."""
 
     list_display = [
@@ -38,9 +38,6 @@ class JobAdmin(ReadOnlyMixin, ModelAdmin[Job]):
     list_filter = ["state", "pool", "tenant", "hold_reason", "reason"]
     list_select_related = ["owner", "tenant", "vc"]
     search_fields = ["=id", "name", "=owner__username"]
-    ordering = ["-id"]
-    list_per_page = 50
-    show_full_result_count = False
     exclude = ["spec", "hold", "request"]
     readonly_fields = ["request_text", "spec_text", "hold_text"]
     actions = ["cancel"]
@@ -53,22 +50,18 @@ class JobAdmin(ReadOnlyMixin, ModelAdmin[Job]):
 
     @admin.display(description="Request")
     def request_text(self, job: Job) -> str:
-        """What it asks for."""
         return _pre(request_to_dict(job.request))
 
     @admin.display(description="Spec")
     def spec_text(self, job: Job) -> str:
-        """The spec, escaped and indented."""
         return _pre(job.spec)
 
     @admin.display(description="Hold")
     def hold_text(self, job: Job) -> str:
-        """Why it was not placed."""
         return _pre(job.hold) if job.hold else "-"
 
     @admin.action(description="Cancel")
     def cancel(self, request: HttpRequest, queryset: QuerySet[Job]) -> None:
-        """Stop the jobs for good."""
         user = request.user
         if not isinstance(user, User):
             return
@@ -91,40 +84,32 @@ class AllocationInline(ReadOnlyMixin, TabularInline[Allocation, Attempt]):
 
 
 @admin.register(Attempt)
-class AttemptAdmin(ReadOnlyMixin, ModelAdmin[Attempt]):
+class AttemptAdmin(RecordsMixin, ModelAdmin[Attempt]):
     """Tries at running jobs."""
 
     list_display = ["id", "job", "number", "state", "reason", "exit_code", "placed_at", "running_at", "ended_at"]
     list_filter = ["state", "reason"]
     list_select_related = ["job"]
     search_fields = ["=id", "=job__id"]
-    ordering = ["-id"]
-    list_per_page = 50
-    show_full_result_count = False
     exclude = ["request"]
     readonly_fields = ["request_text"]
     inlines = [AllocationInline]
 
     @admin.display(description="Request")
     def request_text(self, attempt: Attempt) -> str:
-        """What it was given to run with."""
         return _pre(request_to_dict(attempt.request))
 
 
 @admin.register(Allocation)
-class AllocationAdmin(ReadOnlyMixin, ModelAdmin[Allocation]):
+class AllocationAdmin(RecordsMixin, ModelAdmin[Allocation]):
     """What ranks hold on nodes."""
 
     list_display = ["id", "attempt", "rank", "node", "state", "observed", "gpus", "cpus", "memory_mib", "claimed_at"]
     list_filter = ["state", "observed", "node__pool"]
     list_select_related = ["attempt", "node"]
     search_fields = ["=id", "=attempt__job__id", "node__name"]
-    ordering = ["-id"]
-    list_per_page = 50
-    show_full_result_count = False
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Allocation]:
-        """The rows with their GPUs."""
         return super().get_queryset(request).prefetch_related("claims__gpu")
 
     @admin.display(description="GPUs")
@@ -134,29 +119,23 @@ class AllocationAdmin(ReadOnlyMixin, ModelAdmin[Allocation]):
 
 
 @admin.register(JobGroup)
-class JobGroupAdmin(ReadOnlyMixin, ModelAdmin[JobGroup]):
+class JobGroupAdmin(RecordsMixin, ModelAdmin[JobGroup]):
     """Sweeps of all tenants."""
 
     list_display = ["id", "name", "owner", "tenant", "vc", "state", "size", "parallel", "submitted_at", "reason"]
     list_filter = ["state", "pool", "tenant"]
     list_select_related = ["owner", "tenant", "vc"]
     search_fields = ["=id", "name", "=owner__username"]
-    ordering = ["-id"]
-    list_per_page = 50
-    show_full_result_count = False
 
 
 @admin.register(Shell)
-class ShellAdmin(ReadOnlyMixin, ModelAdmin[Shell]):
+class ShellAdmin(RecordsMixin, ModelAdmin[Shell]):
     """Shells in running jobs."""
 
     list_display = ["id", "user", "job", "state", "reason", "address", "requested_at", "opened_at", "closed_at"]
     list_filter = ["state", "reason"]
     list_select_related = ["user", "job"]
     search_fields = ["user__username", "=job__id"]
-    ordering = ["-id"]
-    list_per_page = 50
-    show_full_result_count = False
     exclude = ["token_digest", "command", "api_token"]
 
 

@@ -6,17 +6,17 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from django import forms
-from django.contrib import admin, messages
+from django.contrib import admin
 from django.db.models import QuerySet
-from django.http import HttpRequest, HttpResponseRedirect
+from django.http import HttpRequest
 from unfold.widgets import (
     UnfoldAdminIntegerFieldWidget,
     UnfoldAdminSelectWidget,
     UnfoldAdminTextInputWidget,
 )
 
-from muster.common.errors import Invalid, MusterError
-from muster.console.base import ModelAdmin, OperatorsMixin, actor
+from muster.common.errors import Invalid
+from muster.console.base import ModelAdmin, OperatorsMixin, RefusalsMixin, actor
 from muster.fleet.models import SLUG, Pool
 from muster.links import rules
 from muster.links.keys import fingerprint_of, read_host_key, read_private_key
@@ -25,12 +25,9 @@ from muster.links.services import Access, add_server, change_server, remove_serv
 
 # The skin has no type hints; its widgets are Django's with other looks.
 if TYPE_CHECKING:
-    ServerFields = forms.ModelForm[Server]
     TextArea = forms.Textarea
 else:
     from unfold.widgets import UnfoldAdminTextareaWidget as TextArea
-
-    ServerFields = forms.ModelForm
 
 _CHECKS: dict[str, Callable[[Any], object]] = {
     "host": rules.require_host,
@@ -51,7 +48,7 @@ class WriteOnlyTextArea(TextArea):
         return ""
 
 
-class ServerForm(ServerFields):
+class ServerForm(forms.ModelForm[Server]):
     """How a server is reached. An empty private key keeps the stored one, which is never shown."""
 
     host = forms.CharField(max_length=253, widget=UnfoldAdminTextInputWidget)
@@ -128,10 +125,10 @@ class AddServerForm(ServerForm):
 
 
 @admin.register(Server)
-class ServerAdmin(OperatorsMixin, ModelAdmin[Server]):
+class ServerAdmin(RefusalsMixin, OperatorsMixin, ModelAdmin[Server]):
     """Servers that are reached over SSH."""
 
-    form = ServerForm
+    form, add_form = ServerForm, AddServerForm
     list_display = ["node", "host", "port", "user", "state", "reason_begins", "since", "tries"]
     list_filter = ["state", "node__pool"]
     list_select_related = ["node"]
@@ -148,62 +145,21 @@ class ServerAdmin(OperatorsMixin, ModelAdmin[Server]):
         ("Access", {"fields": ["host", "port", "user", "private_key", "host_key"]}),
         ("Agent", {"fields": ["folder", "options"]}),
     ]
-    readonly_fields = ["node", "state", "reason", "since", "tries", "due_at", "public_key", "fingerprint"]
-
-    def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
-        """A new server has no state yet."""
-        return self.add_fieldsets if obj is None else self.fieldsets
-
-    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
-        """A new server has nothing to be read yet."""
-        return [] if obj is None else self.readonly_fields
-
-    def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
-        """The form, with the node's fields for a new server."""
-        return super().get_form(request, obj, change=change, **kwargs, **({} if obj else {"form": AddServerForm}))
+    kept_fields = ["node", "state", "reason", "since", "tries", "due_at", "public_key", "fingerprint"]
 
     def save_model(self, request: HttpRequest, obj: Server, form: Any, change: bool) -> None:
-        """Store what was entered."""
         if change:
             change_server(server=obj, access=form.access(), actor=actor(request))
             return
-        given = form.cleaned_data
-        server = add_server(
-            pool=given["pool"],
-            name=given["name"],
-            address=given["address"],
-            rack=given["rack"],
-            access=form.access(),
-            actor=actor(request),
-        )
+        given = {name: form.cleaned_data[name] for name in ("pool", "name", "address", "rack")}
+        server = add_server(**given, access=form.access(), actor=actor(request))
         obj.pk, obj._state.adding = server.pk, False
 
     def delete_model(self, request: HttpRequest, obj: Server) -> None:
-        """Reach the node over SSH no more."""
         remove_server(server=obj, actor=actor(request))
-
-    def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Server]) -> None:
-        """Reach the nodes over SSH no more."""
-        for server in queryset:
-            remove_server(server=server, actor=actor(request))
-
-    def changeform_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
-        """The page; what the services refuse is told on it."""
-        try:
-            return super().changeform_view(request, *args, **kwargs)
-        except MusterError as error:
-            return self._refused(request, error)
-
-    def delete_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
-        """The page that asks again; what the services refuse is told."""
-        try:
-            return super().delete_view(request, *args, **kwargs)
-        except MusterError as error:
-            return self._refused(request, error)
 
     @admin.display(description="Reason")
     def reason_begins(self, server: Server) -> str:
-        """As much of the reason as fits."""
         return server.reason if len(server.reason) <= 120 else f"{server.reason[:120]}…"
 
     @admin.display(description="Fingerprint of the key")
@@ -213,11 +169,6 @@ class ServerAdmin(OperatorsMixin, ModelAdmin[Server]):
 
     @admin.action(description="Try again now")
     def try_again(self, request: HttpRequest, queryset: QuerySet[Server]) -> None:
-        """Try again what failed, without waiting."""
         for server in queryset.select_related("node"):
             try_again(server=server, actor=actor(request))
         self.message_user(request, f"{len(queryset)} servers are tried again.")
-
-    def _refused(self, request: HttpRequest, error: MusterError) -> Any:
-        self.message_user(request, error.detail, messages.ERROR)
-        return HttpResponseRedirect(request.path)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
@@ -28,7 +26,6 @@ class WebhookAdmin(ReadOnlyMixin, ModelAdmin[Webhook]):
 
     @admin.display(description="Host")
     def host(self, webhook: Webhook) -> str:
-        """The host of the URL."""
         try:
             return read_url(webhook.url).host
         except BadUrl as error:
@@ -36,18 +33,12 @@ class WebhookAdmin(ReadOnlyMixin, ModelAdmin[Webhook]):
 
     @admin.action(description="Disable")
     def disable(self, request: HttpRequest, queryset: QuerySet[Webhook]) -> None:
-        """Send nothing there any more."""
         for webhook in queryset:
             disable_webhook(webhook=webhook, reason="disabled by an operator", actor=actor(request))
         self.message_user(request, f"{len(queryset)} webhooks are disabled.")
 
     @admin.action(description="Enable")
     def enable(self, request: HttpRequest, queryset: QuerySet[Webhook]) -> None:
-        """Send there again."""
         for webhook in queryset:
             enable_webhook(webhook=webhook, actor=actor(request))
         self.message_user(request, f"{len(queryset)} webhooks are enabled.")
-
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Nothing is edited; the actions are what changes."""
-        return False

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from django import forms
 from django.contrib import admin
 from django.http import HttpRequest
 
-from muster.console.base import AuditedMixin, ModelAdmin, ReadOnlyMixin
+from muster.console.base import AuditedMixin, ModelAdmin, ReadOnlyMixin, RecordsMixin
 from muster.events.services import wake_pool
 from muster.offers.models import Framework, Offer, Role
 
@@ -23,10 +21,7 @@ class RoleAdmin(AuditedMixin, ModelAdmin[Role]):
     search_fields = ["name", "vc__name"]
     ordering = ["name"]
     fields = ["name", "vc", "weight", "revocable"]
-
-    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
-        """The name and the virtual cluster stay: frameworks use the name, and their jobs are in the cluster."""
-        return [] if obj is None else ["name", "vc"]
+    kept_fields = ["name", "vc"]  # frameworks use the name, and their jobs are in the cluster
 
     def save_model(self, request: HttpRequest, obj: Role, form: forms.ModelForm[Role], change: bool) -> None:
         """Store the role; the next cycle makes offers by it."""
@@ -45,17 +40,13 @@ class FrameworkAdmin(ReadOnlyMixin, ModelAdmin[Framework]):
 
 
 @admin.register(Offer)
-class OfferAdmin(ReadOnlyMixin, ModelAdmin[Offer]):
+class OfferAdmin(RecordsMixin, ModelAdmin[Offer]):
     """The offers and how they ended."""
 
     list_display = ["id", "framework", "node", "state", "gpu_count", "cpus", "made_at", "expires_at", "ended_at"]
     list_filter = ["state", "framework__role", "node__pool"]
     list_select_related = ["framework__role", "framework__user", "node"]
-    ordering = ["-id"]
-    list_per_page = 50
-    show_full_result_count = False
 
     @admin.display(description="GPUs")
     def gpu_count(self, offer: Offer) -> int:
-        """The number of offered GPUs."""
         return len(offer.gpu_ids)

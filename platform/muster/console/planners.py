@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django import forms
 from django.contrib import admin, messages
-from django.db import transaction
 from django.db.models import QuerySet
 from django.http import HttpRequest
+from unfold.widgets import UnfoldAdminSelectMultipleWidget, UnfoldAdminSelectWidget
 
 from muster.console.base import ModelAdmin, OperatorsMixin, actor
 from muster.dispatch.config.planners import KINDS, SETTINGS, delete_planner, planner_errors, save_planner
@@ -17,19 +17,8 @@ from muster.dispatch.config.settings import fallback_of
 from muster.dispatch.models import Planner
 from muster.tenants.models import VirtualCluster
 
-if TYPE_CHECKING:
-    PlannerFields = forms.ModelForm[Planner]
-    ClusterChoice = forms.ModelMultipleChoiceField[VirtualCluster]
-    from django.forms import Select as UnfoldAdminSelectWidget
-    from django.forms import SelectMultiple as UnfoldAdminSelectMultipleWidget
-else:
-    from unfold.widgets import UnfoldAdminSelectMultipleWidget, UnfoldAdminSelectWidget
 
-    PlannerFields = forms.ModelForm
-    ClusterChoice = forms.ModelMultipleChoiceField
-
-
-class ClustersField(ClusterChoice):
+class ClustersField(forms.ModelMultipleChoiceField[VirtualCluster]):
     """Virtual clusters, with their pools and the planners that have them now."""
 
     def label_from_instance(self, obj: VirtualCluster) -> str:
@@ -39,7 +28,7 @@ class ClustersField(ClusterChoice):
         return f"{obj.name} (pool {obj.pool.name}, {planner})"
 
 
-class PlannerForm(PlannerFields):
+class PlannerForm(forms.ModelForm[Planner]):
     """A planner whose plug-ins exist and whose virtual clusters are in its pool."""
 
     virtual_clusters = ClustersField(
@@ -84,13 +73,9 @@ class PlannerAdmin(OperatorsMixin, ModelAdmin[Planner]):
     list_select_related = ["pool"]
     search_fields = ["name"]
     ordering = ["pool__name", "name"]
-
-    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
-        """A planner keeps its pool and its name: cycle records name it."""
-        return [] if obj is None else ["pool", "name", "decides_by"]
+    kept_fields = ["pool", "name", "decides_by"]  # cycle records name it
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Planner]:
-        """The planners with their virtual clusters."""
         return super().get_queryset(request).prefetch_related("clusters__vc")
 
     def save_model(self, request: HttpRequest, obj: Planner, form: forms.ModelForm[Planner], change: bool) -> None:
@@ -105,15 +90,8 @@ class PlannerAdmin(OperatorsMixin, ModelAdmin[Planner]):
             text = f"The default planner of pool {obj.pool.name} decides on {names} from its next cycle on."
             self.message_user(request, text, messages.WARNING)
 
-    def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Planner]) -> None:
-        """Delete each of the planners, or none."""
-        with transaction.atomic():
-            for planner in queryset.select_related("pool"):
-                self.delete_model(request, planner)
-
     @admin.display(description="Virtual clusters")
     def clusters_of(self, planner: Planner) -> str:
-        """The names of the planner's virtual clusters."""
         return ", ".join(sorted(one.vc.name for one in planner.clusters.all()))
 
     @admin.display(description="Decides by")

@@ -13,7 +13,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import URLPattern, path
 from django.utils.safestring import SafeString
 
-from muster.console.base import AuditedMixin, ModelAdmin, ReadOnlyMixin, actor
+from muster.console.base import AuditedMixin, ModelAdmin, ReadOnlyMixin, RecordsMixin, actor
 from muster.console.planners import PlannerAdmin
 from muster.dispatch.admin.decided_page import decided_page
 from muster.dispatch.admin.forms import PoolForm, field_names, needs_names, pool_form
@@ -72,6 +72,7 @@ class PoolAdmin(AuditedMixin, ModelAdmin[Pool]):
     search_fields = ["name"]
     ordering = ["name"]
     actions = ["try_again"]
+    kept_fields = ["name", "decides_by", "silent_since", "decided"]
 
     class Media:
         js = ["muster/pool.js"]
@@ -134,10 +135,6 @@ class PoolAdmin(AuditedMixin, ModelAdmin[Pool]):
         """Why the pool shall decide otherwise."""
         return str(form.cleaned_data.get("reason") or "")
 
-    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
-        """A pool keeps its name."""
-        return [] if obj is None else ["name", "decides_by", "silent_since", "decided"]
-
     def render_change_form(  # noqa: PLR0917 - the signature is Django's
         self,
         request: HttpRequest,
@@ -179,7 +176,6 @@ class PoolAdmin(AuditedMixin, ModelAdmin[Pool]):
 
     @admin.action(description="Try the pool's own settings again")
     def try_again(self, request: HttpRequest, queryset: QuerySet[Pool]) -> None:
-        """Let the next cycle decide by the pool's own settings."""
         for pool in queryset:
             if fallback_of(pool) is None:
                 self.message_user(request, f"{pool.name} decides by its settings.")
@@ -210,7 +206,7 @@ def _source_of(fallback: dict[str, Any]) -> str:
     return "its lane" if fallback["cycle"] is None else f"cycle {fallback['cycle']}"
 
 
-class LaneForm(forms.ModelForm):  # type: ignore[type-arg]
+class LaneForm(forms.ModelForm[Lane]):
     """A lane, with a policy that exists."""
 
     class Meta:
@@ -233,42 +229,30 @@ class LaneAdmin(AuditedMixin, ModelAdmin[Lane]):
     form = LaneForm
     list_display = ["pool", "mode", "limit_s", "fill_policy"]
     list_select_related = ["pool"]
+    kept_fields = ["pool"]
 
-    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
-        """A lane keeps its pool."""
-        return [] if obj is None else ["pool"]
+
+class WithoutReplayMixin(RecordsMixin):
+    """Records without the columns for replay, which are large."""
+
+    list_select_related: Any = ("pool",)
+    exclude: Any = ("snapshot", "plan")
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        rows: QuerySet[Any] = super().get_queryset(request)  # type: ignore[misc]
+        return rows.defer(*self.exclude)
 
 
 @admin.register(Target)
-class TargetAdmin(ReadOnlyMixin, ModelAdmin[Target]):
+class TargetAdmin(WithoutReplayMixin, ModelAdmin[Target]):
     """What lanes solved."""
 
-    list_display = [
-        "id",
-        "pool",
-        "made_at",
-        "milliseconds",
-        "state",
-        "places",
-        "preempts",
-        "left_out",
-        "by_now",
-        "reason",
-    ]
+    _now = ["state", "places", "preempts", "left_out", "by_now", "reason"]
+    list_display = ["id", "pool", "made_at", "milliseconds", *_now]
     list_filter = ["pool", "state"]
-    list_select_related = ["pool"]
-    ordering = ["-id"]
-    list_per_page = 50
-    show_full_result_count = False
-    exclude = ["snapshot", "plan"]
-
-    def get_queryset(self, request: HttpRequest) -> QuerySet[Target]:
-        """The rows without the columns for replay."""
-        return super().get_queryset(request).defer("snapshot", "plan")
 
     @admin.display(description="ms")
     def milliseconds(self, target: Target) -> str:
-        """The duration of the solve."""
         return f"{target.solve_ms:.1f}"
 
     @admin.display(description="Dropped")
@@ -283,38 +267,15 @@ class TargetAdmin(ReadOnlyMixin, ModelAdmin[Target]):
 
 
 @admin.register(Cycle)
-class CycleAdmin(ReadOnlyMixin, ModelAdmin[Cycle]):
+class CycleAdmin(WithoutReplayMixin, ModelAdmin[Cycle]):
     """The scheduling cycles."""
 
-    list_display = [
-        "id",
-        "pool",
-        "planner",
-        "started_at",
-        "trigger",
-        "waiting",
-        "placed",
-        "reserved",
-        "preempted",
-        "held",
-        "refused",
-        "milliseconds",
-        "error",
-    ]
+    _counts = ["waiting", "placed", "reserved", "preempted", "held", "refused"]
+    list_display = ["id", "pool", "planner", "started_at", "trigger", *_counts, "milliseconds", "error"]
     list_filter = ["pool", "planner", "trigger", ("error", admin.EmptyFieldListFilter)]
-    list_select_related = ["pool"]
-    ordering = ["-id"]
-    list_per_page = 50
-    show_full_result_count = False
-    exclude = ["snapshot", "plan"]
-
-    def get_queryset(self, request: HttpRequest) -> QuerySet[Cycle]:
-        """The rows without the columns for replay."""
-        return super().get_queryset(request).defer("snapshot", "plan")
 
     @admin.display(description="ms")
     def milliseconds(self, cycle: Cycle) -> str:
-        """The duration of the cycle."""
         return f"{cycle.duration_ms:.1f}"
 
 
@@ -327,10 +288,7 @@ class PoolScreeningAdmin(AuditedMixin, ModelAdmin[PoolScreening]):
     list_select_related = ["pool", "screening_pool"]
     ordering = ["pool__name"]
     fields = ["pool", "screening_pool", "min_gpus", "minutes", "world", "max_wait_s", "trust_days", "tenant_gpus"]
-
-    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
-        """The pool whose jobs are screened cannot be changed: another pool has a row of its own."""
-        return [] if obj is None else ["pool"]
+    kept_fields = ["pool"]
 
 
 @admin.register(ScreeningResult)

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django import forms
 from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.forms import BaseInlineFormSet
-from unfold.widgets import UnfoldAdminIntegerFieldWidget, UnfoldAdminSelectWidget, UnfoldAdminTextInputWidget
+from unfold.widgets import (
+    UnfoldAdminIntegerFieldWidget,
+    UnfoldAdminPasswordWidget,
+    UnfoldAdminSelectWidget,
+    UnfoldAdminTextInputWidget,
+)
 
 from muster.accounts.models import User
 from muster.accounts.services import create_user
 from muster.common.errors import Conflict, Invalid
+from muster.console import base  # noqa: F401  (makes Django's form classes generic)
 from muster.fleet.models import Pool
 from muster.tenants import edits
 from muster.tenants.caps import NAMES, caps_from
@@ -29,27 +35,10 @@ from muster.tenants.services import (
     set_quota,
 )
 
-if TYPE_CHECKING:
-    MemberFields = forms.ModelForm[Membership]
-    MemberRows = BaseInlineFormSet[Membership, Tenant, forms.ModelForm[Membership]]
-    PasswordInput = forms.PasswordInput
-    QuotaFields = forms.ModelForm[Quota]
-    QuotaRows = BaseInlineFormSet[Quota, VirtualCluster, forms.ModelForm[Quota]]
-    NodeFields = forms.ModelForm[Any]
-    CommonQuotaFields = forms.ModelForm[CommonQuota]
-    CommonQuotaRows = BaseInlineFormSet[CommonQuota, Any, forms.ModelForm[CommonQuota]]
-    CapFields = forms.ModelForm[Cap]
-    CapRows = BaseInlineFormSet[Cap, Tenant, forms.ModelForm[Cap]]
-else:
-    from unfold.widgets import UnfoldAdminPasswordWidget as PasswordInput
-
-    MemberFields = QuotaFields = CommonQuotaFields = CapFields = NodeFields = forms.ModelForm
-    MemberRows = QuotaRows = CommonQuotaRows = CapRows = BaseInlineFormSet
-
 _QUOTA = "quota__"
 
 
-class TreeNodeForm(NodeFields):
+class TreeNodeForm(forms.ModelForm[Any]):
     """A node of the tree of tenants. The page brings back the version that it showed, as a PATCH of REST does."""
 
     loaded_version = forms.IntegerField(required=False, widget=forms.HiddenInput)
@@ -88,7 +77,7 @@ class TreeNodeForm(NodeFields):
         return values
 
 
-class QuotaForm(QuotaFields):
+class QuotaForm(forms.ModelForm[Quota]):
     """One quota. `static/muster/quota.js` shows the pool's capacity while the user types."""
 
     class Meta:
@@ -96,7 +85,7 @@ class QuotaForm(QuotaFields):
         fields = ["gpu_type", "gpus", "borrowing", "lending"]
 
 
-class QuotaFormSet(QuotaRows):
+class QuotaFormSet(BaseInlineFormSet[Quota, VirtualCluster, forms.ModelForm[Quota]]):
     """Quotas that the pool can keep, all at once with those of its other virtual clusters."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -133,7 +122,7 @@ class QuotaFormSet(QuotaRows):
                 form.add_error("gpus", problem)
 
 
-class CommonQuotaForm(CommonQuotaFields):
+class CommonQuotaForm(forms.ModelForm[CommonQuota]):
     """GPUs of one type in a pool that an organisation or a tenant is promised itself."""
 
     class Meta:
@@ -141,7 +130,7 @@ class CommonQuotaForm(CommonQuotaFields):
         fields = ["pool", "gpu_type", "gpus", "borrowing", "lending"]
 
 
-class CommonQuotaFormSet(CommonQuotaRows):
+class CommonQuotaFormSet(BaseInlineFormSet[CommonQuota, Any, forms.ModelForm[CommonQuota]]):
     """Quotas of an organisation or a tenant that its pools can keep."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -175,7 +164,7 @@ class CommonQuotaFormSet(CommonQuotaRows):
                 form.add_error("gpus", problem)
 
 
-class CapForm(CapFields):
+class CapForm(forms.ModelForm[Cap]):
     """A cap on one member, on each with a role, or on each member."""
 
     class Meta:
@@ -183,7 +172,7 @@ class CapForm(CapFields):
         fields = ["user", "role", *NAMES]
 
 
-class CapFormSet(CapRows):
+class CapFormSet(BaseInlineFormSet[Cap, Tenant, forms.ModelForm[Cap]]):
     """The caps of a tenant."""
 
     def add_fields(self, form: forms.ModelForm[Cap], index: int | None) -> None:
@@ -212,7 +201,7 @@ class CapFormSet(CapRows):
             _report(kept, error)
 
 
-class MemberForm(MemberFields):
+class MemberForm(forms.ModelForm[Membership]):
     """A member: a user of the platform, or a new one, who gets a free uid and can sign in and submit at once."""
 
     username = forms.CharField(
@@ -225,7 +214,7 @@ class MemberForm(MemberFields):
         strip=False,
         required=False,
         label="Password of the new user",
-        widget=PasswordInput(attrs={"autocomplete": "new-password"}),
+        widget=UnfoldAdminPasswordWidget(attrs={"autocomplete": "new-password"}),
     )
 
     class Meta:
@@ -259,7 +248,7 @@ class MemberForm(MemberFields):
             self.add_error("password", error.messages)
 
 
-class MemberFormSet(MemberRows):
+class MemberFormSet(BaseInlineFormSet[Membership, Tenant, forms.ModelForm[Membership]]):
     """Members of a tenant, some of whom are users that the same form makes."""
 
     def clean(self) -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django import forms
 from django.contrib import admin
 from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.html import format_html, format_html_join
-from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextInputWidget
+from unfold.widgets import UnfoldAdminPasswordWidget, UnfoldAdminSelectWidget, UnfoldAdminTextInputWidget
 
 import muster.console.users  # noqa: F401  (the pages of users, with their tenants)
 from muster.common.errors import Invalid
@@ -58,7 +58,6 @@ class MembershipInline(OperatorsMixin, TabularInline[Membership, Tenant]):
     autocomplete_fields = ["user"]
 
     def get_extra(self, request: HttpRequest, obj: Any = None, **kwargs: Any) -> int:
-        """A row to fill in for a new tenant."""
         return 0 if obj is not None else 1
 
 
@@ -69,10 +68,7 @@ class CommonQuotaInline(OperatorsMixin, TabularInline[CommonQuota, Any]):
     form = CommonQuotaForm
     formset = CommonQuotaFormSet
     verbose_name, verbose_name_plural = "common quota", "common quotas"
-
-    def get_extra(self, request: HttpRequest, obj: Any = None, **kwargs: Any) -> int:
-        """A row to fill in while there is none."""
-        return 0 if obj is not None and obj.quotas.exists() else 1
+    rows_below = "quotas"
 
 
 class CapInline(OperatorsMixin, TabularInline[Cap, Tenant]):
@@ -81,10 +77,7 @@ class CapInline(OperatorsMixin, TabularInline[Cap, Tenant]):
     model = Cap
     form = CapForm
     formset = CapFormSet
-
-    def get_extra(self, request: HttpRequest, obj: Any = None, **kwargs: Any) -> int:
-        """A row to fill in while there is none."""
-        return 0 if obj is not None and obj.caps.exists() else 1
+    rows_below = "caps"
 
 
 class TreeNodeMixin(AuditedMixin):
@@ -117,6 +110,7 @@ class OrganisationAdmin(TreeNodeMixin, ModelAdmin[Organisation]):
     search_fields = ["name"]
     ordering = ["name"]
     inlines = [CommonQuotaInline]
+    kept_fields = ["name"]  # people and scripts know it
 
     class Media:
         js = ["muster/quota.js"]
@@ -124,10 +118,6 @@ class OrganisationAdmin(TreeNodeMixin, ModelAdmin[Organisation]):
     def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
         """What is entered, and of a stored one the version that the page shows."""
         return ["name", "parent", "weight", *(["loaded_version"] if obj else [])]
-
-    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
-        """A name stays: people and scripts know it."""
-        return [] if obj is None else ["name"]
 
 
 @admin.register(Tenant)
@@ -139,6 +129,7 @@ class TenantAdmin(TreeNodeMixin, ModelAdmin[Tenant]):
     list_select_related = ["organisation"]
     search_fields = ["name"]
     ordering = ["name"]
+    kept_fields = ["name", "created_at", "clusters"]
 
     class Media:
         js = ["muster/quota.js"]
@@ -160,10 +151,6 @@ class TenantAdmin(TreeNodeMixin, ModelAdmin[Tenant]):
             ("Virtual cluster" if obj is None else "Virtual clusters", {"fields": cluster}),
             ("Jobs", {"fields": jobs, "classes": ["collapse"] if obj is None else []}),
         ]
-
-    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
-        """A name stays: people and scripts know it."""
-        return [] if obj is None else ["name", "created_at", "clusters"]
 
     def get_inlines(self, request: HttpRequest, obj: Any) -> Any:
         """Members; of a stored tenant also its quotas and caps."""
@@ -200,22 +187,13 @@ class TenantAdmin(TreeNodeMixin, ModelAdmin[Tenant]):
         )
 
 
-if TYPE_CHECKING:
-    CredentialsFields = forms.ModelForm[RegistryCredentials]
-    PasswordInput = forms.PasswordInput
-else:
-    from unfold.widgets import UnfoldAdminPasswordWidget as PasswordInput
-
-    CredentialsFields = forms.ModelForm
-
-
-class CredentialsForm(CredentialsFields):
+class CredentialsForm(forms.ModelForm[RegistryCredentials]):
     """What a tenant signs in with. The password is never shown, so every edit brings one."""
 
     username = forms.CharField(max_length=200, widget=UnfoldAdminTextInputWidget)
     password = forms.CharField(
         strip=False,
-        widget=PasswordInput(attrs={"autocomplete": "new-password"}),
+        widget=UnfoldAdminPasswordWidget(attrs={"autocomplete": "new-password"}),
         help_text="A password or a token. Stored encrypted, and never shown again.",
     )
 
@@ -252,24 +230,17 @@ class AddCredentialsForm(CredentialsForm):
 class RegistryCredentialsAdmin(OperatorsMixin, ModelAdmin[RegistryCredentials]):
     """What tenants sign in with at registries. A row is replaced whole: stored again with a new password."""
 
-    form = CredentialsForm
+    form, add_form = CredentialsForm, AddCredentialsForm
     list_display = ["registry", "tenant", "username", "changed_at", "changed_by"]
     list_filter = ["tenant"]
     list_select_related = ["tenant"]
     search_fields = ["registry__host", "tenant__name"]
     ordering = ["tenant__name", "registry"]
+    kept_fields = ["tenant", "registry"]
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
         """What is entered, and of stored credentials whose and where they are."""
         return ["tenant", "host" if obj is None else "registry", "username", "password"]
-
-    def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
-        """The form, with whose and where for new credentials."""
-        return super().get_form(request, obj, change=change, **kwargs, **({} if obj else {"form": AddCredentialsForm}))
-
-    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
-        """Whose and where they are stays."""
-        return [] if obj is None else ["tenant", "registry"]
 
     def save_model(self, request: HttpRequest, obj: RegistryCredentials, form: Any, change: bool) -> None:
         """Store what was entered, in the place of what the tenant had for that registry."""
@@ -285,13 +256,7 @@ class RegistryCredentialsAdmin(OperatorsMixin, ModelAdmin[RegistryCredentials]):
         obj.tenant, obj.registry_id = row.tenant, row.registry_id
 
     def delete_model(self, request: HttpRequest, obj: RegistryCredentials) -> None:
-        """Forget the credentials."""
         remove_registry(credentials=obj, actor=actor(request))
-
-    def delete_queryset(self, request: HttpRequest, queryset: Any) -> None:
-        """Forget the credentials."""
-        for row in queryset.select_related("tenant"):
-            remove_registry(credentials=row, actor=actor(request))
 
 
 @admin.register(Volume)
@@ -305,10 +270,7 @@ class VolumeAdmin(AuditedMixin, ModelAdmin[Volume]):
     search_fields = ["name", "path", "tenant__name"]
     ordering = ["tenant__name", "name"]
     fields = ["name", "tenant", "vc", "path", "writable"]
-
-    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
-        """Specs know its name, so that and whose it is stay."""
-        return [] if obj is None else ["name", "tenant"]
+    kept_fields = ["name", "tenant"]  # specs know its name
 
 
 def quotas_of(vc: VirtualCluster) -> str:

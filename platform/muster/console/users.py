@@ -23,10 +23,7 @@ class TenantInline(OperatorsMixin, TabularInline[Membership, User]):
     model = Membership
     verbose_name, verbose_name_plural = "tenant", "tenants"
     fields = ["tenant", "role"]
-
-    def get_extra(self, request: HttpRequest, obj: Any = None, **kwargs: Any) -> int:
-        """A row to fill in while there is none."""
-        return 0 if obj is not None and obj.memberships.exists() else 1
+    rows_below = "memberships"
 
 
 @admin.register(User)
@@ -45,7 +42,6 @@ class UserAdmin(AccountAdmin):
         return [(name, {**options, "description": explanation}) for name, options in fieldsets]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[User]:
-        """The users with their tenants."""
         return super().get_queryset(request).prefetch_related("memberships__tenant")
 
     def save_formset(self, request: HttpRequest, form: forms.ModelForm[Any], formset: Any, change: bool) -> None:
@@ -68,5 +64,4 @@ class UserAdmin(AccountAdmin):
 
     @admin.display(description="Operator", boolean=True, ordering="is_staff")
     def operator(self, user: User) -> bool:
-        """Whether the user may use the admin."""
         return user.is_staff

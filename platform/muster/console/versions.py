@@ -13,13 +13,13 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from muster.common.errors import Conflict, Invalid
-from muster.console.base import ModelAdmin, OperatorsMixin, actor
+from muster.console.base import ModelAdmin, OperatorsMixin, actor, never
 from muster.failures.models import V
 from muster.failures.selectors import text_in_force
 from muster.failures.services import checked, draft, put_into_force
 
 
-class VersionForm(forms.ModelForm):  # type: ignore[type-arg]
+class VersionForm(forms.ModelForm[Any]):
     """The form of a new version; only valid rules are stored."""
 
     def clean_text(self) -> str:
@@ -43,9 +43,7 @@ class VersionsAdmin(OperatorsMixin, ModelAdmin[V], Generic[V]):
         """A stored version never changes."""
         return obj is None and super().has_change_permission(request)
 
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Versions are never deleted."""
-        return False
+    has_delete_permission = never
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
         """The entered fields; a stored version also shows its author, its times and its preview."""
