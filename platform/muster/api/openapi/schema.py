@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
 from drf_spectacular.openapi import AutoSchema
 
@@ -13,8 +14,10 @@ from muster.api.problems import CONTENT_TYPE
 from muster.api.scopes import scope_of
 from muster.jobs.spec.spec import json_schema
 from muster_client.answers.outputs import Upload
+from scheduler.documents import load_yaml
 
 Json = dict[str, Any]
+STREAMS = Path(__file__).with_name("streams.yaml")
 
 # The groups of operations, in the order in which the documentation has them.
 GROUPS = {
@@ -42,7 +45,7 @@ def complete(result: Json, generator: Any, request: Any, public: bool) -> Json:
     """The document with the schemas and paths that it cannot find out by itself; a hook of drf-spectacular."""
     schemas = result.setdefault("components", {}).setdefault("schemas", {})
     schemas.update(_spec_schemas())
-    # Paths that stream are written out below, so that nothing else leads to this answer.
+    # No view of Django leads to this answer.
     schemas["Upload"] = component_of(Upload, lambda answer: {})
     result["paths"].update(_streams())
     for operations in result["paths"].values():
@@ -79,249 +82,13 @@ def _adapted(value: Any) -> Any:
 
 
 def _streams() -> Json:
-    return {
-        "/api/v1/jobs/{job_id}/logs": {"get": _read_logs()},
-        "/api/v1/jobs/{job_id}/files/{file_id}": {"get": _read_file()},
-        "/api/v1/stream": {
-            "get": _operation(
-                "stream",
-                "service",
-                "Changes of what the caller may see, as server-sent events: {topic, kind, job, node, at, data}.",
-                answers={
-                    "200": {"description": "Events.", "content": {"text/event-stream": {"schema": {"type": "string"}}}}
-                },
-                problems=(422,),
-                parameters=(_query("topics", "string", "Separated by commas: jobs, job:1042, nodes."),),
-            )
-        },
-        "/api/v1/shells/{shell_id}/output": {"get": _shell_output()},
-        "/api/v1/shells/{shell_id}/input": {"post": _shell_input()},
-        "/api/v1/shells/{shell_id}:close": {"post": _shell_close()},
-        "/api/v1/uploads": {"post": _upload_code()},
-        "/api/v1/uploads/{sha256}": {
-            "head": _operation(
-                "has_upload",
-                "jobs",
-                "Whether the caller has uploaded this archive.",
-                answers={"200": {"description": "Yes."}, "404": {"description": "No."}},
-                parameters=({"name": "sha256", "in": "path", "required": True, "schema": {"type": "string"}},),
-            )
-        },
-    }
-
-
-def _read_logs() -> Json:
-    return _operation(
-        "read_logs",
-        "jobs",
-        (
-            "What the job printed: bytes from `offset` on, or an event stream that goes on until the job ends. "
-            "Without `rank` these are the bytes of all ranks in the order of arrival, exactly as they were printed: no "
-            "mark of the rank is put between them. `X-Muster-Ranks` and the events say which rank printed what. "
-            "`offset`, `X-Muster-Size` and the ids of events count the bytes of that order, with those that were given "
-            "up; with `rank` they count the rank's own bytes. An answer ends at a hole: go on at "
-            "`X-Muster-Next-Offset` until that is `X-Muster-Size`. A download leaves holes out."
-        ),
-        answers={
-            "200": {
-                "description": (
-                    "Bytes; with `follow=1` server-sent events: `log` {attempt, offset, rank, text}, "
-                    "`state` {attempt, state}, `end` {state, exit_code}. Ids are attempt:position; the `offset` of an "
-                    "event counts the bytes of its rank."
-                ),
-                "headers": {
-                    "X-Muster-Attempt": _header("Which attempt this is of."),
-                    "X-Muster-Size": _header("Bytes printed so far, with those that were given up."),
-                    "X-Muster-Offset": _header("Where the answer begins: behind `offset` if that lies in a hole."),
-                    "X-Muster-Ranks": {
-                        "schema": {"type": "string"},
-                        "description": (
-                            "Which rank printed which bytes of the answer: RANK:OFFSET:SIZE for each turn, separated "
-                            "by commas. OFFSET counts the rank's own bytes. An answer has 100 turns at most."
-                        ),
-                    },
-                    "X-Muster-Next-Offset": _header("Where the next piece begins."),
-                },
-                "content": {
-                    "text/plain": {"schema": {"type": "string"}},
-                    "text/event-stream": {"schema": {"type": "string"}},
-                },
-            }
-        },
-        problems=(404, 422),
-        parameters=(
-            {"name": "job_id", "in": "path", "required": True, "schema": {"type": "integer"}},
-            _query("attempt", "integer", "The attempt's number; the latest by default."),
-            _query("rank", "integer", "Only this rank; by default all ranks in the order of arrival."),
-            _query("offset", "integer", "The first byte."),
-            _query("limit", "integer", "The maximum number of bytes: 256 KiB by default, 4 MiB at most."),
-            _query("follow", "integer", "1: an event stream."),
-            _query("download", "integer", "1: all bytes from `offset` on, as a file."),
-            {
-                "name": "Last-Event-ID",
-                "in": "header",
-                "schema": {"type": "string"},
-                "description": "Go on behind this event; sent by browsers by themselves.",
-            },
-        ),
-    )
-
-
-def _read_file() -> Json:
-    return _operation(
-        "read_job_file",
-        "jobs",
-        "A file that the job left, byte by byte; a `Range` gives a part of it.",
-        answers={
-            str(status): {
-                "description": description,
-                "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
-            }
-            for status, description in ((200, "The file."), (206, "The part that was asked for."))
-        },
-        problems=(404,),
-        parameters=(
-            {"name": "job_id", "in": "path", "required": True, "schema": {"type": "integer"}},
-            {"name": "file_id", "in": "path", "required": True, "schema": {"type": "integer"}},
-            {"name": "Range", "in": "header", "schema": {"type": "string"}, "description": "Such as bytes=0-1023."},
-        ),
-    )
-
-
-_SHELL_ID: Json = {"name": "shell_id", "in": "path", "required": True, "schema": {"type": "integer"}}
-_SHELL_STATE: Json = {
-    "closed": {"type": "boolean"},
-    "reason": {"type": ["string", "null"], "description": "Why it was closed; `exited` if it ended by itself."},
-    "detail": {"type": ["string", "null"]},
-    "exit_code": {"type": ["integer", "null"]},
-}
-_BASE64: Json = {"type": "string", "contentEncoding": "base64"}
-
-
-def _shell_output() -> Json:
-    return _operation(
-        "read_shell",
-        "jobs",
-        "What the shell wrote from `offset` on, once there is something; confirms the rest. With the shell's token.",
-        answers={
-            "200": _object("Bytes, or how it ended once all of them are read.", {"data": _BASE64, **_SHELL_STATE})
-        },
-        problems=(404, 409, 422),
-        scope=None,
-        parameters=(
-            _SHELL_ID,
-            _query("offset", "integer", "The first byte."),
-            _query("wait", "integer", "Seconds, at most 25."),
-        ),
-    )
-
-
-def _shell_input() -> Json:
-    whole: Json = {"type": "integer", "minimum": 0}
-    side: Json = {"type": "integer", "minimum": 1, "maximum": 1000}
-    operation = _operation(
-        "write_shell",
-        "jobs",
-        "What was typed from `start` on; the answer waits for room. With the shell's own token.",
-        answers={
-            "200": _object(
-                "How far it is taken, and how far it is confirmed.", {"size": whole, "acked": whole, **_SHELL_STATE}
-            )
-        },
-        problems=(404, 409, 413, 422),
-        scope=None,
-        parameters=(_SHELL_ID,),
-    )
-    properties = {
-        "first": whole,
-        "start": whole,
-        "data": _BASE64,
-        "over": {"type": "boolean"},
-        "rows": side,
-        "cols": side,
-    }
-    operation["requestBody"] = {
-        "required": True,
-        "content": {"application/json": {"schema": {"type": "object", "properties": properties}}},
-    }
-    return operation
-
-
-def _shell_close() -> Json:
-    return _operation(
-        "close_shell",
-        "jobs",
-        "End the shell. With the shell's own token.",
-        answers={"200": _object("How it ended.", _SHELL_STATE)},
-        problems=(404,),
-        scope=None,
-        parameters=(_SHELL_ID,),
-    )
-
-
-def _object(description: str, properties: Json) -> Json:
-    schema = {"type": "object", "required": list(properties), "properties": properties}
-    return {"description": description, "content": {"application/json": {"schema": schema}}}
-
-
-def _upload_code() -> Json:
-    stored = {
-        "description": "Stored.",
-        "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Upload"}}},
-    }
-    digest = {"type": "string", "pattern": "^[0-9a-f]{64}$"}
-    operation = _operation(
-        "upload_code",
-        "jobs",
-        "Store a folder of code, packed as tar.gz: 201, or 200 if it is known already.",
-        answers={"200": stored, "201": stored},
-        problems=(413, 415, 422, 429, 507),
-        parameters=(
-            {
-                "name": "X-Content-SHA256",
-                "in": "header",
-                "required": True,
-                "schema": digest,
-                "description": "The SHA-256 of the body, as the platform checks it.",
-            },
-        ),
-        scope=Scope.SUBMIT,
-    )
-    operation["requestBody"] = {
-        "required": True,
-        "content": {"application/gzip": {"schema": {"type": "string", "contentMediaType": "application/gzip"}}},
-    }
-    return operation
-
-
-def _operation(
-    operation_id: str,
-    tag: str,
-    description: str,
-    *,
-    answers: Json,
-    problems: tuple[int, ...] = (),
-    parameters: tuple[Json, ...],
-    scope: Scope | None = Scope.READ,
-) -> Json:
+    """The paths that stream, each operation with its security and its refusals."""
+    paths = cast(Json, load_yaml(STREAMS.read_text(encoding="utf-8")))
     document = {"schema": {"$ref": "#/components/schemas/Problem"}}
-    refusals = {
-        str(status): {"description": "", "content": {CONTENT_TYPE: document}}
-        for status in sorted({400, 401, 403, 503, *problems})
-    }
-    return {
-        "operationId": operation_id,
-        "description": description,
-        "parameters": list(parameters),
-        "tags": [tag],
-        "security": [{"token": [scope]}, {"cookieAuth": []}] if scope else [{"token": []}],
-        "responses": {**answers, **refusals},
-    }
-
-
-def _query(name: str, kind: str, description: str) -> Json:
-    return {"in": "query", "name": name, "schema": {"type": kind}, "description": description}
-
-
-def _header(description: str) -> Json:
-    return {"schema": {"type": "integer"}, "description": description}
+    for operations in paths.values():
+        for operation in operations.values():
+            scope = operation.pop("scope", Scope.READ.value)
+            operation["security"] = [{"token": [scope]}, {"cookieAuth": []}] if scope else [{"token": []}]
+            for status in sorted({400, 401, 403, 503, *operation.pop("problems", ())}):
+                operation["responses"][str(status)] = {"description": "", "content": {CONTENT_TYPE: document}}
+    return paths
