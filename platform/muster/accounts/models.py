@@ -12,7 +12,7 @@ from django.db.models import Q
 
 from muster.accounts.scopes import Scope
 from muster.accounts.uids import free_uid, validate_gids, validate_uid
-from muster.common.models import DatabaseNow
+from muster.common.models import DatabaseNow, check
 
 
 class UserManager(DjangoUserManager["User"]):
@@ -56,7 +56,7 @@ class User(AbstractUser):
     objects: ClassVar[UserManager] = UserManager()
 
     class Meta(AbstractUser.Meta):
-        constraints = [models.CheckConstraint(condition=Q(uid__gt=0), name="user_uid_not_root")]
+        constraints = [check("user_uid_not_root", Q(uid__gt=0))]
 
     @property
     def is_operator(self) -> bool:
@@ -83,9 +83,9 @@ class ApiToken(models.Model):
     class Meta:
         constraints = [
             models.UniqueConstraint(fields=["user", "name"], condition=Q(revoked_at__isnull=True), name="token_name"),
-            models.CheckConstraint(
-                condition=Q(scopes__contains=[Scope.READ.value], scopes__contained_by=[scope.value for scope in Scope]),
-                name="token_scopes",
+            check(
+                "token_scopes",
+                Q(scopes__contains=[Scope.READ.value], scopes__contained_by=[scope.value for scope in Scope]),
             ),
         ]
 

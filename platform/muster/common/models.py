@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from enum import StrEnum
 
 from django.db import models
-from django.db.models import Func
+from django.db.models import Func, Q
 
 
 class CurrentTransactionId(Func):
@@ -28,6 +28,21 @@ def choices(enum: type[StrEnum]) -> list[tuple[str, str]]:
     return [(member.value, member.value) for member in enum]
 
 
+def check(name: str, condition: Q) -> models.CheckConstraint:
+    """A CHECK of this condition."""
+    return models.CheckConstraint(condition=condition, name=name)
+
+
+def set_when(column: str, name: str, **state: object) -> models.CheckConstraint:
+    """A CHECK that a row has a value in the column exactly in this state."""
+    return check(name, Q(**state, **{f"{column}__isnull": False}) | Q(~Q(**state), **{f"{column}__isnull": True}))
+
+
+def empty_when(column: str, name: str, **state: object) -> models.CheckConstraint:
+    """A CHECK that a row has no value in the column exactly in this state."""
+    return check(name, Q(**state, **{f"{column}__isnull": True}) | Q(~Q(**state), **{f"{column}__isnull": False}))
+
+
 def one_of(field: str, values: Iterable[StrEnum], *, name: str) -> models.CheckConstraint:
     """A CHECK that a text column holds one of the values."""
-    return models.CheckConstraint(condition=models.Q(**{f"{field}__in": sorted(v.value for v in values)}), name=name)
+    return check(name, Q(**{f"{field}__in": sorted(v.value for v in values)}))

@@ -14,7 +14,7 @@ from django.db.models import Case, F, Q, Value, When
 from django.db.models.fields.json import KT
 from django.db.models.functions import Cast, Coalesce, Upper
 
-from muster.common.models import DatabaseNow, choices, one_of
+from muster.common.models import DatabaseNow, check, choices, empty_when, one_of, set_when
 from muster.fleet.models import Gpu, Node, Pool
 from muster.jobs.fields import RequestField
 from muster.tenants.models import Tenant, VirtualCluster
@@ -81,12 +81,8 @@ class JobGroup(models.Model):
         constraints = [
             one_of("kind", GroupKind, name="group_kind_known"),
             one_of("state", GroupState, name="group_state_known"),
-            models.CheckConstraint(
-                condition=Q(state=GroupState.ACTIVE, ended_at__isnull=True)
-                | Q(~Q(state=GroupState.ACTIVE), ended_at__isnull=False),
-                name="group_ended_has_time",
-            ),
-            models.CheckConstraint(condition=Q(parallel__gte=1), name="group_runs_members"),
+            empty_when("ended_at", "group_ended_has_time", state=GroupState.ACTIVE),
+            check("group_runs_members", Q(parallel__gte=1)),
         ]
         indexes = [
             models.Index(fields=["pool"], name="group_active", condition=Q(state=GroupState.ACTIVE)),
@@ -202,40 +198,29 @@ class Job(models.Model):
     class Meta:
         constraints = [
             one_of("state", JobState, name="job_state_known"),
-            models.CheckConstraint(
-                condition=Q(state__in=sorted(JOB_TERMINAL), ended_at__isnull=False)
-                | Q(~Q(state__in=sorted(JOB_TERMINAL)), ended_at__isnull=True),
-                name="job_ended_has_time",
+            set_when("ended_at", "job_ended_has_time", state__in=sorted(JOB_TERMINAL)),
+            check("job_has_nodes", Q(nodes__isnull=False, nodes__gte=1)),
+            check("job_gpus_not_negative", Q(gpus__isnull=False, gpus__gte=0)),
+            check(
+                "job_screened_with_request",
+                Q(stage=Stage.FULL, screening__isnull=True) | Q(stage=Stage.SCREENING, screening__isnull=False),
             ),
-            models.CheckConstraint(condition=Q(nodes__isnull=False, nodes__gte=1), name="job_has_nodes"),
-            models.CheckConstraint(condition=Q(gpus__isnull=False, gpus__gte=0), name="job_gpus_not_negative"),
-            models.CheckConstraint(
-                condition=Q(stage=Stage.FULL, screening__isnull=True)
-                | Q(stage=Stage.SCREENING, screening__isnull=False),
-                name="job_screened_with_request",
-            ),
-            models.CheckConstraint(
-                condition=Q(klass=JobClass.GUARANTEED) | Q(preemptible=True), name="job_that_borrows_is_preemptible"
-            ),
-            models.CheckConstraint(
-                condition=Q(preemptible=True) | Q(time_limit_s__isnull=False), name="job_that_stays_has_limit"
-            ),
+            check("job_that_borrows_is_preemptible", Q(klass=JobClass.GUARANTEED) | Q(preemptible=True)),
+            check("job_that_stays_has_limit", Q(preemptible=True) | Q(time_limit_s__isnull=False)),
             one_of("request__locality", Locality, name="job_locality_known"),
-            models.CheckConstraint(
-                condition=Q(request__shares_gpu=False)
+            check(
+                "job_that_shares_gpus_says_size",
+                Q(request__shares_gpu=False)
                 | (Q(gpus__gte=1) & ~Q(request__gpu_memory_mib=Value(None, models.JSONField()))),
-                name="job_that_shares_gpus_says_size",
             ),
-            models.CheckConstraint(
-                condition=Q(state=JobState.QUEUED) | Q(hold_reason=""), name="job_hold_only_while_queued"
-            ),
+            check("job_hold_only_while_queued", Q(state=JobState.QUEUED) | Q(hold_reason="")),
             models.UniqueConstraint(
                 fields=["group", "member"], condition=Q(group__isnull=False), name="job_member_once"
             ),
-            models.CheckConstraint(
-                condition=Q(group__isnull=True, member__isnull=True, paused=False)
+            check(
+                "job_of_group_has_number",
+                Q(group__isnull=True, member__isnull=True, paused=False)
                 | Q(group__isnull=False, member__isnull=False, member__gte=1),
-                name="job_of_group_has_number",
             ),
         ]
         indexes = [
@@ -339,10 +324,7 @@ class Attempt(models.Model):
         constraints = [
             one_of("state", AttemptState, name="attempt_state_known"),
             models.UniqueConstraint(fields=["job", "number"], name="attempt_number"),
-            models.CheckConstraint(
-                condition=Q(request__choices__0__isnull=False, request__choices__1__isnull=True),
-                name="attempt_has_one_choice",
-            ),
+            check("attempt_has_one_choice", Q(request__choices__0__isnull=False, request__choices__1__isnull=True)),
             models.UniqueConstraint(
                 fields=["job"], condition=Q(state__in=sorted(ATTEMPT_LIVE)), name="one_live_attempt_a_job"
             ),
@@ -351,17 +333,11 @@ class Attempt(models.Model):
                 condition=Q(state__in=sorted(ATTEMPT_LIVE)),
                 name="master_port_once_per_address",
             ),
-            models.CheckConstraint(
-                condition=Q(state__in=sorted(ATTEMPT_TERMINAL), ended_at__isnull=False)
-                | Q(~Q(state__in=sorted(ATTEMPT_TERMINAL)), ended_at__isnull=True),
-                name="attempt_ended_has_time",
-            ),
-            models.CheckConstraint(
-                condition=~Q(state=AttemptState.RUNNING) | Q(running_at__isnull=False), name="attempt_running_has_time"
-            ),
-            models.CheckConstraint(
-                condition=~Q(state=AttemptState.STOPPING) | (Q(stopping_at__isnull=False) & ~Q(outcome="")),
-                name="attempt_stopping_has_time",
+            set_when("ended_at", "attempt_ended_has_time", state__in=sorted(ATTEMPT_TERMINAL)),
+            check("attempt_running_has_time", ~Q(state=AttemptState.RUNNING) | Q(running_at__isnull=False)),
+            check(
+                "attempt_stopping_has_time",
+                ~Q(state=AttemptState.STOPPING) | (Q(stopping_at__isnull=False) & ~Q(outcome="")),
             ),
         ]
 
@@ -406,15 +382,10 @@ class Allocation(models.Model):
             one_of("state", AllocationState, name="allocation_state_known"),
             models.UniqueConstraint(fields=["attempt", "rank"], name="allocation_rank"),
             models.UniqueConstraint(fields=["attempt", "node"], name="allocation_node_once"),
-            models.CheckConstraint(
-                condition=Q(state=AllocationState.RELEASED, released_at__isnull=False)
-                | Q(~Q(state=AllocationState.RELEASED), released_at__isnull=True),
-                name="allocation_released_has_time",
-            ),
-            models.CheckConstraint(
-                condition=Q(state__in=[AllocationState.RESERVED, AllocationState.RELEASED])
-                | Q(claimed_at__isnull=False),
-                name="allocation_active_was_claimed",
+            set_when("released_at", "allocation_released_has_time", state=AllocationState.RELEASED),
+            check(
+                "allocation_active_was_claimed",
+                Q(state__in=[AllocationState.RESERVED, AllocationState.RELEASED]) | Q(claimed_at__isnull=False),
             ),
         ]
         indexes = [

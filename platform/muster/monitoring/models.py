@@ -6,7 +6,7 @@ from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import Q
 
-from muster.common.models import DatabaseNow, choices, one_of
+from muster.common.models import DatabaseNow, check, choices, one_of
 from muster.fleet.models import Pool
 from muster.jobs.models import Allocation, Attempt, Job
 from scheduler.diagnosis.training import Kind
@@ -103,10 +103,10 @@ class IdleWatch(models.Model):
 
     class Meta:
         constraints = [
-            models.CheckConstraint(
-                condition=Q(warned_at__isnull=True, since__isnull=True, stop_at__isnull=True)
+            check(
+                "idle_watch_warned_since",
+                Q(warned_at__isnull=True, since__isnull=True, stop_at__isnull=True)
                 | Q(warned_at__isnull=False, since__isnull=False),
-                name="idle_watch_warned_since",
             )
         ]
 

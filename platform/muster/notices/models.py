@@ -6,7 +6,7 @@ from django.conf import settings
 from django.db import models
 from django.db.models import Q
 
-from muster.common.models import DatabaseNow
+from muster.common.models import DatabaseNow, check
 from muster.events.models import EventReader
 
 MAX_URL_CHARS = 1000
@@ -77,10 +77,10 @@ class Notice(models.Model):
 
     class Meta:
         constraints = [
-            models.CheckConstraint(
-                condition=Q(told_at__isnull=False, mail_id__isnull=False, due_at__isnull=True)
+            check(
+                "notice_told_or_due",
+                Q(told_at__isnull=False, mail_id__isnull=False, due_at__isnull=True)
                 | Q(told_at__isnull=True, mail_id__isnull=True, due_at__isnull=False),
-                name="notice_told_or_due",
             )
         ]
         indexes = [
@@ -97,4 +97,4 @@ class Reader(EventReader):
     """How far events have been read for notices."""
 
     class Meta:
-        constraints = [models.CheckConstraint(condition=Q(id=1), name="one_reader_of_events")]
+        constraints = [check("one_reader_of_events", Q(id=1))]

@@ -6,7 +6,7 @@ from django.conf import settings
 from django.db import models
 from django.db.models import Q
 
-from muster.common.models import DatabaseNow, choices, one_of
+from muster.common.models import DatabaseNow, check, choices, empty_when, one_of
 from muster.fleet.models import SLUG, Gpu, Node
 from muster.jobs.models import Job
 from muster.tenants.models import VirtualCluster
@@ -25,7 +25,7 @@ class Role(models.Model):
     created_at = models.DateTimeField(db_default=DatabaseNow())
 
     class Meta:
-        constraints = [models.CheckConstraint(condition=Q(weight__gt=0), name="role_weight_positive")]
+        constraints = [check("role_weight_positive", Q(weight__gt=0))]
 
     def __str__(self) -> str:
         return self.name
@@ -77,11 +77,7 @@ class Offer(models.Model):
     class Meta:
         constraints = [
             one_of("state", OfferState, name="offer_state_known"),
-            models.CheckConstraint(
-                condition=Q(state=OfferState.STANDING, ended_at__isnull=True)
-                | Q(~Q(state=OfferState.STANDING), ended_at__isnull=False),
-                name="offer_ended_has_time",
-            ),
+            empty_when("ended_at", "offer_ended_has_time", state=OfferState.STANDING),
         ]
         indexes = [
             models.Index(fields=["framework", "id"], name="offer_standing", condition=Q(state=OfferState.STANDING)),

@@ -10,13 +10,16 @@ by `muster.samples.levels`. How fast jobs are is kept beside them, by `muster.sa
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from django.contrib.postgres.fields import ArrayField
 from django.contrib.postgres.indexes import BrinIndex
 from django.db import models
 
 from muster.jobs.models import Attempt, Job
+
+T = TypeVar("T")
 
 
 class Real(models.FloatField):  # type: ignore[type-arg]
@@ -27,7 +30,32 @@ class Real(models.FloatField):  # type: ignore[type-arg]
         return "real"
 
 
-class GpuStretch(models.Model):
+class Stretch(models.Model):
+    """Samples of one thing in one stretch of time. `measures` adds the columns of what is measured."""
+
+    at = models.DateTimeField()
+    samples = models.IntegerField()
+
+    class Meta:
+        abstract = True
+        indexes = [BrinIndex(fields=["at"], pages_per_range=32, name="%(class)s_at")]
+
+
+def measures(*names: str) -> Callable[[T], T]:
+    """Gives a kind of stretch two columns for each figure: its mean and its largest value."""
+
+    def add(stretch: Any) -> Any:
+        for name in names:
+            for column in (name, f"{name}_max"):
+                stretch.add_to_class(column, Real(null=True))
+        return stretch
+
+    return add
+
+
+@measures("utilization", "memory_used_mib", "power_w", "temperature_c", "sm_clock_mhz", "memory_clock_mhz")
+@measures("ecc_corrected", "ecc_uncorrected", "processes")
+class GpuStretch(Stretch):
     """Samples of one GPU while one allocation held it; `allocation_id` is 0 while none did.
 
     On a GPU that jobs share each of them has its own row, with the same figures.
@@ -35,81 +63,33 @@ class GpuStretch(models.Model):
 
     pk = models.CompositePrimaryKey("gpu_id", "at", "allocation_id")
     gpu_id = models.BigIntegerField()
-    at = models.DateTimeField()
     allocation_id = models.BigIntegerField()
-    samples = models.IntegerField()
-    utilization = Real(null=True)
-    utilization_max = Real(null=True)
-    memory_used_mib = Real(null=True)
-    memory_used_mib_max = Real(null=True)
-    power_w = Real(null=True)
-    power_w_max = Real(null=True)
-    temperature_c = Real(null=True)
-    temperature_c_max = Real(null=True)
-    sm_clock_mhz = Real(null=True)
-    sm_clock_mhz_max = Real(null=True)
-    memory_clock_mhz = Real(null=True)
-    memory_clock_mhz_max = Real(null=True)
-    ecc_corrected = Real(null=True)
-    ecc_corrected_max = Real(null=True)
-    ecc_uncorrected = Real(null=True)
-    ecc_uncorrected_max = Real(null=True)
-    processes = Real(null=True)
-    processes_max = Real(null=True)
 
-    class Meta:
+    class Meta(Stretch.Meta):
         abstract = True
-        indexes = [BrinIndex(fields=["at"], pages_per_range=32, name="%(class)s_at")]
 
 
-class RankStretch(models.Model):
+@measures("cpu_cores", "memory_mib", "page_cache_mib", "disk_read_bytes_s", "disk_write_bytes_s")
+@measures("net_receive_bytes_s", "net_transmit_bytes_s", "processes", "progress_s")
+class RankStretch(Stretch):
     """Samples of what one allocation used of its host."""
 
     pk = models.CompositePrimaryKey("allocation_id", "at")
     allocation_id = models.BigIntegerField()
-    at = models.DateTimeField()
-    samples = models.IntegerField()
-    cpu_cores = Real(null=True)
-    cpu_cores_max = Real(null=True)
-    memory_mib = Real(null=True)
-    memory_mib_max = Real(null=True)
-    page_cache_mib = Real(null=True)
-    page_cache_mib_max = Real(null=True)
-    disk_read_bytes_s = Real(null=True)
-    disk_read_bytes_s_max = Real(null=True)
-    disk_write_bytes_s = Real(null=True)
-    disk_write_bytes_s_max = Real(null=True)
-    net_receive_bytes_s = Real(null=True)
-    net_receive_bytes_s_max = Real(null=True)
-    net_transmit_bytes_s = Real(null=True)
-    net_transmit_bytes_s_max = Real(null=True)
-    processes = Real(null=True)
-    processes_max = Real(null=True)
-    progress_s = Real(null=True)
-    progress_s_max = Real(null=True)
 
-    class Meta:
+    class Meta(Stretch.Meta):
         abstract = True
-        indexes = [BrinIndex(fields=["at"], pages_per_range=32, name="%(class)s_at")]
 
 
-class HostStretch(models.Model):
+@measures("cpu_percent", "memory_used_mib", "load1")
+class HostStretch(Stretch):
     """Samples of a node as a whole."""
 
     pk = models.CompositePrimaryKey("node_id", "at")
     node_id = models.BigIntegerField()
-    at = models.DateTimeField()
-    samples = models.IntegerField()
-    cpu_percent = Real(null=True)
-    cpu_percent_max = Real(null=True)
-    memory_used_mib = Real(null=True)
-    memory_used_mib_max = Real(null=True)
-    load1 = Real(null=True)
-    load1_max = Real(null=True)
 
-    class Meta:
+    class Meta(Stretch.Meta):
         abstract = True
-        indexes = [BrinIndex(fields=["at"], pages_per_range=32, name="%(class)s_at")]
 
 
 class GpuTenSeconds(GpuStretch):

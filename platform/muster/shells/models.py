@@ -9,7 +9,7 @@ from django.db import models
 from django.db.models import Q
 
 from muster.accounts.models import ApiToken
-from muster.common.models import DatabaseNow, choices, one_of
+from muster.common.models import DatabaseNow, check, choices, one_of, set_when
 from muster.jobs.models import Allocation, Job
 from scheduler.model.lifecycle import SHELL_LIVE, ShellState
 
@@ -59,20 +59,12 @@ class Shell(models.Model):
     class Meta:
         constraints = [
             one_of("state", ShellState, name="shell_state_known"),
-            models.CheckConstraint(
-                condition=Q(reason="", state__in=sorted(SHELL_LIVE))
-                | Q(reason__in=sorted(ShellReason), state=ShellState.CLOSED),
-                name="shell_closed_has_reason",
+            check(
+                "shell_closed_has_reason",
+                Q(reason="", state__in=sorted(SHELL_LIVE)) | Q(reason__in=sorted(ShellReason), state=ShellState.CLOSED),
             ),
-            models.CheckConstraint(
-                condition=Q(state=ShellState.CLOSED, closed_at__isnull=False)
-                | Q(~Q(state=ShellState.CLOSED), closed_at__isnull=True),
-                name="shell_closed_has_time",
-            ),
-            models.CheckConstraint(
-                condition=~Q(state=ShellState.OPEN) | Q(opened_at__isnull=False, epoch__isnull=False),
-                name="shell_open_has_agent",
-            ),
+            set_when("closed_at", "shell_closed_has_time", state=ShellState.CLOSED),
+            check("shell_open_has_agent", ~Q(state=ShellState.OPEN) | Q(opened_at__isnull=False, epoch__isnull=False)),
         ]
         indexes = [
             models.Index(fields=["allocation"], name="shell_live", condition=Q(state__in=sorted(SHELL_LIVE))),

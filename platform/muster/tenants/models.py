@@ -8,7 +8,7 @@ from django.core.validators import MinValueValidator
 from django.db import models
 from django.db.models import F, Q
 
-from muster.common.models import DatabaseNow, choices, one_of
+from muster.common.models import DatabaseNow, check, choices, one_of
 from muster.fleet.models import SLUG, Pool
 from muster.tenants.roles import Role
 from nodeagent.protocol.messages import MAX_PATH_CHARS, is_below, source_problem
@@ -54,9 +54,9 @@ class Limits(models.Model):
 
 def _not_negative(name: str) -> list[models.CheckConstraint]:
     return [
-        models.CheckConstraint(condition=Q(gpus__gte=0), name=f"{name}_not_negative"),
-        models.CheckConstraint(condition=Q(borrowing__gte=0), name=f"{name}_borrowing_not_negative"),
-        models.CheckConstraint(condition=Q(lending__gte=0), name=f"{name}_lending_not_negative"),
+        check(f"{name}_not_negative", Q(gpus__gte=0)),
+        check(f"{name}_borrowing_not_negative", Q(borrowing__gte=0)),
+        check(f"{name}_lending_not_negative", Q(lending__gte=0)),
     ]
 
 
@@ -69,9 +69,9 @@ class Organisation(TreeNode):
 
     class Meta:
         constraints = [
-            models.CheckConstraint(condition=Q(weight__gt=0), name="organisation_weight_positive"),
+            check("organisation_weight_positive", Q(weight__gt=0)),
             # A longer cycle is refused under the lock of all organisations: see `edits.require_no_cycle`.
-            models.CheckConstraint(condition=~Q(parent=F("id")), name="organisation_not_its_own_parent"),
+            check("organisation_not_its_own_parent", ~Q(parent=F("id"))),
         ]
 
     def __str__(self) -> str:
@@ -113,15 +113,11 @@ class Tenant(TreeNode):
 
     class Meta:
         constraints = [
-            models.CheckConstraint(condition=Q(weight__gt=0), name="tenant_weight_positive"),
+            check("tenant_weight_positive", Q(weight__gt=0)),
             one_of("screening", Mode, name="tenant_screening_known"),
             one_of("idle_action", Action, name="tenant_idle_action_known"),
-            models.CheckConstraint(
-                condition=Q(idle_below__gt=0, idle_below__lte=100), name="tenant_idle_below_is_a_percentage"
-            ),
-            models.CheckConstraint(
-                condition=Q(idle_for_s__gte=120, idle_for_s__lte=7 * 86_400), name="tenant_idle_for_up_to_a_week"
-            ),
+            check("tenant_idle_below_is_a_percentage", Q(idle_below__gt=0, idle_below__lte=100)),
+            check("tenant_idle_for_up_to_a_week", Q(idle_for_s__gte=120, idle_for_s__lte=7 * 86_400)),
         ]
 
     def __str__(self) -> str:
@@ -157,7 +153,7 @@ class VirtualCluster(TreeNode):
     )
 
     class Meta:
-        constraints = [models.CheckConstraint(condition=Q(weight__gt=0), name="virtual_cluster_weight_positive")]
+        constraints = [check("virtual_cluster_weight_positive", Q(weight__gt=0))]
 
     def __str__(self) -> str:
         return self.name
@@ -271,9 +267,7 @@ class CommonQuota(Limits):
 
     class Meta:
         constraints = [
-            models.CheckConstraint(
-                condition=Q(organisation__isnull=True) ^ Q(tenant__isnull=True), name="common_quota_of_one_owner"
-            ),
+            check("common_quota_of_one_owner", Q(organisation__isnull=True) ^ Q(tenant__isnull=True)),
             models.UniqueConstraint(
                 fields=["organisation", "tenant", "pool", "gpu_type"],
                 name="common_quota_once_per_type",
@@ -306,19 +300,17 @@ class Cap(models.Model):
     class Meta:
         constraints = [
             models.UniqueConstraint(fields=["tenant", "user", "role"], name="cap_once", nulls_distinct=False),
-            models.CheckConstraint(condition=Q(user__isnull=True) | Q(role=""), name="cap_of_user_or_role"),
-            models.CheckConstraint(
-                condition=Q(role__in=["", *sorted(role.value for role in Role)]), name="cap_role_known"
-            ),
-            models.CheckConstraint(
-                condition=Q(
+            check("cap_of_user_or_role", Q(user__isnull=True) | Q(role="")),
+            check("cap_role_known", Q(role__in=["", *sorted(role.value for role in Role)])),
+            check(
+                "cap_not_negative",
+                Q(
                     Q(gpus__isnull=True) | Q(gpus__gte=0),
                     Q(jobs__isnull=True) | Q(jobs__gte=0),
                     Q(gpu_hours_month__isnull=True) | Q(gpu_hours_month__gte=0),
                     Q(job_gpus__isnull=True) | Q(job_gpus__gte=0),
                     Q(time_s__isnull=True) | Q(time_s__gte=1),
                 ),
-                name="cap_not_negative",
             ),
         ]
 
@@ -339,7 +331,7 @@ class Loan(models.Model):
     until = models.DateTimeField(null=True)
 
     class Meta:
-        constraints = [models.CheckConstraint(condition=Q(gpus__gt=0), name="loan_positive")]
+        constraints = [check("loan_positive", Q(gpus__gt=0))]
         indexes = [models.Index(fields=["borrower", "until"], name="loan_of_borrower")]
 
     def __str__(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.db import models
 from django.db.models import Q
 
-from muster.common.models import choices
+from muster.common.models import check, choices
 from muster.events.models import EventReader
 from muster.jobs.models import Attempt, Job, JobGroup
 from scheduler.diagnosis.efficiency import Grade, NoGradeReason
@@ -32,10 +32,10 @@ class Efficiency(models.Model):
     class Meta:
         verbose_name_plural = "efficiency"
         constraints = [
-            models.CheckConstraint(
-                condition=Q(grade__in=sorted(one.value for one in Grade), silence="", utilization__isnull=False)
+            check(
+                "efficiency_grade_or_silence",
+                Q(grade__in=sorted(one.value for one in Grade), silence="", utilization__isnull=False)
                 | Q(grade="", silence__in=sorted(one.value for one in NoGradeReason), utilization__isnull=True),
-                name="efficiency_grade_or_silence",
             ),
         ]
         indexes = [models.Index(fields=["ended_at"], name="efficiency_graded", condition=~Q(grade=""))]
@@ -48,7 +48,7 @@ class Reader(EventReader):
     """How far events have been read for grades."""
 
     class Meta:
-        constraints = [models.CheckConstraint(condition=Q(id=1), name="one_reader_for_grades")]
+        constraints = [check("one_reader_for_grades", Q(id=1))]
 
 
 class HeldDay(models.Model):
@@ -114,9 +114,7 @@ class DayTotal(models.Model):
                 ],
                 name="day_total_once",
             ),
-            models.CheckConstraint(
-                condition=Q(slot_us__gte=0, began__gte=0, attempts__gte=models.F("began")), name="day_total_adds_up"
-            ),
+            check("day_total_adds_up", Q(slot_us__gte=0, began__gte=0, attempts__gte=models.F("began"))),
         ]
 
     def __str__(self) -> str:
