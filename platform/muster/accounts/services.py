@@ -52,11 +52,7 @@ def create_user(
         require_valid(user)
         user.save(force_insert=True)
         audit(
-            "create",
-            actor=actor,
-            object_type="user",
-            object_id=username,
-            after={"username": username, "operator": operator, "uid": user.uid},
+            "create", "user", username, actor=actor, after={"username": username, "operator": operator, "uid": user.uid}
         )
     return user
 
@@ -73,14 +69,7 @@ def change_email(*, user: User, current: str, email: str) -> None:
     require_valid(user)
     with transaction.atomic():
         user.save(update_fields=["email"])
-        audit(
-            "change",
-            actor=user.username,
-            object_type="user",
-            object_id=user.username,
-            before={"email": before},
-            after={"email": email},
-        )
+        audit("change", "user", user.username, actor=user.username, before={"email": before}, after={"email": email})
 
 
 def change_password(*, user: User, current: str, new: str) -> None:
@@ -100,7 +89,7 @@ def change_password(*, user: User, current: str, new: str) -> None:
     with transaction.atomic():
         user.set_password(new)
         user.save(update_fields=["password"])
-        audit("set_password", actor=user.username, object_type="user", object_id=user.username)
+        audit("set_password", "user", user.username, actor=user.username)
         end_by_new_password(user=user, actor=user.username)
 
 
@@ -156,7 +145,7 @@ def create_token(
                 survives_password_change=survives_password_change,
             )
             after = {"name": name, "scopes": chosen, "survives_password_change": survives_password_change}
-            audit("create", actor=user.username, object_type="token", object_id=token.pk, after=after)
+            audit("create", "token", token.pk, actor=user.username, after=after)
     except IntegrityError as error:
         raise Conflict(f"you have a token called {name!r} already; revoke it or take another name") from error
     token.refresh_from_db()
@@ -188,9 +177,9 @@ def set_token_survival(*, user: User, token_id: int, survives: bool) -> ApiToken
             live.update(survives_password_change=survives)
             audit(
                 "edit",
+                "token",
+                token_id,
                 actor=user.username,
-                object_type="token",
-                object_id=token_id,
                 before={"survives_password_change": not survives},
                 after={"survives_password_change": survives},
             )
@@ -206,7 +195,7 @@ def revoke_token(*, user: User, token_id: int, actor: str | None = None) -> None
         )
         if not ended:
             raise NotFound("there is no such token")
-        audit("revoke", actor=actor or user.username, object_type="token", object_id=token_id)
+        audit("revoke", "token", token_id, actor=actor or user.username)
         access_changed()
 
 
@@ -229,7 +218,7 @@ def _end_sessions(sessions: QuerySet[Session], user: User) -> int:
     with transaction.atomic():
         ids = list(sessions.select_for_update().order_by("pk").values_list("pk", flat=True))
         for session_id in ids:
-            audit("end", actor=user.username, object_type="session", object_id=session_id)
+            audit("end", "session", session_id, actor=user.username)
         Session.objects.filter(pk__in=ids).delete()
         access_changed()
     return len(ids)

@@ -57,7 +57,7 @@ def sign_in(*, request: HttpRequest, username: str, password: str, operators_onl
     if not isinstance(user, User) or (operators_only and not user.is_operator):
         # What is no user's name may be a password that was typed into the wrong field.
         name = username if User.objects.filter(username=username).exists() else "(unknown)"
-        audit("failed_sign_in", actor="anonymous", object_type="user", object_id=name)
+        audit("failed_sign_in", "user", name, actor="anonymous")
         raise WrongCredentials("the user name and the password do not belong together")
     rates.give_back(counters)
     with transaction.atomic():
@@ -65,7 +65,7 @@ def sign_in(*, request: HttpRequest, username: str, password: str, operators_onl
             KnownAddress.objects.update_or_create(
                 user=user, address=_block(address), defaults={"last_used_at": timezone.now()}
             )
-        audit("sign_in", actor=user.username, object_type="user", object_id=user.username)
+        audit("sign_in", "user", user.username, actor=user.username)
     return user
 
 

@@ -99,8 +99,7 @@ def require_known_parameters(request: Request, known: Collection[str]) -> None:
     """
     unknown = [name for name in request.query_params if name not in known]
     if unknown:
-        errors = tuple(FieldError(name[:100], unknown_parameter(name, known)) for name in unknown)
-        raise Invalid("; ".join(f"{error.field}: {error.message}" for error in errors), errors=errors)
+        raise Invalid.fields([FieldError(name[:100], unknown_parameter(name, known)) for name in unknown])
 
 
 def checked(shape: type[Shape], data: Mapping[str, Any]) -> dict[str, Any]:

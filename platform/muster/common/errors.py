@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 
@@ -36,6 +36,11 @@ class Invalid(MusterError, status=422, code="invalid", title="Some fields are wr
     def field(cls, name: str, message: str) -> Invalid:
         """The refusal of one field."""
         return cls(f"{name}: {message}", errors=(FieldError(name, message),))
+
+    @classmethod
+    def fields(cls, errors: Sequence[FieldError]) -> Invalid:
+        """The refusal of several fields."""
+        return cls("; ".join(f"{one.field}: {one.message}" for one in errors)[:2000], errors=tuple(errors[:50]))
 
 
 class NotFound(MusterError, status=404, code="not-found", title="Not found"):

@@ -34,4 +34,4 @@ def invalid_from(error: ValidationError, *, field: str = "") -> Invalid:
         fields = tuple(FieldError(name, " ".join(texts)) for name, texts in error.message_dict.items())
     else:
         fields = (FieldError(field, " ".join(error.messages)),)
-    return Invalid("; ".join(f"{one.field}: {one.message}" for one in fields), errors=fields)
+    return Invalid.fields(fields)

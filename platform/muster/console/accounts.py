@@ -153,7 +153,7 @@ class UserAdmin(AuditedMixin, UserPage, ModelAdmin[User]):
             response = super().user_change_password(request, id, form_url)
             if request.method == "POST" and response.status_code == 302:
                 user = User.objects.get(pk=id)
-                audit("set_password", actor=actor(request), object_type="user", object_id=user.username)
+                audit("set_password", "user", user.username, actor=actor(request))
                 end_by_new_password(user=user, actor=actor(request))
         return response
 
@@ -173,9 +173,9 @@ class UserAdmin(AuditedMixin, UserPage, ModelAdmin[User]):
             for user in changed:
                 audit(
                     "activate" if active else "deactivate",
+                    "user",
+                    user.username,
                     actor=actor(request),
-                    object_type="user",
-                    object_id=user.username,
                     before={"is_active": not active},
                     after={"is_active": active},
                 )

@@ -228,7 +228,7 @@ def _store(request: HttpRequest, row: Model, names: Iterable[str] | None, audit_
     kind = audit_type or str(row._meta.model_name)
     if names is None:
         row.save(force_insert=True)
-        audit("create", actor=actor(request), object_type=kind, object_id=row, after=state_of(row))
+        audit("create", kind, row, actor=actor(request), after=state_of(row))
         return
     columns = _columns(row)
     edited = [name for name in names if name in columns]
@@ -237,12 +237,12 @@ def _store(request: HttpRequest, row: Model, names: Iterable[str] | None, audit_
     before = state_of(type(row)._default_manager.get(pk=row.pk), edited)
     row.save(update_fields=edited)
     after = state_of(row, edited) | ({"reason": reason} if reason else {})
-    audit("change", actor=actor(request), object_type=kind, object_id=row, before=before, after=after)
+    audit("change", kind, row, actor=actor(request), before=before, after=after)
 
 
 def _remove(request: HttpRequest, row: Model, audit_type: str) -> None:
     kind = audit_type or str(row._meta.model_name)
-    audit("delete", actor=actor(request), object_type=kind, object_id=row, before=state_of(row))
+    audit("delete", kind, row, actor=actor(request), before=state_of(row))
     row.delete()
 
 

@@ -107,10 +107,10 @@ def recorded_so_far() -> str | None:
 
 def audit(
     action: str,
-    *,
-    actor: str,
     object_type: str,
     object_id: object,
+    *,
+    actor: str,
     before: dict[str, Any] | None = None,
     after: dict[str, Any] | None = None,
     address: str | None = None,

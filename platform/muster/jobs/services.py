@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from django.db import IntegrityError, transaction
+from django.db import transaction
 from django.db.models import QuerySet
 
 from muster.accounts.models import User
@@ -25,7 +25,7 @@ from muster.jobs.spec.throughput import require_known_types
 from muster.jobs.submit.caps import require_within_caps
 from muster.jobs.submit.desk import Desk
 from muster.jobs.submit.feasibility import require_feasible, why_infeasible
-from muster.jobs.submit.idempotency import check_key, known_key
+from muster.jobs.submit.idempotency import once
 from muster.jobs.submit.images import require_runtime
 from muster.jobs.submit.memory import with_types
 from muster.jobs.submit.nodes import require_nodes
@@ -78,62 +78,41 @@ def submit_job(
 
     One that `has_place` already is not screened.
     """
-    digest = check_key(idempotency_key, data)
-    if idempotency_key:
-        known = known_key(user, idempotency_key, digest)
-        if known:
-            return Job.objects.select_related("vc", "tenant", "owner").get(pk=known.job_ids[0]), False
-    job = draft_job(user=user, data=data)
-    estimate_jobs([job])
-    try:
+
+    def store(note: Callable[..., object]) -> Job:
+        job = draft_job(user=user, data=data)
+        estimate_jobs([job])
         with transaction.atomic():
             _store([job], user, has_place=has_place)
-            if idempotency_key:
-                # A second one of the same owner fails here, and takes its job with it.
-                IdempotencyKey.objects.create(owner=user, key=idempotency_key, body_digest=digest, job_ids=[job.pk])
-    except IntegrityError:
-        # The same request was sent twice at once, and the other one was first.
-        known = known_key(user, idempotency_key, digest) if idempotency_key else None
-        if known is None:
-            raise
-        return Job.objects.select_related("vc", "tenant", "owner").get(pk=known.job_ids[0]), False
-    return job, True
+            # A second key of the same owner fails here, and takes its job with it.
+            note(job_ids=[job.pk])
+        return job
+
+    return once(user=user, key=idempotency_key, data=data, store=store, known=lambda key: _batch_of(key).jobs[0])
 
 
 def submit_batch(*, user: User, items: list[object], idempotency_key: str | None = None) -> BatchResult:
     """The valid jobs of the batch, stored in one transaction, and what is wrong with the others."""
     if not 0 < len(items) <= MAX_JOBS_PER_BATCH:
         raise Invalid.field("jobs", f"send 1 to {MAX_JOBS_PER_BATCH} specs")
-    digest = check_key(idempotency_key, items)
-    known = known_key(user, idempotency_key, digest) if idempotency_key else None
-    if known:
-        return _batch_of(known)
-    drafts: list[Job] = []
-    errors: list[tuple[int, MusterError]] = []
-    desk = Desk(user)
-    for index, item in enumerate(items):
-        try:
-            drafts.append(draft_job(user=user, data=item, desk=desk))
-        except MusterError as error:
-            errors.append((index, error))
-    estimate_jobs(drafts)
-    try:
+
+    def store(note: Callable[..., object]) -> BatchResult:
+        drafts: list[Job] = []
+        errors: list[tuple[int, MusterError]] = []
+        desk = Desk(user)
+        for index, item in enumerate(items):
+            try:
+                drafts.append(draft_job(user=user, data=item, desk=desk))
+            except MusterError as error:
+                errors.append((index, error))
+        estimate_jobs(drafts)
         with transaction.atomic():
             _store(drafts, user)
-            if idempotency_key:
-                IdempotencyKey.objects.create(
-                    owner=user,
-                    key=idempotency_key,
-                    body_digest=digest,
-                    job_ids=[job.pk for job in drafts],
-                    errors=[_error_as_data(index, error) for index, error in errors],
-                )
-    except IntegrityError:
-        known = known_key(user, idempotency_key, digest) if idempotency_key else None
-        if known is None:
-            raise
-        return _batch_of(known)
-    return BatchResult(drafts, errors)
+            told = [_error_as_data(index, error) for index, error in errors]
+            note(job_ids=[job.pk for job in drafts], errors=told)
+        return BatchResult(drafts, errors)
+
+    return once(user=user, key=idempotency_key, data=items, store=store, known=_batch_of)[0]
 
 
 def warnings_of(job: Job) -> list[str]:

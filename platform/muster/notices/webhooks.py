@@ -55,7 +55,7 @@ def add_webhook(*, user: User, url: str) -> tuple[Webhook, str]:
             webhook = Webhook.objects.create(user=user, url=url.strip(), sealed_secret=seal(secret))
             # Paths are secrets at many receivers; the host says enough.
             told = {"host": target.host}
-            audit("create", actor=user.username, object_type="webhook", object_id=webhook.pk, after=told)
+            audit("create", "webhook", webhook.pk, actor=user.username, after=told)
     except IntegrityError as error:
         raise Conflict("you have a webhook with this URL already") from error
     webhook.refresh_from_db()
@@ -67,7 +67,7 @@ def remove_webhook(*, webhook: Webhook, actor: str) -> None:
     with transaction.atomic():
         _drop_waiting(webhook, "the webhook was removed")
         Webhook.objects.filter(pk=webhook.pk).delete()
-        audit("delete", actor=actor, object_type="webhook", object_id=webhook.pk)
+        audit("delete", "webhook", webhook.pk, actor=actor)
 
 
 def disable_webhook(*, webhook: Webhook, reason: str, actor: str) -> None:
@@ -76,7 +76,7 @@ def disable_webhook(*, webhook: Webhook, reason: str, actor: str) -> None:
         changed = Webhook.objects.filter(pk=webhook.pk).exclude(disabled_by=actor)
         if changed.update(disabled_at=timezone.now(), disabled_by=actor, reason=reason[:500]):
             _drop_waiting(webhook, reason)
-            audit("disable", actor=actor, object_type="webhook", object_id=webhook.pk, after={"reason": reason})
+            audit("disable", "webhook", webhook.pk, actor=actor, after={"reason": reason})
 
 
 def enable_webhook(*, webhook: Webhook, actor: str) -> None:
@@ -84,7 +84,7 @@ def enable_webhook(*, webhook: Webhook, actor: str) -> None:
     with transaction.atomic():
         changed = Webhook.objects.filter(pk=webhook.pk, disabled_at__isnull=False)
         if changed.update(disabled_at=None, disabled_by="", reason="", failures=0, failing_since=None, not_before=None):
-            audit("enable", actor=actor, object_type="webhook", object_id=webhook.pk)
+            audit("enable", "webhook", webhook.pk, actor=actor)
 
 
 def ping_webhook(*, webhook: Webhook) -> None:

@@ -57,13 +57,7 @@ def register_framework(*, user: User, role_name: str, needs: RuntimeNeed = Runti
         Framework.objects.filter(pk=framework.pk).update(seen_at=DatabaseNow(), needs=needs)
         OfferFilter.objects.filter(framework=framework).delete()
         if created:
-            audit(
-                "register",
-                actor=user.username,
-                object_type="framework",
-                object_id=framework.pk,
-                after={"role": role.name},
-            )
+            audit("register", "framework", framework.pk, actor=user.username, after={"role": role.name})
             data = {"framework": framework.pk, "role": role.name}
             record("framework.registered", actor=user.username, tenant_id=role.vc.tenant_id, data=data)
         wake_pool(role.vc.pool_id)
@@ -78,7 +72,7 @@ def leave(*, user: User, framework_id: int) -> None:
         standing = Offer.objects.filter(framework=framework, state=OfferState.STANDING).order_by("pk")
         offers = list(standing.select_related("framework__role__vc", "node"))
         end_offers(offers, OfferState.RESCINDED, actor=user.username, detail="its framework has left")
-        audit("leave", actor=user.username, object_type="framework", object_id=framework.pk)
+        audit("leave", "framework", framework.pk, actor=user.username)
         wake_pool(framework.role.vc.pool_id)
 
 

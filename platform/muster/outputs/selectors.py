@@ -2,42 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import datetime
-
 from django.conf import settings
 from django.db.models import Count, Q, QuerySet, Sum
 
+from muster.common.clock import moment
 from muster.common.errors import NotFound
 from muster.common.rows import require_first
 from muster.jobs.models import Allocation, Job
 from muster.outputs.models import HELD, Collection, FileState, OutputFile
 from muster.outputs.store import MAX_FILES
+from muster_client.answers.outputs import OutputsSummary
 from scheduler.model.lifecycle import AllocationState, Reason
 
 # The agent of a rank that ended so has nothing to tell, or may never be heard of again.
 _NEVER_RAN = {"", Reason.NEVER_STARTED, Reason.NOT_CLAIMED}
 _LOST = {Reason.NODE_LOST, Reason.NODE_REBOOTED}
-
-
-@dataclass(frozen=True, slots=True)
-class Summary:
-    """A job's files as a whole."""
-
-    patterns: list[str]
-    kept_files: int
-    kept_bytes: int
-    most_files: int
-    most_bytes: int
-    kept_until: datetime | None
-    pending: int
-    """Ranks of the latest attempt whose files are still to come."""
-    lost: int
-    """Ranks whose node was lost with what they left."""
-    unnamed: int
-    """Files that were left out and are not in the list."""
-    cut_short: bool
-    """Some rank's folder held more than could be looked at."""
 
 
 def files_of(job: Job, *, attempt: int | None = None) -> QuerySet[OutputFile]:
@@ -66,7 +45,7 @@ def kept_file(job: Job, file_id: int) -> OutputFile:
     return file
 
 
-def summary_of(job: Job) -> Summary:
+def summary_of(job: Job) -> OutputsSummary:
     """What can be said of the job's files as a whole, in three queries."""
     held = OutputFile.objects.filter(job=job, state__in=HELD).aggregate(files=Count("pk"), bytes=Sum("size"))
     told = Collection.objects.filter(allocation__attempt__job=job).aggregate(
@@ -82,15 +61,15 @@ def summary_of(job: Job) -> Summary:
         lost=Count("pk", filter=over & Q(end_reason__in=_LOST)),
     )
     patterns = list(job.spec.get("outputs", ()))
-    return Summary(
-        patterns=patterns,
-        kept_files=held["files"],
-        kept_bytes=held["bytes"] or 0,
-        most_files=MAX_FILES,
-        most_bytes=settings.OUTPUTS_MAX_BYTES,
-        kept_until=job.ended_at + settings.OUTPUTS_KEPT_FOR if job.ended_at else None,
-        pending=ranks["pending"] if patterns else 0,
-        lost=ranks["lost"] if patterns else 0,
-        unnamed=told["more"] or 0,
-        cut_short=bool(told["cut"]),
-    )
+    return {
+        "patterns": patterns,
+        "kept_files": held["files"],
+        "kept_bytes": held["bytes"] or 0,
+        "most_files": MAX_FILES,
+        "most_bytes": settings.OUTPUTS_MAX_BYTES,
+        "kept_until": moment(job.ended_at + settings.OUTPUTS_KEPT_FOR if job.ended_at else None),
+        "pending": ranks["pending"] if patterns else 0,
+        "lost": ranks["lost"] if patterns else 0,
+        "unnamed": told["more"] or 0,
+        "cut_short": bool(told["cut"]),
+    }

@@ -92,7 +92,7 @@ def request_shell(
         told = event_data(shell)
         record("shell.requested", actor=user.username, tenant_id=job.tenant_id, job_id=job.pk, data=told)
         after = {"job": job.pk, "address": address, **told}
-        audit("open", actor=user.username, object_type="shell", object_id=shell.pk, after=after)
+        audit("open", "shell", shell.pk, actor=user.username, after=after)
         wake_node(allocation.node_id)
     return shell, secret
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
-from typing import Any
 
 from django.db.models import Count, Sum
 
+from muster.common.clock import moment
+from muster.common.figures import finite, hours
 from muster.jobs.groups.progress import MEMBER_STATES, STOPPED_BY_GROUP, held_gpu_s, member_state
 from muster.jobs.models import Job, JobGroup
 from muster.sweeps.models import Trial
 from muster.sweeps.spec import SweepSpec, sweep_of
+from muster_client.answers.sweeps import SweepMember
 from scheduler.model.lifecycle import JOB_TERMINAL, Reason
 from scheduler.search import rungs as search
 from scheduler.search.rungs import RungCount, judge
@@ -27,24 +28,6 @@ class Standing:
     best: Trial | None = None
     gpu_s: float = 0.0
     saved_gpu_s: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Member:
-    """A member with what the sweep knows of it."""
-
-    job_id: int
-    member: int
-    state: str
-    params: Mapping[str, Any]
-    value: float | None
-    step: float | None
-    rungs: int
-    gpu_s: float
-    saved_gpu_s: float
-    why: str
-    started_at: datetime | None
-    ended_at: datetime | None
 
 
 def standings(groups: Iterable[JobGroup]) -> dict[int, Standing]:
@@ -66,38 +49,29 @@ def standings(groups: Iterable[JobGroup]) -> dict[int, Standing]:
     return found
 
 
-def members_of(group: JobGroup) -> list[Member]:
+def members_of(group: JobGroup) -> list[SweepMember]:
     """All members, in order; two queries."""
     held = held_gpu_s([group.pk], by="job")
-    names = (
-        "pk",
-        "member",
-        "state",
-        "paused",
-        "spec__params",
-        "attained_gpu_s",
-        "started_at",
-        "ended_at",
-        "reason",
-        "reason_detail",
-    )
+    names = ("pk", "member", "state", "paused", "spec__params", "attained_gpu_s", "reason", "reason_detail")
+    times = ("started_at", "ended_at")
     of_trial = ("value", "step", "readings", "saved_gpu_s", "why")
-    rows = Job.objects.filter(group=group).order_by("member").values(*names, *(f"trial__{name}" for name in of_trial))
+    rows = Job.objects.filter(group=group).order_by("member")
+    rows = rows.values(*names, *times, *(f"trial__{name}" for name in of_trial))
     return [
-        Member(
-            job_id=row["pk"],
-            member=row["member"],
-            state=member_state(row["state"], paused=row["paused"], stopped=row["reason"] == Reason.STOPPED_EARLY),
-            params=row["spec__params"],
-            value=row["trial__value"],
-            step=row["trial__step"],
-            rungs=len(row["trial__readings"] or ()),
-            gpu_s=row["attained_gpu_s"] + held.get(row["pk"], 0.0),
-            saved_gpu_s=row["trial__saved_gpu_s"] or 0.0,
-            why=row["trial__why"] or (row["reason_detail"] if row["ended_at"] else ""),
-            started_at=row["started_at"],
-            ended_at=row["ended_at"],
-        )
+        {
+            "member": row["member"],
+            "job": row["pk"],
+            "state": member_state(row["state"], paused=row["paused"], stopped=row["reason"] == Reason.STOPPED_EARLY),
+            "params": row["spec__params"],
+            "value": finite(row["trial__value"]),
+            "step": row["trial__step"],
+            "rung": len(row["trial__readings"] or ()),
+            "gpu_hours": hours(row["attained_gpu_s"] + held.get(row["pk"], 0.0)),
+            "saved_gpu_hours": hours(row["trial__saved_gpu_s"] or 0.0),
+            "why": row["trial__why"] or (row["reason_detail"] if row["ended_at"] else ""),
+            "started_at": moment(row["started_at"]),
+            "ended_at": moment(row["ended_at"]),
+        }
         for row in rows
     ]
 

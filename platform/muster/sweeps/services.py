@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from django.db import IntegrityError, transaction
+from django.db import transaction
 
 from muster.accounts.models import User
 from muster.common.errors import Invalid, MusterError
@@ -17,7 +17,7 @@ from muster.jobs.services import draft_job
 from muster.jobs.spec.spec_values import checked_params
 from muster.jobs.submit.desk import Desk
 from muster.jobs.submit.feasibility import why_infeasible
-from muster.jobs.submit.idempotency import check_key, known_key
+from muster.jobs.submit.idempotency import once
 from muster.sweeps.draws import params_of
 from muster.sweeps.models import Progress
 from muster.sweeps.spec import SweepSpec, parse_sweep
@@ -44,23 +44,17 @@ def submit_sweep(
 
     All members are stored with it as jobs, or nothing is. One of them is checked for all. None is screened.
     """
-    digest = check_key(idempotency_key, {"sweep": data})
-    if idempotency_key and (known := known_key(user, idempotency_key, digest)):
-        return _stored(known), False
-    draft = draft_sweep(user=user, data=data)
-    estimate_jobs([draft.job])
-    _expect_stops(draft)
-    try:
+
+    def store(note: Callable[..., object]) -> JobGroup:
+        draft = draft_sweep(user=user, data=data)
+        estimate_jobs([draft.job])
+        _expect_stops(draft)
         with transaction.atomic():
             group = _store(draft, user, cloned_from)
-            if idempotency_key:
-                IdempotencyKey.objects.create(owner=user, key=idempotency_key, body_digest=digest, group=group)
-    except IntegrityError:
-        known = known_key(user, idempotency_key, digest) if idempotency_key else None
-        if known is None:
-            raise
-        return _stored(known), False
-    return group, True
+            note(group=group)
+        return group
+
+    return once(user=user, key=idempotency_key, data={"sweep": data}, store=store, known=_stored)
 
 
 def draft_sweep(*, user: User, data: object, desk: Desk | None = None) -> Draft:

@@ -72,7 +72,7 @@ def parse_sweep(data: object) -> SweepSpec:
         sweep = SweepSpec.model_validate(data)
     except ValidationError as error:
         errors = tuple(_field_error(detail) for detail in error.errors(include_url=False)[:50])
-        raise Invalid("; ".join(f"{one.field}: {one.message}" for one in errors)[:2000], errors=errors) from error
+        raise Invalid.fields(errors) from error
     _require_sense(sweep)
     return sweep
 

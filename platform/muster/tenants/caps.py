@@ -65,9 +65,9 @@ def set_caps(*, user: User, tenant: Tenant, rows: Sequence[Mapping[str, Any]]) -
     Cap.objects.bulk_create(caps)
     audit(
         "set_caps",
+        "tenant",
+        tenant.name,
         actor=user.username,
-        object_type="tenant",
-        object_id=tenant.name,
         before={"caps": [cap_as_data(cap) for cap in before]},
         after={"caps": [cap_as_data(cap) for cap in caps]},
     )

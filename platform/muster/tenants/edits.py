@@ -77,10 +77,10 @@ def edit_virtual_cluster(
         _move_quota(vc, other, move["gpu_type"], move["gpus"])
         moved = {"moved": {"from": vc.name, **move}}
         touch(other, actor=user.username)
-        audit("change", actor=user.username, object_type="virtual_cluster", object_id=other.name, after=moved)
+        audit("change", "virtual_cluster", other.name, actor=user.username, after=moved)
     touch(vc, actor=user.username)
     now = {"weight": vc.weight, "quotas": quotas_as_data(vc.quotas.all())}
-    audit("change", actor=user.username, object_type="virtual_cluster", object_id=vc.name, before=was, after=now)
+    audit("change", "virtual_cluster", vc.name, actor=user.username, before=was, after=now)
     wake_pool(vc.pool_id)
     return vc
 
@@ -109,7 +109,7 @@ def edit_group(*, user: User, node: GroupT, version: int, changes: Mapping[str, 
     _set_common_quotas(group, {pool.name: pool for pool in pools.values()}, changes.get("quotas", ()))
     touch(group, actor=user.username)
     kind = OBJECT_TYPES[type(group)]
-    audit("change", actor=user.username, object_type=kind, object_id=group, before=was, after=_group_as_data(group))
+    audit("change", kind, group, actor=user.username, before=was, after=_group_as_data(group))
     for pool_id in pools_below(group):
         wake_pool(pool_id)
     return group
@@ -123,7 +123,7 @@ def create_organisation(*, user: User, name: str, parent: str | None, weight: fl
     row.save(force_insert=True)
     row.refresh_from_db()
     after = {"name": name, "parent": parent, "weight": weight}
-    audit("create", actor=user.username, object_type="organisation", object_id=name, after=after)
+    audit("create", "organisation", name, actor=user.username, after=after)
     return row
 
 
@@ -135,7 +135,7 @@ def delete_organisation(*, user: User, organisation: Organisation) -> None:
         raise Conflict(
             f"{tenants} tenants and {below} organisations are below {row.name}: move them to another organisation first"
         )
-    audit("delete", actor=user.username, object_type="organisation", object_id=row.name, before=_group_as_data(row))
+    audit("delete", "organisation", row.name, actor=user.username, before=_group_as_data(row))
     row.delete()
 
 
@@ -192,7 +192,7 @@ def _operators_only(fields: Sequence[str]) -> Forbidden | Invalid:
     if not fields:
         return Forbidden("only operators may change this")
     errors = tuple(FieldError(name, "only operators may change it") for name in fields)
-    return Invalid("; ".join(f"{one.field}: {one.message}" for one in errors), errors=errors)
+    return Invalid.fields(errors)
 
 
 def _set_quotas(vc: VirtualCluster, rows: Sequence[Mapping[str, Any]], *, may_raise: bool) -> None:

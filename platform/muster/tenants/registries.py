@@ -84,9 +84,9 @@ def store_registry(*, tenant: Tenant, registry: str, username: str, password: st
         row, _ = RegistryCredentials.objects.update_or_create(tenant=tenant, registry_id=host, defaults=values)
         audit(
             "replace_registry" if before else "add_registry",
+            "tenant",
+            tenant.name,
             actor=actor,
-            object_type="tenant",
-            object_id=tenant.name,
             before={"registry": host, "username": before.username} if before else None,
             after={"registry": host, "username": row.username},
         )
@@ -100,9 +100,9 @@ def remove_registry(*, credentials: RegistryCredentials, actor: str) -> None:
         RegistryCredentials.objects.filter(pk=credentials.pk).delete()
         audit(
             "remove_registry",
+            "tenant",
+            credentials.tenant.name,
             actor=actor,
-            object_type="tenant",
-            object_id=credentials.tenant.name,
             before={"registry": credentials.registry_id, "username": credentials.username},
         )
 

@@ -22,7 +22,7 @@ def create_tenant(*, name: str, actor: str, weight: float = 1) -> Tenant:
     require_valid(tenant)
     with transaction.atomic():
         tenant.save(force_insert=True)
-        audit("create", actor=actor, object_type="tenant", object_id=name, after={"name": name, "weight": weight})
+        audit("create", "tenant", name, actor=actor, after={"name": name, "weight": weight})
     return tenant
 
 
@@ -30,13 +30,7 @@ def add_member(*, tenant: Tenant, user: User, role: Role, actor: str) -> Members
     """The user's role in the tenant, new or changed."""
     with transaction.atomic():
         membership, _ = Membership.objects.update_or_create(tenant=tenant, user=user, defaults={"role": role})
-        audit(
-            "add_member",
-            actor=actor,
-            object_type="tenant",
-            object_id=tenant.name,
-            after={"user": user.username, "role": role},
-        )
+        audit("add_member", "tenant", tenant.name, actor=actor, after={"user": user.username, "role": role})
         access_changed()
     return membership
 
@@ -48,7 +42,7 @@ def create_virtual_cluster(*, tenant: Tenant, pool: Pool, name: str, actor: str)
     with transaction.atomic():
         vc.save(force_insert=True)
         after = {"tenant": tenant.name, "pool": pool.name, "name": name}
-        audit("create", actor=actor, object_type="virtual_cluster", object_id=name, after=after)
+        audit("create", "virtual_cluster", name, actor=actor, after=after)
     return vc
 
 
@@ -64,9 +58,9 @@ def set_quota(*, vc: VirtualCluster, gpu_type: str, gpus: int, actor: str) -> Qu
         quota, _ = Quota.objects.update_or_create(vc=vc, gpu_type=gpu_type, defaults={"gpus": gpus})
         audit(
             "set_quota",
+            "virtual_cluster",
+            vc.name,
             actor=actor,
-            object_type="virtual_cluster",
-            object_id=vc.name,
             before={"gpu_type": gpu_type, "gpus": before["gpus"] if before else None},
             after={"gpu_type": gpu_type, "gpus": gpus},
         )

@@ -65,7 +65,7 @@ def look(group: JobGroup) -> JobGroup:
 
 
 def states(group: JobGroup) -> list[str]:
-    return [one.state for one in members_of(group)]
+    return [one["state"] for one in members_of(group)]
 
 
 def test_the_end_of_a_member_asks_for_a_look(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,9 +93,9 @@ class TestAsha:
         stopped.refresh_from_db()
         assert (stopped.state, stopped.reason) == (JobState.CANCELLED, Reason.STOPPED_EARLY)
         found = members_of(group)
-        assert [one.state for one in found[:3]] == ["running", "stopped", "running"]
-        assert found[1].saved_gpu_s == pytest.approx(800, rel=0.05)
-        assert found[1].why == attempt.reason_detail
+        assert [one["state"] for one in found[:3]] == ["running", "stopped", "running"]
+        assert found[1]["saved_gpu_hours"] == pytest.approx(800 / 3600, rel=0.05)
+        assert found[1]["why"] == attempt.reason_detail
 
     def test_a_rung_is_reached_once(self, world: World) -> None:
         group = running(world)
@@ -114,7 +114,7 @@ class TestAsha:
         report(group, 1, (1, math.nan))
         report(group, 2, (1, math.inf))
         look(group)
-        assert [one.why for one in members_of(group)[:2]] == ["loss at step 1 is not a finite number"] * 2
+        assert [one["why"] for one in members_of(group)[:2]] == ["loss at step 1 is not a finite number"] * 2
         assert standings([group])[group.pk].best is None
 
     def test_more_is_better_where_the_goal_says_so(self, world: World) -> None:
@@ -176,7 +176,7 @@ class TestHalving:
         assert states(group)[1:] == ["paused", "running"]
         report(group, 3, (1, 0.7))
         look(group)
-        assert [one.state for one in members_of(group)][1] == "waiting"
+        assert [one["state"] for one in members_of(group)][1] == "waiting"
         assert live_attempt(job(group, 3)).reason == Reason.STOPPED_EARLY
         cycle(world)
         assert job(group, 2).state == JobState.ACTIVE

@@ -7,6 +7,7 @@ from datetime import datetime
 
 from muster.api.usage.render import csv_table
 from muster.common.clock import moment
+from muster.common.figures import rounded
 from muster.dispatch.explain.fairness import PolicyVerdicts as Verdicts
 from muster.usage.dimensions import By
 from muster.usage.fairness import FairnessRow as FairnessFound
@@ -26,12 +27,12 @@ def job_fairness(found: Fairness) -> JobFairness:
         "sentence": found.sentence,
         "quota_gpus": row.quota_gpus if row else 0,
         "pool_gpus": row.pool_gpus if row else 0,
-        "rho_quota": _rounded(row.rho_quota) if row else None,
-        "rho_cluster": _rounded(row.rho_cluster) if row else None,
-        "taken_s": _rounded(row.taken_s) if row else None,
-        "alone_s": _rounded(row.alone_s) if row else None,
-        "contention": _rounded(row.contention) if row else None,
-        "vc_contention": _rounded(row.vc_contention) if row else None,
+        "rho_quota": rounded(row.rho_quota, 4) if row else None,
+        "rho_cluster": rounded(row.rho_cluster, 4) if row else None,
+        "taken_s": rounded(row.taken_s, 4) if row else None,
+        "alone_s": rounded(row.alone_s, 4) if row else None,
+        "contention": rounded(row.contention, 4) if row else None,
+        "vc_contention": rounded(row.vc_contention, 4) if row else None,
     }
 
 
@@ -64,12 +65,12 @@ def week_rho(row: FairnessFound) -> WeekRho:
 def _figures(row: FairnessFound) -> RhoFigures:
     return {
         "applications": row.applications,
-        "rho_quota_median": _rounded(row.rho_quota_median),
-        "rho_quota_mean": _rounded(row.rho_quota_mean),
-        "rho_quota_max": _rounded(row.rho_quota_max),
-        "rho_cluster_median": _rounded(row.rho_cluster_median),
-        "rho_cluster_mean": _rounded(row.rho_cluster_mean),
-        "rho_cluster_max": _rounded(row.rho_cluster_max),
+        "rho_quota_median": rounded(row.rho_quota_median, 4),
+        "rho_quota_mean": rounded(row.rho_quota_mean, 4),
+        "rho_quota_max": rounded(row.rho_quota_max, 4),
+        "rho_cluster_median": rounded(row.rho_cluster_median, 4),
+        "rho_cluster_mean": rounded(row.rho_cluster_mean, 4),
+        "rho_cluster_max": rounded(row.rho_cluster_max, 4),
     }
 
 
@@ -105,11 +106,7 @@ def sweep_rho(found: Fairness) -> SweepRho:
     """The figures of a sweep, and the sentence about them."""
     row = found.times
     return {
-        "cluster": _rounded(row.rho_cluster) if row else None,
-        "quota": _rounded(row.rho_quota) if row else None,
+        "cluster": rounded(row.rho_cluster, 4) if row else None,
+        "quota": rounded(row.rho_quota, 4) if row else None,
         "sentence": found.sentence,
     }
-
-
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else round(value, 4)

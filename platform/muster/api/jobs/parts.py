@@ -9,7 +9,7 @@ from muster.api.base import ApiView, caller, describe, query_of
 from muster.api.jobs import render
 from muster.api.jobs.selection import PageFilter
 from muster.api.outputs.bodies import OutputFilter
-from muster.api.outputs.render import output_file, outputs_summary
+from muster.api.outputs.render import output_file
 from muster.api.pages import decode_cursor, page_of
 from muster.events.selectors import EventCursor, of_job
 from muster.jobs.models import Attempt
@@ -59,6 +59,6 @@ class JobFiles(ApiView):
         answer: OutputFilePage = {
             "results": [output_file(row) for row in page],
             "next": following,
-            "summary": outputs_summary(summary_of(job)),
+            "summary": summary_of(job),
         }
         return Response(answer)

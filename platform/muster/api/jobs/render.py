@@ -10,6 +10,7 @@ from django.db.models import F, QuerySet
 
 from muster.api.jobs.marks import NO_MARKS, Marks, marks_of
 from muster.common.clock import moment, utc_now
+from muster.common.figures import hours, rounded
 from muster.dispatch.explain.finish import FinishByType
 from muster.events.models import Event
 from muster.fleet.networks import host_network_reason
@@ -228,10 +229,10 @@ def efficiency(row: EfficiencyRow) -> Efficiency:
         "attempt": row.attempt,
         "grade": row.grade or None,
         "silence": row.silence or None,
-        "utilization": None if row.utilization is None else round(row.utilization, 2),
+        "utilization": rounded(row.utilization, 2),
         "idle_gpus": row.idle_gpus,
-        "gpu_hours": round(row.gpu_s / 3600, 6),
-        "idle_gpu_hours": round(row.idle_gpu_s / 3600, 6),
+        "gpu_hours": hours(row.gpu_s),
+        "idle_gpu_hours": hours(row.idle_gpu_s),
         "gpus": use["gpus"],
         "cpus": use["cpus"],
         "cpu_cores": use["cpu_cores"],

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
-
 from muster.common.clock import moment
+from muster.common.figures import finite
 from muster.fleet.models import Gpu, Node
 from muster.jobs.models import Allocation, Attempt, GpuClaim
 from muster.monitoring.models import Series
@@ -76,11 +75,6 @@ def _series(row: Series) -> ReportedSeries:
         "step": row.last_step,
         "value": finite(row.last_value),
     }
-
-
-def finite(value: float | None) -> float | None:
-    """The number as JSON can have it."""
-    return value if value is not None and math.isfinite(value) else None
 
 
 def _window(window: Window) -> Metrics:

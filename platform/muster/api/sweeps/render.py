@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 
 from muster.api.fairness.render import sweep_rho
 from muster.common.clock import moment
+from muster.common.figures import hours
 from muster.jobs.models import JobGroup
 from muster.jobs.spec.spec_order import in_order
 from muster.sweeps.models import Progress, Trial
-from muster.sweeps.selectors import Member, Standing, rungs_reached, spec_of, standings
+from muster.sweeps.selectors import Standing, rungs_reached, spec_of, standings
 from muster.usage.finish_times import fairness_of_group
-from muster_client.answers.sweeps import BestMember, MemberCounts, Sweep, SweepInList, SweepMember
+from muster_client.answers.sweeps import BestMember, MemberCounts, Sweep, SweepInList
 
 
 def sweep_list(groups: Iterable[JobGroup]) -> list[SweepInList]:
@@ -38,24 +38,6 @@ def sweep_document(group: JobGroup) -> Sweep:
     }
 
 
-def member(row: Member) -> SweepMember:
-    """A member."""
-    return {
-        "member": row.member,
-        "job": row.job_id,
-        "state": row.state,
-        "params": row.params,
-        "value": _finite(row.value),
-        "step": row.step,
-        "rung": row.rungs,
-        "gpu_hours": _hours(row.gpu_s),
-        "saved_gpu_hours": _hours(row.saved_gpu_s),
-        "why": row.why,
-        "started_at": moment(row.started_at),
-        "ended_at": moment(row.ended_at),
-    }
-
-
 def _sweep(group: JobGroup, standing: Standing) -> SweepInList:
     sweep = spec_of(group)
     return {
@@ -74,8 +56,8 @@ def _sweep(group: JobGroup, standing: Standing) -> SweepInList:
         "parallel": group.parallel,
         "members": _counts(group, standing.members),
         "best": _best(standing.best),
-        "gpu_hours": _hours(standing.gpu_s),
-        "saved_gpu_hours": _hours(standing.saved_gpu_s),
+        "gpu_hours": hours(standing.gpu_s),
+        "saved_gpu_hours": hours(standing.saved_gpu_s),
         "submitted_at": moment(group.submitted_at),
         "ended_at": moment(group.ended_at),
         "cloned_from": group.cloned_from_id,
@@ -105,11 +87,3 @@ def _best(trial: Trial | None) -> BestMember | None:
         "value": trial.value,
         "step": trial.value_step,
     }
-
-
-def _finite(value: float | None) -> float | None:
-    return value if value is not None and math.isfinite(value) else None
-
-
-def _hours(seconds: float) -> float:
-    return round(seconds / 3600, 6)

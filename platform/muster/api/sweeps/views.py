@@ -13,7 +13,7 @@ from muster.api.jobs.bodies import ANY_VALUES, CloneChanges
 from muster.api.jobs.views import KEY, SPEC_BODY, SUBMIT_PROBLEMS, idempotency_key
 from muster.api.pages import decode_cursor, page_of
 from muster.api.sweeps.bodies import SweepFilter
-from muster.api.sweeps.render import member, sweep_document, sweep_list
+from muster.api.sweeps.render import sweep_document, sweep_list
 from muster.jobs.groups.progress import first_member, get_group, visible_groups
 from muster.jobs.groups.services import cancel_group
 from muster.jobs.models import JobGroup
@@ -75,7 +75,7 @@ class SweepMembers(ApiView):
     def get(self, request: Request, sweep_id: int) -> Response:
         """All members, up to 1,000, in order."""
         group = get_group(caller(request), GroupKind.SWEEP, sweep_id)
-        return Response(MemberList(results=[member(row) for row in members_of(group)]))
+        return Response(MemberList(results=members_of(group)))
 
 
 class CancelSweep(ApiView):

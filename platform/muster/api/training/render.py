@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from muster.api.metrics.render import finite
 from muster.common.clock import moment
+from muster.common.figures import finite
 from muster.failures.selectors import log_matches_of
 from muster.jobs.models import Job
 from muster.monitoring.selectors import CheckpointAdvice, advice_of, checkpoint_advice, newest_of

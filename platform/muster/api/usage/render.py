@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from muster.common.clock import moment
+from muster.common.figures import hours, rounded
 from muster.screening.selectors import ScreeningTotals
 from muster.usage.dimensions import By
 from muster.usage.efficiency import Graded
@@ -109,7 +110,7 @@ def least_efficient_document(period: Period, total: Graded, rows: Iterable[Effic
             "jobs": total.jobs,
             "gpu_hours": _hours(total.gpu_hours),
             "idle_gpu_hours": _hours(total.idle_gpu_hours),
-            "utilization": None if total.utilization is None else round(total.utilization, 2),
+            "utilization": rounded(total.utilization, 2),
         },
         "results": [
             {
@@ -121,8 +122,8 @@ def least_efficient_document(period: Period, total: Graded, rows: Iterable[Effic
                 "grade": row.grade,
                 "utilization": round(row.utilization or 0.0, 2),
                 "idle_gpus": row.idle_gpus,
-                "gpu_hours": _hours(row.gpu_s / 3600),
-                "idle_gpu_hours": _hours(row.idle_gpu_s / 3600),
+                "gpu_hours": hours(row.gpu_s),
+                "idle_gpu_hours": hours(row.idle_gpu_s),
                 "advice": row.advice,
             }
             for row in rows
@@ -139,8 +140,8 @@ def _screening(found: ScreeningTotals) -> ScreeningUsage:
         "interrupted": found.interrupted,
         "untried": found.untried,
         "trusted": found.trusted,
-        "spent_gpu_hours": _hours(found.spent_gpu_s / 3600),
-        "saved_gpu_hours": _hours(found.saved_gpu_s / 3600),
+        "spent_gpu_hours": hours(found.spent_gpu_s),
+        "saved_gpu_hours": hours(found.saved_gpu_s),
     }
 
 

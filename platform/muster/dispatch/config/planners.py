@@ -73,7 +73,7 @@ def save_planner(*, planner: Planner, virtual_clusters: Collection[VirtualCluste
     pool = planner.pool
     wrong = planner_errors(planner, virtual_clusters)
     if wrong:
-        raise Invalid("; ".join(f"{one.field}: {one.message}" for one in wrong)[:2000], errors=tuple(wrong))
+        raise Invalid.fields(wrong)
     with transaction.atomic():
         old = Planner.objects.select_for_update(no_key=True).filter(pk=planner.pk).first() if planner.pk else None
         before = None if old is None else _told(old)

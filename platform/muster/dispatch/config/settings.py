@@ -119,7 +119,7 @@ def change_settings(*, pool: Pool, changes: Mapping[str, Any], actor: str, reaso
         if not wrong and (problem := clash(after)):
             wrong.append(FieldError("admission", problem))
         if wrong:
-            raise Invalid("; ".join(f"{one.field}: {one.message}" for one in wrong)[:2000], errors=tuple(wrong))
+            raise Invalid.fields(wrong)
         edited = [name for name in SETTINGS if after[name] != before[name]]
         Pool.objects.filter(pk=pool.pk).update(fallback=None, **{name: after[name] for name in edited})
         if edited:

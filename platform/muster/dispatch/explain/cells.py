@@ -158,7 +158,7 @@ def preview(*, vc: VirtualCluster, cells: Mapping[str, int], pinned: Collection[
 def _vcs_with(snapshot: Snapshot, vc: VirtualCluster, cells: Mapping[str, int], pinned: Collection[str]) -> Snapshot:
     wrong = [FieldError(f"cells.{name}", "write 0 or more") for name, number in cells.items() if number < 0]
     if wrong:
-        raise Invalid("; ".join(f"{one.field}: {one.message}" for one in wrong), errors=tuple(wrong))
+        raise Invalid.fields(wrong)
     numbers = {name: number for name, number in cells.items() if number}
 
     def changed(one: VcView) -> VcView:

@@ -70,7 +70,7 @@ def _judge(job: Job, *, each_choice: bool) -> Invalid | None:
         refusals = _refusals(job, view, _feasibility(known, job), each_choice=each_choice)
     if not refusals:
         return None
-    return Invalid("; ".join(f"{one.field}: {one.message}" for one in refusals), errors=refusals)
+    return Invalid.fields(refusals)
 
 
 def _feasibility(known: _Known, job: Job) -> Feasibility:

@@ -411,7 +411,7 @@ def parse_spec(data: object) -> JobSpec:
         spec = JobSpec.model_validate(data, by_alias=True, by_name=False)
     except ValidationError as error:
         errors = tuple(_field_error(detail) for detail in error.errors(include_url=False, include_context=True)[:50])
-        raise Invalid("; ".join(f"{one.field}: {one.message}" for one in errors)[:2000], errors=errors) from error
+        raise Invalid.fields(errors) from error
     if not spec.command.strip():
         raise Invalid.field("command", "it must not be empty")
     _require_sense(spec)

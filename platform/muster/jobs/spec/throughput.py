@@ -44,4 +44,4 @@ def require_known_types(claims: Mapping[str, float], choices: Iterable[GpuChoice
             if gpu_type not in known
         ]
     if errors:
-        raise Invalid("; ".join(f"{one.field}: {one.message}" for one in errors)[:2000], errors=tuple(errors))
+        raise Invalid.fields(errors)

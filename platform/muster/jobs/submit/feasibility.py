@@ -44,4 +44,4 @@ def require_feasible(job: Job) -> None:
     if found is not None:
         allow = f"An operator can let tenant {job.tenant.name} submit it all the same (wait_for_hardware)"
         errors = tuple(FieldError(one.field, f"{one.message}. {allow}") for one in found.errors)
-        raise Invalid("; ".join(f"{one.field}: {one.message}" for one in errors), errors=errors)
+        raise Invalid.fields(errors)

@@ -26,7 +26,7 @@ def require_nodes(spec: JobSpec, pool: Pool) -> None:
         *_problems("exclude_nodes", spec.exclude_nodes, pool, pools),
     ]
     if errors:
-        raise Invalid("; ".join(f"{one.field}: {one.message}" for one in errors)[:2000], errors=tuple(errors[:50]))
+        raise Invalid.fields(errors)
     if spec.nodes_in:
         return  # the spec itself is refused where these are too few
     total = in_use.filter(pool=pool).count()

@@ -20,7 +20,7 @@ def require_volumes(mounts: list[str], vc: VirtualCluster) -> None:
         if problem
     ]
     if errors:
-        raise Invalid("; ".join(f"{one.field}: {one.message}" for one in errors), errors=tuple(errors))
+        raise Invalid.fields(errors)
 
 
 def are_mounted_in(pool: Pool, mounts: list[str], vc: VirtualCluster) -> bool:
