@@ -1,7 +1,5 @@
 """The scopes of API tokens: parts of what a user may do."""
 
-from __future__ import annotations
-
 from enum import StrEnum
 
 

@@ -58,11 +58,8 @@ def create_user(
 
 
 def change_email(*, user: User, current: str, email: str) -> None:
-    """Set the address to which the user's mail goes; empty for none.
-
-    Raises:
-        Invalid: `current` is not the user's password, or `email` is no address.
-    """
+    """Set the address to which the user's mail goes, empty for none; `Invalid` if `current` is not the user's password,
+    or `email` is no address."""
     if not user.check_password(current):
         raise Invalid.field("current", "it is not your current password")
     before, user.email = user.email, email
@@ -165,11 +162,8 @@ def _require_within(maker: ApiToken, *, expires_at: datetime, scopes: Sequence[S
 
 
 def set_token_survival(*, user: User, token_id: int, survives: bool) -> ApiToken:
-    """Set whether one of the user's tokens stays when their password changes; returns the token.
-
-    Raises:
-        NotFound: the user has no live token with this id.
-    """
+    """Set whether one of the user's tokens stays when their password changes, and return it; `NotFound` if they have no
+    live token with this id."""
     with transaction.atomic():
         live = ApiToken.objects.filter(pk=token_id, user=user, revoked_at__isnull=True)
         token = require_first(live.select_for_update(), "there is no such token")
@@ -200,11 +194,7 @@ def revoke_token(*, user: User, token_id: int, actor: str | None = None) -> None
 
 
 def end_session(*, user: User, session_id: int) -> None:
-    """End one of the user's sessions, and its open calls.
-
-    Raises:
-        NotFound: the user has no session with this id.
-    """
+    """End one of the user's sessions, and its open calls; `NotFound` if the user has no session with this id."""
     if not _end_sessions(Session.objects.filter(pk=session_id, user=user), user):
         raise NotFound("there is no such session")
 

@@ -20,11 +20,8 @@ _LOCK = 7_185_102
 
 
 def free_uid() -> int:
-    """A uid for a user whom the running transaction stores. Until it ends, other callers wait.
-
-    Raises:
-        Invalid: MUSTER_UID_RANGE is exhausted.
-    """
+    """A uid for a user whom the running transaction stores, until whose end other callers wait; `Invalid` if
+    MUSTER_UID_RANGE is exhausted."""
     users = get_user_model().objects
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK])

@@ -12,7 +12,7 @@ from rest_framework.views import APIView
 
 from muster.accounts.models import User
 from muster.accounts.scopes import Scope
-from muster.api.bodies import AlwaysJson, JsonParser, require_length
+from muster.api.bodies import AlwaysJson, JsonParser, TextYamlParser, YamlParser, require_length
 from muster.api.fields import Shape
 from muster.api.problems import CONTENT_TYPE
 from muster.api.scopes import require_scope, token_of
@@ -44,6 +44,18 @@ class ApiView(APIView):
         known = getattr(getattr(self, str(request.method).lower(), None), "query_parameters", None)
         if known is not None:
             require_known_parameters(request, known)
+
+
+class Act(ApiView):
+    """Something done with one object, without a body."""
+
+    parser_classes = []
+
+
+class SpecView(ApiView):
+    """A view that reads specs, as JSON or as YAML."""
+
+    parser_classes = [JsonParser, YamlParser, TextYamlParser]
 
 
 def caller(request: Request) -> User:
@@ -92,11 +104,8 @@ def query_of(request: Request, shape: type[Shape]) -> dict[str, Any]:
 
 
 def require_known_parameters(request: Request, known: Collection[str]) -> None:
-    """Return if the query has only parameters that the operation describes.
-
-    Raises:
-        Invalid: names each other parameter, and the nearest known one.
-    """
+    """Return if the query has only parameters that the operation describes; `Invalid` names each other one, and the
+    nearest known one."""
     unknown = [name for name in request.query_params if name not in known]
     if unknown:
         raise Invalid.fields([FieldError(name[:100], unknown_parameter(name, known)) for name in unknown])

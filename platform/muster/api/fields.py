@@ -34,11 +34,7 @@ class Shape(_Serializer):
     default_error_messages = {**_ANY, "invalid": "write an object"}
 
     def to_internal_value(self, data: Any) -> Any:
-        """The values of a body.
-
-        Raises:
-            ValidationError: some fields are wrong, or a key is not one of the fields.
-        """
+        """The values of a body; `ValidationError` if some fields are wrong, or a key is not one of the fields."""
         if isinstance(data, Mapping):
             known = [name for name, field in self.fields.items() if not field.read_only]
             unknown = {str(key)[:100]: [unknown_key(str(key), known)] for key in data if key not in known}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from django.urls import URLPattern, path, register_converter
+from django.urls.converters import IntConverter, StringConverter
 from drf_spectacular.views import SpectacularSwaggerSplitView
 
 from muster.accounts.scopes import Scope
@@ -32,32 +33,16 @@ from muster.api.usage import views as usage
 from muster.api.volumes import views as volumes
 
 
-class Id:
+class Id(IntConverter):
     """The number of an object: digits, and no more of them than the database can hold."""
 
     regex = "[0-9]{1,18}"
 
-    def to_python(self, value: str) -> int:
-        """The number."""
-        return int(value)
 
-    def to_url(self, value: int) -> str:
-        """Its digits."""
-        return str(value)
-
-
-class Name:
+class Name(StringConverter):
     """The name of a node."""
 
     regex = "[a-z0-9-]{1,63}"
-
-    def to_python(self, value: str) -> str:
-        """The name as it is."""
-        return value
-
-    def to_url(self, value: str) -> str:
-        """The name as it is."""
-        return value
 
 
 register_converter(Id, "id")

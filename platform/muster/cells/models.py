@@ -8,6 +8,7 @@ from __future__ import annotations
 from django.db import models
 from django.db.models import Q
 
+from muster.common.models import check
 from muster.fleet.models import Pool
 from muster.jobs.models import Allocation
 from muster.tenants.models import VirtualCluster
@@ -27,7 +28,7 @@ class CellShare(models.Model):
     class Meta:
         constraints = [
             models.UniqueConstraint(fields=["vc", "cell"], name="cell_share_once_a_type"),
-            models.CheckConstraint(condition=Q(number__gte=1, gpus__gte=1), name="cell_share_not_empty"),
+            check("cell_share_not_empty", Q(number__gte=1, gpus__gte=1)),
         ]
 
     def __str__(self) -> str:

@@ -111,9 +111,7 @@ class UserAdmin(AuditedMixin, UserPage, ModelAdmin[User]):
         ("On the nodes", {"fields": ["uid", "gids"]}),
         ("Dates", {"fields": ["last_login", "date_joined"]}),
     ]
-    add_fieldsets = [
-        (None, {"fields": ["username", "email", "password1", "password2", "is_staff", "uid"]}),
-    ]
+    add_fieldsets = [(None, {"fields": ["username", "email", "password1", "password2", "is_staff", "uid"]})]
     actions = ["deactivate", "activate"]
 
     has_delete_permission = never

@@ -46,11 +46,8 @@ class TooOld(Exception):
 
 
 def is_before_release(applied: Applied) -> bool:
-    """Whether a database with these migrations can be upgraded to 0.1.0; False if it needs no upgrade.
-
-    Raises:
-        TooOld: it can neither be used nor upgraded.
-    """
+    """Whether a database with these migrations can be upgraded to 0.1.0, False if it needs no upgrade; `TooOld` if it
+    can be neither used nor upgraded."""
     present = set(applied)
     known = MigrationLoader(None).disk_migrations.keys()
     if present >= FIRST or not any(app in _APPS and (app, name) not in known for app, name in present):
@@ -61,11 +58,8 @@ def is_before_release(applied: Applied) -> bool:
 
 
 def upgrade_to_first_release() -> None:
-    """Make a database of the last version before 0.1.0 one of 0.1.0; any other stays as it is.
-
-    Raises:
-        TooOld: the database is older.
-    """
+    """Make a database of the last version before 0.1.0 one of 0.1.0; `TooOld` if it is older; any other stays as it
+    is."""
     recorder = MigrationRecorder(connection)
     if not is_before_release(recorder.applied_migrations()):
         return

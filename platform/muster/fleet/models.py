@@ -9,7 +9,7 @@ from django.core.validators import MinValueValidator, RegexValidator
 from django.db import models
 from django.db.models import F, Q
 
-from muster.common.models import DatabaseNow, choices, one_of
+from muster.common.models import DatabaseNow, check, choices, one_of
 from nodeagent.protocol.messages import source_problem
 from scheduler.diagnosis.health import Action, HealthLevel, Recovers
 from scheduler.model.lifecycle import LeaseState, NodeAdmin, NodeHealth
@@ -172,29 +172,24 @@ class Pool(models.Model):
 
     class Meta:
         constraints = [
-            models.CheckConstraint(condition=Q(offer_lease_s__gt=0), name="pool_offer_lease_positive"),
-            models.CheckConstraint(condition=Q(black_hole_s__gt=0), name="pool_black_hole_s_positive"),
-            models.CheckConstraint(
-                condition=Q(check_every_s=0) | Q(check_every_s__gte=60), name="pool_check_every_a_minute_at_most"
+            check("pool_offer_lease_positive", Q(offer_lease_s__gt=0)),
+            check("pool_black_hole_s_positive", Q(black_hole_s__gt=0)),
+            check("pool_check_every_a_minute_at_most", Q(check_every_s=0) | Q(check_every_s__gte=60)),
+            check("pool_check_s_per_day_not_negative", Q(check_s_per_day__gte=0)),
+            check("pool_keep_failed_up_to_a_week", Q(keep_failed_max_s__gte=0, keep_failed_max_s__lte=7 * 86_400)),
+            check(
+                "pool_strike_half_life_up_to_a_year",
+                Q(strike_half_life_s__gt=0, strike_half_life_s__lte=MAX_HALF_LIFE_S),
             ),
-            models.CheckConstraint(condition=Q(check_s_per_day__gte=0), name="pool_check_s_per_day_not_negative"),
-            models.CheckConstraint(
-                condition=Q(keep_failed_max_s__gte=0, keep_failed_max_s__lte=7 * 86_400),
-                name="pool_keep_failed_up_to_a_week",
-            ),
-            models.CheckConstraint(
-                condition=Q(strike_half_life_s__gt=0, strike_half_life_s__lte=MAX_HALF_LIFE_S),
-                name="pool_strike_half_life_up_to_a_year",
-            ),
-            models.CheckConstraint(
-                condition=Q(beat_s__gt=0)
+            check(
+                "pool_timers_in_order",
+                Q(beat_s__gt=0)
                 & Q(suspect_after_s__gt=F("beat_s"))
                 & Q(unreachable_after_s__gte=F("suspect_after_s"))
                 & Q(stop_after_s__gte=F("unreachable_after_s"))
                 & Q(fence_margin_s__gt=0)
                 & Q(max_grace_s__gte=0)
                 & Q(claim_timeout_s__gt=0),
-                name="pool_timers_in_order",
             ),
         ]
 
@@ -357,7 +352,7 @@ class Maintenance(models.Model):
         verbose_name_plural = "maintenance"
         constraints = [
             one_of("running_jobs", RunningJobs, name="maintenance_running_jobs_known"),
-            models.CheckConstraint(condition=Q(ends_at__gt=F("begins_at")), name="maintenance_ends_after_it_begins"),
+            check("maintenance_ends_after_it_begins", Q(ends_at__gt=F("begins_at"))),
         ]
         indexes = [models.Index(fields=["pool"], condition=Q(over_at=None), name="maintenance_not_over")]
 

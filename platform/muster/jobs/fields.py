@@ -17,11 +17,8 @@ _MAX_CACHED = 1 << 16
 
 @lru_cache(maxsize=_MAX_CACHED)
 def request_of_text(text: str) -> Request:
-    """The request that a column stores as this text: equal texts give one object.
-
-    Raises:
-        CodecError, RequestError: the text is no request.
-    """
+    """The request that a column stores as this text, one object for equal texts; `CodecError` or `RequestError` if it
+    is none."""
     return request_from_dict(orjson.loads(text))
 
 

@@ -389,7 +389,7 @@ class Allocation(models.Model):
             ),
         ]
         indexes = [
-            models.Index(fields=["node", "id"], name="allocation_held", condition=~Q(state=AllocationState.RELEASED)),
+            models.Index(fields=["node", "id"], name="allocation_held", condition=~Q(state=AllocationState.RELEASED))
         ]
 
     def __str__(self) -> str:
@@ -419,10 +419,8 @@ class GpuClaim(models.Model):
     class Meta:
         constraints = [
             ExclusionConstraint(
-                name="gpu_slot_once",
-                expressions=[("span", "&&")],
-                condition=Q(released_at__isnull=True),
-            ),
+                name="gpu_slot_once", expressions=[("span", "&&")], condition=Q(released_at__isnull=True)
+            )
         ]
 
     def __str__(self) -> str:

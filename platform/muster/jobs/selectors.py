@@ -90,10 +90,7 @@ def number_searched(text: str) -> int | None:
 def search_rank(text: str) -> Case:
     """How exactly a job matches a search: 2 by its number, 1 by its whole name, 0 otherwise."""
     return Case(
-        When(pk=number_searched(text), then=2),
-        When(name__iexact=text, then=1),
-        default=0,
-        output_field=IntegerField(),
+        When(pk=number_searched(text), then=2), When(name__iexact=text, then=1), default=0, output_field=IntegerField()
     )
 
 

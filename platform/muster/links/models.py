@@ -7,7 +7,7 @@ from enum import StrEnum
 from django.db import models
 from django.db.models import Q
 
-from muster.common.models import DatabaseNow, choices, one_of
+from muster.common.models import DatabaseNow, check, choices, one_of
 from muster.fleet.models import Node
 
 
@@ -73,14 +73,10 @@ class Server(models.Model):
         constraints = [
             one_of("step", Step, name="server_step_known"),
             one_of("state", LinkState, name="server_state_known"),
-            models.CheckConstraint(condition=Q(port__gte=1, port__lte=65_535), name="server_port_in_range"),
+            check("server_port_in_range", Q(port__gte=1, port__lte=65_535)),
             # What ssh would read as an option, and what a shell would, never gets into a row.
-            models.CheckConstraint(
-                condition=Q(host__regex=r"^[A-Za-z0-9_:][A-Za-z0-9_.:-]*$"), name="server_host_plain"
-            ),
-            models.CheckConstraint(
-                condition=Q(user__regex=r"^[A-Za-z0-9_][A-Za-z0-9_.@-]*$"), name="server_user_plain"
-            ),
+            check("server_host_plain", Q(host__regex=r"^[A-Za-z0-9_:][A-Za-z0-9_.:-]*$")),
+            check("server_user_plain", Q(user__regex=r"^[A-Za-z0-9_][A-Za-z0-9_.@-]*$")),
         ]
         indexes = [models.Index(fields=["step", "due_at"], name="server_due")]
 

@@ -199,13 +199,7 @@ def _take_note(row: IdleWatch, one: Watched, finding: Finding | None, *, now: da
 
 
 def _tell(one: Watched, kind: str, data: dict[str, Any]) -> None:
-    record(
-        kind,
-        actor="platform",
-        tenant_id=one.tenant_id,
-        job_id=one.job_id,
-        data={"attempt": one.number, **data},
-    )
+    record(kind, actor="platform", tenant_id=one.tenant_id, job_id=one.job_id, data={"attempt": one.number, **data})
 
 
 def _why_stopped(one: Watched, finding: Finding) -> str:

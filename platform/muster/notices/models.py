@@ -25,9 +25,7 @@ class Preferences(models.Model):
 
     class Meta:
         verbose_name_plural = "preferences"
-        indexes = [
-            models.Index(fields=["digest_through"], name="digest_wanted", condition=Q(weekly_digest=True)),
-        ]
+        indexes = [models.Index(fields=["digest_through"], name="digest_wanted", condition=Q(weekly_digest=True))]
 
     def __str__(self) -> str:
         return f"what {self.user_id} wants to be told of"

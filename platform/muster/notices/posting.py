@@ -20,15 +20,7 @@ from django.db.models.functions import Coalesce
 from django.utils import timezone
 
 from muster.common.sealed import Unreadable, unseal
-from muster.events.delivery import (
-    MAX_PAUSE_S,
-    WEBHOOK,
-    drop,
-    note_delivered,
-    note_failed,
-    take_due,
-    waiting,
-)
+from muster.events.delivery import MAX_PAUSE_S, WEBHOOK, drop, note_delivered, note_failed, take_due, waiting
 from muster.events.models import Outbox
 from muster.notices.addresses import BadUrl, Rules, read_url
 from muster.notices.mails import can_have_mail, store_mail

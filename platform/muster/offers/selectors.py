@@ -68,11 +68,8 @@ def standing_offers(user: User) -> list[Offer]:
 
 
 def note_asked(user: User) -> set[int]:
-    """Record that the user's frameworks ask for offers; returns the ids of their pools.
-
-    Raises:
-        NotFound: the user has no framework.
-    """
+    """Record that the user's frameworks ask for offers, and return the ids of their pools; `NotFound` if the user has
+    no framework."""
     pools = set(frameworks_of(user).order_by().values_list("role__vc__pool_id", flat=True))
     if not pools:
         raise NotFound("you have no framework: register one with POST /api/v1/frameworks")

@@ -187,11 +187,7 @@ def _require_startable(offer: Offer, jobs: Sequence[Job]) -> None:
 
 
 def _shares(offer: Offer, jobs: Sequence[Job], wanted: Sequence[Wanted]) -> list[AllocationView]:
-    """What each job gets of the offer.
-
-    Raises:
-        Invalid: a job asks for more than is left; the error names the first.
-    """
+    """What each job gets of the offer; `Invalid` names the first that asks for more than is left."""
     rows = Gpu.objects.filter(pk__in=offer.gpu_ids).order_by("index", "pk")
     left: dict[int, Gpu] = {gpu.pk: gpu for gpu in rows}
     rest = AllocationView(offer.node_id, 0, (), offer.cpus, offer.memory_mib)

@@ -44,9 +44,7 @@ def end_offers(offers: Iterable[Offer], target: OfferState, *, actor: str, detai
 def set_filter(framework_id: int, node_id: int, for_s: float) -> None:
     """Offer the framework nothing of the node for a time; 0 ends its filter."""
     OfferFilter.objects.update_or_create(
-        framework_id=framework_id,
-        node_id=node_id,
-        defaults={"until": DatabaseNow() + timedelta(seconds=for_s)},
+        framework_id=framework_id, node_id=node_id, defaults={"until": DatabaseNow() + timedelta(seconds=for_s)}
     )
 
 

@@ -55,8 +55,7 @@ def summary_of(job: Job) -> OutputsSummary:
     over = Q(state=AllocationState.RELEASED)
     ranks = Allocation.objects.filter(silent, attempt__job=job, claimed_at__isnull=False).aggregate(
         pending=Count(
-            "pk",
-            filter=Q(attempt__number=job.attempt_count) & ~(over & Q(end_reason__in=_NEVER_RAN | _LOST)),
+            "pk", filter=Q(attempt__number=job.attempt_count) & ~(over & Q(end_reason__in=_NEVER_RAN | _LOST))
         ),
         lost=Count("pk", filter=over & Q(end_reason__in=_LOST)),
     )

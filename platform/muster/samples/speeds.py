@@ -131,12 +131,7 @@ def keep_speeds(counts: Mapping[int, float]) -> None:
     )
     alone = [
         SpeedAlone(
-            job_id=job_id,
-            gpu_type=gpu_type,
-            gpus=gpus,
-            at=stretch.at,
-            per_s=stretch.per_s,
-            deviation=stretch.deviation,
+            job_id=job_id, gpu_type=gpu_type, gpus=gpus, at=stretch.at, per_s=stretch.per_s, deviation=stretch.deviation
         )
         for _, job_id, (gpu_type, gpus), stretch, stage in rows
         if stage == Stage.FULL and not stretch.beside and stretch.per_s

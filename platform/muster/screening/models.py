@@ -7,7 +7,7 @@ from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 from django.db.models import F, Q
 
-from muster.common.models import DatabaseNow, choices, one_of
+from muster.common.models import DatabaseNow, check, choices, one_of
 from muster.fleet.models import Pool
 from muster.jobs.models import Attempt, Job
 from muster.tenants.models import Tenant
@@ -59,15 +59,15 @@ class PoolScreening(models.Model):
     class Meta:
         verbose_name = verbose_name_plural = "screening of pools"
         constraints = [
-            models.CheckConstraint(condition=~Q(pool=F("screening_pool")), name="screening_in_another_pool"),
-            models.CheckConstraint(
-                condition=Q(min_gpus__gte=1)
+            check("screening_in_another_pool", ~Q(pool=F("screening_pool"))),
+            check(
+                "screening_has_sense",
+                Q(min_gpus__gte=1)
                 & Q(minutes__gt=0, minutes__lte=MAX_MINUTES)
                 & Q(world__in=[ONE, TWO])
                 & Q(max_wait_s__gte=0, max_wait_s__lte=MAX_WAIT_S)
                 & Q(trust_days__gte=0, trust_days__lte=MAX_TRUST_DAYS)
                 & Q(tenant_gpus__gte=1),
-                name="screening_has_sense",
             ),
         ]
 
@@ -136,9 +136,7 @@ class ScreeningResult(models.Model):
     class Meta:
         constraints = [
             one_of("verdict", ScreeningVerdict, name="screening_verdict_known"),
-            models.CheckConstraint(
-                condition=Q(verdict=ScreeningVerdict.FAILED) | Q(saved_gpu_s=0), name="screening_saves_by_failing"
-            ),
+            check("screening_saves_by_failing", Q(verdict=ScreeningVerdict.FAILED) | Q(saved_gpu_s=0)),
         ]
         indexes = [
             models.Index(

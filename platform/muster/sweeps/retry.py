@@ -32,11 +32,8 @@ def retry_sweep(*, user: User, group: JobGroup) -> int:
 
 
 def retry_member(*, user: User, job: Job) -> Job:
-    """Run one member of a sweep again that has failed or was cancelled.
-
-    Raises:
-        Conflict: it has succeeded, or the sweep stopped it for its value.
-    """
+    """Run a member of a sweep again that has failed or was cancelled; `Conflict` if it has succeeded, or the sweep
+    stopped it for its value."""
     require_may_act(user, job)
     group = JobGroup.objects.select_related("vc").get(members=job)
     if job.state not in RETRIED_FROM:

@@ -86,10 +86,7 @@ def spec_schema() -> dict[str, Any]:
     """The JSON Schema of a spec: of a job, or with `sweep` of a sweep."""
     schema, sweep = json_schema(), SweepSpec.model_json_schema(mode="validation")
     parts = sweep.pop("$defs", {})
-    return schema | {
-        "properties": schema["properties"] | {"sweep": sweep},
-        "$defs": schema.get("$defs", {}) | parts,
-    }
+    return schema | {"properties": schema["properties"] | {"sweep": sweep}, "$defs": schema.get("$defs", {}) | parts}
 
 
 def _require_sense(sweep: SweepSpec) -> None:

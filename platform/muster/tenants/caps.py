@@ -76,11 +76,8 @@ def set_caps(*, user: User, tenant: Tenant, rows: Sequence[Mapping[str, Any]]) -
 
 
 def caps_from(tenant: Tenant, rows: Sequence[Mapping[str, Any]]) -> list[Cap]:
-    """The caps that these rows describe, not stored.
-
-    Raises:
-        Invalid: a cap is wrong, or two are of the same user or role.
-    """
+    """The caps that these rows describe, not stored; `Invalid` if a cap is wrong, or two are of the same user or
+    role."""
     members = {one.user.username: one.user for one in tenant.memberships.select_related("user")}
     caps = [_cap(tenant, members, row, f"caps.{index}") for index, row in enumerate(rows)]
     for index, cap in enumerate(caps):

@@ -31,11 +31,7 @@ OBJECT_TYPES = {Organisation: "organisation", Tenant: "tenant", VirtualCluster: 
 
 
 def locked(kind: type[NodeT], pk: int, *, version: int) -> NodeT:
-    """The row under lock.
-
-    Raises:
-        Conflict: it has another version; says who changed it and when.
-    """
+    """The row under lock; `Conflict` if it has another version: says who changed it and when."""
     row = kind._default_manager.select_for_update(no_key=True).get(pk=pk)
     if row.version != version:
         raise Conflict(stale(row, version))
@@ -159,11 +155,7 @@ def quotas_as_data(rows: Iterable[Limits]) -> dict[str, list[int | None]]:
 
 
 def require_no_cycle(organisation: Organisation, parent: Organisation | None) -> None:
-    """Refuse a parent that is below the organisation; locks all organisations.
-
-    Raises:
-        Invalid: the parent is the organisation itself or below it.
-    """
+    """Refuse a parent that is the organisation itself or below it (`Invalid`); locks all organisations."""
     rows = {one.pk: one for one in Organisation.objects.select_for_update(no_key=True).order_by("pk")}
     _require_tree(organisation, parent, rows)
 
@@ -177,11 +169,7 @@ def _require_tree(organisation: Organisation, parent: Organisation | None, rows:
 
 
 def weight_of(changes: Mapping[str, Any], row: TreeNode) -> float:
-    """The weight that the row is to have.
-
-    Raises:
-        Invalid: it is not above 0, or too large.
-    """
+    """The weight that the row is to have; `Invalid` if it is not above 0, or too large."""
     weight = changes.get("weight", row.weight)
     if not 0 < weight <= 1e6:
         raise Invalid.field("weight", "write a number above 0 and at most 1000000")

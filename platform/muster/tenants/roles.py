@@ -1,7 +1,5 @@
 """The roles that a user can have in a tenant."""
 
-from __future__ import annotations
-
 from enum import StrEnum
 
 

@@ -1,7 +1,5 @@
 """By what GPU-hours can be told apart, and how each is found: of claims, and of what was summed up by days."""
 
-from __future__ import annotations
-
 from enum import StrEnum
 
 from muster.usage.outcomes import category_sql, failure_sql, outcome_sql, retry_sql

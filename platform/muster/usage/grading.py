@@ -55,11 +55,7 @@ def grades_for_notices(job_ids: Collection[int]) -> Mapping[int, Grade]:
     rows = Efficiency.objects.filter(job_id__in=job_ids).annotate(request=Subquery(ran[:1]))
     return {
         row.job_id: Grade(
-            row.grade,
-            row.utilization,
-            row.request.nodes * row.request.first.gpus,
-            row.idle_gpus,
-            tuple(row.advice),
+            row.grade, row.utilization, row.request.nodes * row.request.first.gpus, row.idle_gpus, tuple(row.advice)
         )
         for row in rows
         if row.grade or row.advice
@@ -129,12 +125,7 @@ def _claims(allocations: Mapping[int, Sequence[Allocation]]) -> dict[int, list[G
     return found
 
 
-def _graded(
-    run: Attempt,
-    ended_at: datetime,
-    ranks: Sequence[Allocation],
-    measured: _Measured,
-) -> Efficiency:
+def _graded(run: Attempt, ended_at: datetime, ranks: Sequence[Allocation], measured: _Measured) -> Efficiency:
     mine = [(rank, claim) for rank in ranks for claim in measured.claims[rank.pk]]
     gpus = [_gpu_use(rank.rank, claim, measured.by_gpu) for rank, claim in mine]
     gpu_s = sum(_held_s(claim) * _slots(claim) / SLOTS for _, claim in mine)

@@ -36,7 +36,7 @@ class Efficiency(models.Model):
                 "efficiency_grade_or_silence",
                 Q(grade__in=sorted(one.value for one in Grade), silence="", utilization__isnull=False)
                 | Q(grade="", silence__in=sorted(one.value for one in NoGradeReason), utilization__isnull=True),
-            ),
+            )
         ]
         indexes = [models.Index(fields=["ended_at"], name="efficiency_graded", condition=~Q(grade=""))]
 

@@ -1,7 +1,5 @@
 """What requests about sessions, tokens and passwords say."""
 
-from __future__ import annotations
-
 from rest_framework import serializers
 
 from muster.accounts.scopes import Scope

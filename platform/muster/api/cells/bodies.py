@@ -1,7 +1,5 @@
 """What requests about cells say."""
 
-from __future__ import annotations
-
 from rest_framework import serializers
 
 from muster.api.fields import Integer, Shape, Text

@@ -1,7 +1,5 @@
 """Which delays are asked for."""
 
-from __future__ import annotations
-
 from muster.api.fields import Choice, Moment, Text
 from muster.api.usage.bodies import WithFrom
 

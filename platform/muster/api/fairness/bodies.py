@@ -1,7 +1,5 @@
 """Which fairness is asked for."""
 
-from __future__ import annotations
-
 from muster.api.fields import Choice, Shape, Text, values
 from muster.api.usage.bodies import UsageFilter
 from scheduler.sim.judge import Parties

@@ -1,7 +1,5 @@
 """What requests about nodes and maintenance say."""
 
-from __future__ import annotations
-
 from muster.api.fields import Choice, Moment, Shape, Text, values
 from muster.fleet.maintenance import MAX_REASON_CHARS
 from muster.fleet.models import RunningJobs
@@ -58,9 +56,7 @@ class NodeAction(Shape):
         ),
     )
     reason = Text(
-        required=False,
-        max_length=500,
-        help_text="Shown to all users at the node. Every action but `resume` needs one.",
+        required=False, max_length=500, help_text="Shown to all users at the node. Every action but `resume` needs one."
     )
 
 

@@ -32,13 +32,7 @@ from muster_client.answers.fleet import (
     Pool,
     PoolGpus,
 )
-from scheduler.model.lifecycle import (
-    ATTEMPT_LIVE,
-    AllocationState,
-    AttemptState,
-    NodeAdmin,
-    NodeHealth,
-)
+from scheduler.model.lifecycle import ATTEMPT_LIVE, AllocationState, AttemptState, NodeAdmin, NodeHealth
 
 _STRIKES_SHOWN, _REPORTS_SHOWN = 20, 20
 _GPU_COLUMNS = (

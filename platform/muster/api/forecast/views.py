@@ -6,8 +6,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from muster.api import limits
-from muster.api.base import ApiView, caller, describe
-from muster.api.bodies import JsonParser, TextYamlParser, YamlParser
+from muster.api.base import ApiView, SpecView, caller, describe
 from muster.api.forecast.render import dry_run_document
 from muster.api.jobs.render import failure
 from muster.api.jobs.views import SPEC_BODY
@@ -25,9 +24,7 @@ class JobWhy(ApiView):
         return Response(why(job, failure=failure(job)))
 
 
-class JobDryRun(ApiView):
-    parser_classes = [JsonParser, YamlParser, TextYamlParser]
-
+class JobDryRun(SpecView):
     @describe("dry_run_job", "jobs", {200: DryRun}, problems=(404, 429), request=SPEC_BODY)
     def post(self, request: Request) -> Response:
         """Check a spec and tell whether it fits the quota and the pool, and whether it would start now.

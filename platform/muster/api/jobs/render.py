@@ -87,13 +87,7 @@ def job_list(jobs: Iterable[Job], *, collapsed: bool = False) -> list[JobInList]
     places, marks, ran = positions(jobs), marks_of(jobs), run_times(jobs)
     memberships = memberships_of(jobs, collapsed=collapsed)
     return [
-        _job(
-            job,
-            places.get(job.pk),
-            ran.get(job.pk, RunTime()),
-            marks.get(job.pk, NO_MARKS),
-            memberships.get(job.pk),
-        )
+        _job(job, places.get(job.pk), ran.get(job.pk, RunTime()), marks.get(job.pk, NO_MARKS), memberships.get(job.pk))
         for job in jobs
     ]
 
@@ -139,7 +133,7 @@ def submitted_document(job: Job) -> JobDocument:
     (row,) = submitted_list([job])
     return {
         **row,
-        "screening_runs": _screening_runs(job),
+        "screening_runs": [_screening_run(run) for run in results_of(job)] if job.gpus_total > 1 else [],
         "spec": in_order(job.spec),
         "sizes": sizes(job),
         "cloned_from": job.cloned_from_id,
@@ -157,22 +151,13 @@ def job_document(job: Job, *, finish: JobFinish | None = None) -> JobDocument:
     (row,) = job_list([job])
     found = efficiency_of(job)
     return {
+        **submitted_document(job),
         **row,
-        "screening_runs": _screening_runs(job),
-        "spec": in_order(job.spec),
-        "sizes": sizes(job),
-        "cloned_from": job.cloned_from_id,
-        "estimate": current_estimate(job),
         "rates": [job_rate(rate) for rate in rates_of(job)] if job.gpus else [],
         "finish": finish,
         "failed_resize": _failed_resize(job),
         "efficiency": None if found is None else efficiency(found),
-        "shells": job.vc.pool.shells,
     }
-
-
-def _screening_runs(job: Job) -> list[ScreeningRun]:
-    return [_screening_run(row) for row in results_of(job)] if job.gpus_total > 1 else []
 
 
 def job_rate(rate: KnownRate) -> JobRate:
@@ -194,12 +179,7 @@ def gpu_choices(job: Job) -> list[GpuChoice]:
 def sizes(job: Job) -> list[JobSize]:
     """What the job gets on each node in each of its choices, in order of preference."""
     return [
-        {
-            "gpu_type": choice.gpu_type,
-            "gpus": choice.gpus,
-            "cpus": choice.cpus,
-            "memory_mib": choice.memory_mib,
-        }
+        {"gpu_type": choice.gpu_type, "gpus": choice.gpus, "cpus": choice.cpus, "memory_mib": choice.memory_mib}
         for choice in job.request.choices
     ]
 

@@ -13,8 +13,8 @@ from rest_framework.response import Response
 
 from muster.accounts.scopes import Scope
 from muster.api import limits
-from muster.api.base import ApiView, body_of, caller, checked, describe, job_to_change
-from muster.api.bodies import BatchParser, JsonParser, TextYamlParser, YamlParser
+from muster.api.base import Act, ApiView, SpecView, body_of, caller, checked, describe, job_to_change
+from muster.api.bodies import BatchParser
 from muster.api.jobs.bodies import SPEC, Batch, CloneChanges, JobEdit
 from muster.api.jobs.render import finish, for_list, job_document, job_list, submitted_document, submitted_list
 from muster.api.jobs.selection import CancelSelector, JobFilter, JobSelector
@@ -42,9 +42,7 @@ KEY = OpenApiParameter(
 SUBMIT_PROBLEMS = (404, 409, 429)
 
 
-class Jobs(ApiView):
-    parser_classes = [JsonParser, YamlParser, TextYamlParser]
-
+class Jobs(SpecView):
     @describe("list_jobs", "jobs", {200: JobPage}, parameters=[JobFilter])
     def get(self, request: Request) -> Response:
         """A page of jobs, newest first; with `group` its members in the order of their numbers.
@@ -149,11 +147,7 @@ class OneJob(ApiView):
         return Response(job_document(services.edit_job(user=user, job=job, changes=request.data)))
 
 
-class _JobAct(ApiView):
-    parser_classes = []
-
-
-class CancelJob(_JobAct):
+class CancelJob(Act):
     @describe("cancel_job", "jobs", {202: Job}, problems=(404, 409), request=None)
     def post(self, request: Request, job_id: int) -> Response:
         """Cancel the job; its processes get their grace, so it may take a while to end."""
@@ -162,7 +156,7 @@ class CancelJob(_JobAct):
         return Response(job_document(job), status=status.HTTP_202_ACCEPTED)
 
 
-class RequeueJob(_JobAct):
+class RequeueJob(Act):
     @describe("requeue_job", "jobs", {202: Job}, problems=(404, 409), request=None)
     def post(self, request: Request, job_id: int) -> Response:
         """Put the job back into the queue.

@@ -160,11 +160,7 @@ class _Follower:
             state, exit_code, self.attempt.state = both
             over = given_up or is_over(self.attempt)
             found = pieces(
-                self.attempt,
-                cursor=self.cursor,
-                rank=self.rank,
-                largest=PIECES_AT_ONCE,
-                at_border=self.at_border,
+                self.attempt, cursor=self.cursor, rank=self.rank, largest=PIECES_AT_ONCE, at_border=self.at_border
             )
             for piece in found:
                 if piece.rank not in self.texts:

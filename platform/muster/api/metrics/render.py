@@ -78,12 +78,7 @@ def _series(row: Series) -> ReportedSeries:
 
 
 def _window(window: Window) -> Metrics:
-    return {
-        "from": moment(window.start),
-        "to": moment(window.end),
-        "step_s": window.step_s,
-        "times": window.times,
-    }
+    return {"from": moment(window.start), "to": moment(window.end), "step_s": window.step_s, "times": window.times}
 
 
 def _gpu(gpu: Gpu, node: str, rank: int | None, lines: Lines) -> GpuOverTime:
@@ -100,12 +95,7 @@ def _gpu(gpu: Gpu, node: str, rank: int | None, lines: Lines) -> GpuOverTime:
 
 def _figures(family: Family, lines: Lines) -> list[FigureOverTime]:
     return [
-        {
-            "name": figure.name,
-            "unit": figure.unit,
-            "mean": lines.mean[figure.name],
-            "max": lines.most[figure.name],
-        }
+        {"name": figure.name, "unit": figure.unit, "mean": lines.mean[figure.name], "max": lines.most[figure.name]}
         for figure in family.figures
         if figure.name in lines.mean
     ]

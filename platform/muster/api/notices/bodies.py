@@ -1,7 +1,5 @@
 """What requests about notices and webhooks say."""
 
-from __future__ import annotations
-
 from rest_framework import serializers
 
 from muster.api.fields import Flag, Shape, Text

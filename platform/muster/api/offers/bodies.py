@@ -1,7 +1,5 @@
 """What requests of frameworks say."""
 
-from __future__ import annotations
-
 from rest_framework import serializers
 
 from muster.api.fields import Choice, Integer, Shape, Text, values

@@ -8,7 +8,6 @@ from rest_framework.response import Response
 
 from muster.api import limits
 from muster.api.base import ApiView, body_of, caller, describe, query_of
-from muster.api.bodies import JsonParser
 from muster.api.jobs.render import job_list
 from muster.api.offers import bodies, render
 from muster.common.errors import Invalid
@@ -66,8 +65,6 @@ class Offers(ApiView):
 
 
 class AcceptOffer(ApiView):
-    parser_classes = [JsonParser]
-
     @describe("accept_offer", "offers", {201: answers.Accepted}, problems=(404, 409, 429), request=bodies.Accept)
     def post(self, request: Request, offer_id: int) -> Response:
         """Launch the jobs on GPUs of the offer, all of them or none; the rest of the offer comes back at once."""

@@ -9,12 +9,7 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, NotRequired, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 from drf_spectacular.extensions import OpenApiSerializerExtension
-from drf_spectacular.plumbing import (
-    append_meta,
-    build_object_type,
-    deep_import_string,
-    load_enum_name_overrides,
-)
+from drf_spectacular.plumbing import append_meta, build_object_type, deep_import_string, load_enum_name_overrides
 from drf_spectacular.settings import spectacular_settings
 
 from muster_client.answers.terms import OneOf

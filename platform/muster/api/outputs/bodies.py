@@ -1,7 +1,5 @@
 """Which files are asked for."""
 
-from __future__ import annotations
-
 from muster.api.fields import Integer, Shape, Text
 
 

@@ -48,12 +48,7 @@ def _fallback(pool: Pool) -> Fallback | None:
 
 def knowledge(known: Known) -> Knowledge:
     """How well a pool knows rates and run times."""
-    return {
-        "jobs": known.jobs,
-        "rates": known.rates,
-        "by_source": dict(known.by_source),
-        "expected": known.expected,
-    }
+    return {"jobs": known.jobs, "rates": known.rates, "by_source": dict(known.by_source), "expected": known.expected}
 
 
 def last_round(found: decided.LastRound) -> LastRound:

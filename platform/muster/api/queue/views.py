@@ -8,7 +8,7 @@ from rest_framework.response import Response
 
 from muster.accounts.models import User
 from muster.accounts.scopes import Scope
-from muster.api.base import ApiView, body_of, caller, describe, job_to_change, query_of, sweep_to_change
+from muster.api.base import Act, ApiView, body_of, caller, describe, job_to_change, query_of, sweep_to_change
 from muster.api.jobs.render import job_document
 from muster.api.pages import decode_cursor
 from muster.api.queue.bodies import QueueFilter, QueueOrdering
@@ -51,25 +51,21 @@ class ReorderQueue(ApiView):
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 
-class _JobAct(ApiView):
-    parser_classes = []
-
-
-class HoldJob(_JobAct):
+class HoldJob(Act):
     @describe("hold_job", "queue", {200: Job}, problems=(404, 409), request=None)
     def post(self, request: Request, job_id: int) -> Response:
         """Hold the waiting job back until it is released; it keeps its time of submission."""
         return Response(job_document(queue.hold_job(user=caller(request), job=job_to_change(request, job_id))))
 
 
-class ReleaseJob(_JobAct):
+class ReleaseJob(Act):
     @describe("release_job", "queue", {200: Job}, problems=(404, 409), request=None)
     def post(self, request: Request, job_id: int) -> Response:
         """Let the held job wait for its turn again."""
         return Response(job_document(queue.release_job(user=caller(request), job=job_to_change(request, job_id))))
 
 
-class BumpJob(_JobAct):
+class BumpJob(Act):
     @describe("bump_job", "queue", {200: Job}, problems=(404, 409), request=None)
     def post(self, request: Request, job_id: int) -> Response:
         """Put the waiting job before all others of its virtual cluster. For managers.
@@ -79,14 +75,14 @@ class BumpJob(_JobAct):
         return Response(job_document(queue.bump_job(user=caller(request), job=job_to_change(request, job_id))))
 
 
-class UnbumpJob(_JobAct):
+class UnbumpJob(Act):
     @describe("unbump_job", "queue", {200: Job}, problems=(404, 409), request=None)
     def post(self, request: Request, job_id: int) -> Response:
         """Give the job the place back that it has without the bump. For managers."""
         return Response(job_document(queue.unbump_job(user=caller(request), job=job_to_change(request, job_id))))
 
 
-class HoldSweep(_JobAct):
+class HoldSweep(Act):
     @describe("hold_sweep", "queue", {200: HeldMembers}, problems=(404,), request=None)
     def post(self, request: Request, sweep_id: int) -> Response:
         """Hold the waiting members back until they are released; members that run go on."""
@@ -94,7 +90,7 @@ class HoldSweep(_JobAct):
         return Response(HeldMembers(members=held))
 
 
-class ReleaseSweep(_JobAct):
+class ReleaseSweep(Act):
     @describe("release_sweep", "queue", {200: HeldMembers}, problems=(404,), request=None)
     def post(self, request: Request, sweep_id: int) -> Response:
         """Let the held members wait for their turns again."""

@@ -1,7 +1,5 @@
 """What requests about registries say."""
 
-from __future__ import annotations
-
 from muster.api.fields import Shape, Text
 from muster.tenants.registries import MAX_PASSWORD_CHARS, MAX_USERNAME_CHARS
 

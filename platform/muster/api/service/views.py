@@ -49,10 +49,7 @@ class Ready(ApiView):
             "postgres": _word(postgres),
             "redis": _word(cache),
         }
-        return Response(
-            answer,
-            status=status.HTTP_200_OK if postgres else status.HTTP_503_SERVICE_UNAVAILABLE,
-        )
+        return Response(answer, status=status.HTTP_200_OK if postgres else status.HTTP_503_SERVICE_UNAVAILABLE)
 
 
 class SpecSchema(ApiView):

@@ -8,7 +8,6 @@ from rest_framework.response import Response
 
 from muster.api import limits
 from muster.api.base import ApiView, body_of, caller, describe, job_to_change
-from muster.api.bodies import JsonParser
 from muster.api.scopes import token_of
 from muster.api.shells.bodies import NewShell
 from muster.common.client_address import current_address
@@ -17,8 +16,6 @@ from muster_client.answers.shells import OpenedShell
 
 
 class JobShells(ApiView):
-    parser_classes = [JsonParser]
-
     @describe("open_shell", "jobs", {201: OpenedShell}, problems=(404, 409, 429), request=NewShell)
     def post(self, request: Request, job_id: int) -> Response:
         """Ask for a shell in a rank of the job; its bytes then go by its own token."""

@@ -64,11 +64,7 @@ class AccessWatch:
 
     @asynccontextmanager
     async def watched(self, caller: Caller, access: Access) -> AsyncIterator[None]:
-        """Cancel the body when the caller no longer has this access.
-
-        Raises:
-            AccessEnded: the body was cancelled.
-        """
+        """Cancel the body when the caller no longer has this access, and raise `AccessEnded`."""
         ending = asyncio.timeout(None)
         call = _OpenCall(caller, access, ending)
         self._calls.add(call)

@@ -25,7 +25,5 @@ def event(data: dict[str, object], *, name: str | None = None, event_id: str | N
 def stream(events: AsyncIterator[bytes]) -> StreamingResponse:
     """The response that carries the events, past caches and buffering proxies."""
     return StreamingResponse(
-        events,
-        media_type="text/event-stream",
-        headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
+        events, media_type="text/event-stream", headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     )

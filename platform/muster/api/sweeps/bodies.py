@@ -1,7 +1,5 @@
 """What requests about sweeps say."""
 
-from __future__ import annotations
-
 from muster.api.fields import Choice, Flag, Integer, Shape, Text, values
 from scheduler.model.lifecycle import GroupState
 

@@ -7,8 +7,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from muster.api import limits
-from muster.api.base import ApiView, body_of, caller, describe, query_of, sweep_to_change
-from muster.api.bodies import JsonParser, TextYamlParser, YamlParser
+from muster.api.base import Act, ApiView, SpecView, body_of, caller, describe, query_of, sweep_to_change
 from muster.api.jobs.bodies import ANY_VALUES, CloneChanges
 from muster.api.jobs.views import KEY, SPEC_BODY, SUBMIT_PROBLEMS, idempotency_key
 from muster.api.pages import decode_cursor, page_of
@@ -27,9 +26,7 @@ from scheduler.model.lifecycle import GroupKind
 SWEEP_BODY = SPEC_BODY | {"application/json": ANY_VALUES}
 
 
-class Sweeps(ApiView):
-    parser_classes = [JsonParser, YamlParser, TextYamlParser]
-
+class Sweeps(SpecView):
     @describe("list_sweeps", "sweeps", {200: SweepPage}, parameters=[SweepFilter])
     def get(self, request: Request) -> Response:
         """A page of sweeps, newest first."""
@@ -78,9 +75,7 @@ class SweepMembers(ApiView):
         return Response(MemberList(results=members_of(group)))
 
 
-class CancelSweep(ApiView):
-    parser_classes = []
-
+class CancelSweep(Act):
     @describe("cancel_sweep", "sweeps", {202: Sweep}, problems=(404, 409), request=None)
     def post(self, request: Request, sweep_id: int) -> Response:
         """Cancel all members that have not ended; those that run get their grace."""
@@ -89,9 +84,7 @@ class CancelSweep(ApiView):
         return Response(sweep_document(get_group(user, GroupKind.SWEEP, sweep_id)), status=status.HTTP_202_ACCEPTED)
 
 
-class RetrySweep(ApiView):
-    parser_classes = []
-
+class RetrySweep(Act):
     @describe("retry_sweep", "sweeps", {202: RetriedSweep}, problems=(404, 409, 429), request=None)
     def post(self, request: Request, sweep_id: int) -> Response:
         """Run the failed members again, inside the sweep, and those that were stopped with the whole sweep.

@@ -19,13 +19,7 @@ def job_training(job: Job) -> JobTraining:
             for row in newest_of(job)
         ],
         "advice": [
-            {
-                "kind": one.kind,
-                "text": one.text,
-                "step": one.step,
-                "attempt": one.attempt.number,
-                "at": moment(one.at),
-            }
+            {"kind": one.kind, "text": one.text, "step": one.step, "attempt": one.attempt.number, "at": moment(one.at)}
             for one in advice_of(job)
         ],
         "checkpoint": None if interval is None else _checkpoint(interval),

@@ -14,16 +14,7 @@ from muster.common.clock import moment
 from muster.common.models import DatabaseNow
 from muster.jobs.models import GpuClaim, Job
 from muster.tenants.caps import cap_as_data
-from muster.tenants.models import (
-    CommonQuota,
-    Loan,
-    Membership,
-    Organisation,
-    Quota,
-    Tenant,
-    TreeNode,
-    VirtualCluster,
-)
+from muster.tenants.models import CommonQuota, Loan, Membership, Organisation, Quota, Tenant, TreeNode, VirtualCluster
 from muster.tenants.roles import Role
 from muster.tenants.selectors import organisations_of, tenants_of
 from muster_client.answers import tree as answers

@@ -188,8 +188,7 @@ class Tenants(ApiView):
 class OneTenant(ApiView):
     get = _gets(TENANT, "The tenant with its virtual clusters, members and caps.")
     patch = _changes(
-        TENANT,
-        "Change organisation, weight, quotas and caps. Managers may set caps, and raise no limit on themselves.",
+        TENANT, "Change organisation, weight, quotas and caps. Managers may set caps, and raise no limit on themselves."
     )
 
 

@@ -19,11 +19,7 @@ from muster.jobs.spec.spec_errors import message_of
 from muster.jobs.spec.spec_texts import MAX_NODES, Duration, Image, Moment, Name, NodeNames, Output, Size, Text, Workdir
 from muster.jobs.spec.spec_values import Params, checked_env, checked_tags
 from muster.jobs.spec.throughput import Throughput
-from muster.jobs.spec.units import (
-    parse_duration_s,
-    parse_moment,
-    parse_size_mib,
-)
+from muster.jobs.spec.units import parse_duration_s, parse_moment, parse_size_mib
 from nodeagent.protocol.messages import MAX_MOUNTS
 from scheduler.diagnosis.idle import Rule
 from scheduler.diagnosis.screening import Mode
@@ -241,8 +237,7 @@ class JobSpec(_Strict):
         default=None, description="How close together the ranks must lie. Default: anywhere."
     )
     preemptible: bool = Field(
-        default=True,
-        description="Whether it may be stopped for others and queued again. False needs a time limit.",
+        default=True, description="Whether it may be stopped for others and queued again. False needs a time limit."
     )
     checkpoint: Checkpoint | None = Field(
         default=None, description="Naming it says that the job saves its work when it is asked to stop."
@@ -252,8 +247,7 @@ class JobSpec(_Strict):
         description="A policy may resize it by a restart, such as {min: 1, max: 8}, or {min: 1, max: 32, over: gang}.",
     )
     throughput: Throughput = Field(
-        default={},
-        description="Your estimate of its progress per second by GPU type, such as {A100: 410, V100: 190}.",
+        default={}, description="Your estimate of its progress per second by GPU type, such as {A100: 410, V100: 190}."
     )
     share: Annotated[Literal["never", "pack"], BeforeValidator(_share)] = Field(
         default="never", description="pack: another job of the virtual cluster may share its GPUs."
@@ -282,8 +276,7 @@ class JobSpec(_Strict):
         default=None, description="What happens to the job when all of its GPUs are idle. Default: the tenant's rule."
     )
     keep_failed: Duration | None = Field(
-        default=None,
-        description="How long a failed job keeps its GPUs and files, for `muster shell`.",
+        default=None, description="How long a failed job keeps its GPUs and files, for `muster shell`."
     )
     slurm_env: bool = Field(default=False, description="Also set SLURM_* variables.")
     screening: Annotated[Mode, Field(strict=False)] = Field(

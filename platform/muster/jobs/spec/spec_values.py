@@ -73,11 +73,7 @@ def checked_params(values: object) -> object:
 
 
 def require_param_name(name: str) -> None:
-    """Return if a parameter may have this name.
-
-    Raises:
-        ValueError: it is not a variable name, or the platform sets it.
-    """
+    """Return if a parameter may have this name; `ValueError` if it is not a variable name, or the platform sets it."""
     if not _ENV_NAME.fullmatch(name) or len(name) > MAX_PARAM_CHARACTERS:
         raise ValueError(f"{name[:60]!r} cannot be the name of a variable")
     if _OWNED_BY_THE_PLATFORM.fullmatch(name):

@@ -10,11 +10,7 @@ from muster.tenants.models import Tenant
 
 
 def require_within_caps(spec: JobSpec, caps: Caps, *, tenant: Tenant, owner: User) -> None:
-    """Return if the job keeps to the caps of its owner in the tenant.
-
-    Raises:
-        Invalid: it does not; names the field and the limit.
-    """
+    """Return if the job keeps to the caps of its owner in the tenant; `Invalid` names the field and the limit."""
     errors = []
     whose = f"a job of {owner.username} in {tenant.name}"
     if caps.job_gpus is not None:

@@ -53,11 +53,8 @@ class Desk:
         self._shares: dict[int, Shares] = {}
 
     def virtual_cluster(self, name: str | None) -> VirtualCluster:
-        """The virtual cluster with this name, or the user's default one for None.
-
-        Raises:
-            Invalid: there is none that the user may use.
-        """
+        """The virtual cluster with this name, or the user's default one for None; `Invalid` if there is none that the
+        user may use."""
         return self._place(name).vc
 
     def caps(self, name: str | None) -> Caps:

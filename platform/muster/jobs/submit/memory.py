@@ -12,11 +12,8 @@ from muster.jobs.spec.units import parse_size_mib
 
 
 def with_types(spec: JobSpec, pool: Pool) -> JobSpec:
-    """The spec with GPU types in the place of a memory size, the smallest sufficient memory first.
-
-    Raises:
-        Invalid: no GPU of the pool has so much memory.
-    """
+    """The spec with GPU types in the place of a memory size, the smallest sufficient memory first; `Invalid` if no GPU
+    of the pool has so much."""
     if not isinstance(spec.gpus, WithMemory):
         return spec
     asked_mib = parse_size_mib(spec.gpus.vram)
