@@ -12,7 +12,6 @@ from muster.accounts.scopes import Scope
 from muster.api.accounts import views as accounts
 from muster.api.base import ApiView
 from muster.api.cells import views as cells
-from muster.api.delays import views as delays
 from muster.api.fairness import views as fairness
 from muster.api.fleet import views as fleet
 from muster.api.forecast import views as forecast
@@ -23,14 +22,11 @@ from muster.api.notices import views as notices
 from muster.api.offers import views as offers
 from muster.api.policies import views as policies
 from muster.api.queue import views as queue
-from muster.api.registries import views as registries
 from muster.api.service import views as service
 from muster.api.shells import views as shells
 from muster.api.sweeps import views as sweeps
-from muster.api.training import views as training
 from muster.api.tree import views as tree
 from muster.api.usage import views as usage
-from muster.api.volumes import views as volumes
 
 
 class Id(IntConverter):
@@ -69,8 +65,8 @@ v1 = [
     _to("tokens/<id:token_id>", accounts.OneToken, Scope.SUBMIT),
     _to("sessions", accounts.Sessions, Scope.MANAGE),
     _to("sessions/<id:session_id>", accounts.OneSession, Scope.MANAGE),
-    _to("registries", registries.Registries, Scope.MANAGE),
-    _to("registries/<id:registry_id>", registries.OneRegistry, Scope.MANAGE),
+    _to("registries", tree.Registries, Scope.MANAGE),
+    _to("registries/<id:registry_id>", tree.OneRegistry, Scope.MANAGE),
     _to("jobs", jobs.Jobs, Scope.SUBMIT),
     _to("jobs:batch", jobs.JobBatch, Scope.SUBMIT),
     _to("jobs:count", jobs.JobCounts),
@@ -91,7 +87,7 @@ v1 = [
     _to("jobs/<id:job_id>/files", job_parts.JobFiles),
     _to("jobs/<id:job_id>/shells", shells.JobShells, Scope.SUBMIT),
     _to("jobs/<id:job_id>/metrics", metrics.MetricsOfJob),
-    _to("jobs/<id:job_id>/training", training.TrainingOfJob),
+    _to("jobs/<id:job_id>/training", metrics.TrainingOfJob),
     _to("sweeps", sweeps.Sweeps, Scope.SUBMIT),
     _to("sweeps/<id:sweep_id>", sweeps.OneSweep),
     _to("sweeps/<id:sweep_id>/members", sweeps.SweepMembers),
@@ -113,10 +109,10 @@ v1 = [
     _to("vcs/<id:vc_id>", tree.OneVirtualCluster, Scope.MANAGE),
     _to("vcs/<id:vc_id>/cells", cells.CellsOfVirtualCluster, Scope.ADMIN),
     _to("vcs/<id:vc_id>/cells:preview", cells.PreviewOfCells, Scope.ADMIN),
-    _to("vcs/<id:vc_id>/delays", delays.DelaysOfVirtualCluster),
+    _to("vcs/<id:vc_id>/delays", usage.DelaysOfVirtualCluster),
     _to("vcs/<id:vc_id>/queue", queue.QueueOfCluster),
     _to("vcs/<id:vc_id>/queue:reorder", queue.ReorderQueue, Scope.SUBMIT),
-    _to("volumes", volumes.Volumes),
+    _to("volumes", tree.Volumes),
     _to("pools", fleet.Pools),
     _to("pools/<name:name>/policy", policies.OnePoolPolicy, Scope.ADMIN),
     _to("pools/<name:name>/decisions", policies.PoolDecisions, Scope.ADMIN),

@@ -1,7 +1,8 @@
-"""The time of the platform, and times as JSON."""
+"""The time of the platform, and times and figures as JSON."""
 
 from __future__ import annotations
 
+import math
 from datetime import UTC, datetime
 from typing import overload
 
@@ -28,3 +29,18 @@ def moment(at: None) -> None: ...
 def moment(at: datetime | None) -> str | None:
     """A time as RFC 3339 in UTC."""
     return at.isoformat().replace("+00:00", "Z") if at else None
+
+
+def finite(value: float | None) -> float | None:
+    """The number; None for one that is not finite."""
+    return value if value is not None and math.isfinite(value) else None
+
+
+def rounded(value: float | None, digits: int) -> float | None:
+    """The number with so many digits behind the point."""
+    return None if value is None else round(value, digits)
+
+
+def hours(seconds: float) -> float:
+    """The hours that these seconds are."""
+    return round(seconds / 3600, 6)

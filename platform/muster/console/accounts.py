@@ -1,4 +1,4 @@
-"""Users and their tokens."""
+"""Users, with the tenants that they belong to: without one, a user can submit nothing. And their tokens."""
 
 from __future__ import annotations
 
@@ -19,8 +19,10 @@ from muster.accounts.models import ApiToken, User
 from muster.accounts.services import end_by_new_password, revoke_token
 from muster.accounts.uids import free_uid, validate_gids
 from muster.common.errors import MusterError
-from muster.console.base import AuditedMixin, ModelAdmin, ReadOnlyMixin, actor, never
+from muster.console.base import AuditedMixin, ModelAdmin, OperatorsMixin, ReadOnlyMixin, TabularInline, actor, never
 from muster.events.services import access_changed, audit
+from muster.tenants.models import Membership
+from muster.tenants.roles import Role
 
 if TYPE_CHECKING:
     from django.contrib.auth.forms import AdminPasswordChangeForm as DjangoPasswordChangeForm
@@ -88,18 +90,26 @@ class PasswordForm(AdminPasswordChangeForm):
     usable_password = None
 
 
-class UserAdmin(AuditedMixin, UserPage, ModelAdmin[User]):
-    """Users. They are deactivated rather than deleted, because jobs keep their owners.
+class TenantInline(OperatorsMixin, TabularInline[Membership, User]):
+    """The tenants of a user, and the role in each."""
 
-    `muster.console.tenants` registers it, with the tenants that a user belongs to.
-    """
+    model = Membership
+    verbose_name, verbose_name_plural = "tenant", "tenants"
+    fields = ["tenant", "role"]
+    rows_below = "memberships"
+
+
+@admin.register(User)
+class UserAdmin(AuditedMixin, UserPage, ModelAdmin[User]):
+    """Users and where they belong. They are deactivated rather than deleted, because jobs keep their owners."""
 
     form = EditUserForm
     add_form = AddUserForm
     add_form_template = None
     change_password_form = PasswordForm
-    list_display = ["username", "email", "is_active", "is_staff", "uid", "last_login"]
+    list_display = ["username", "email", "belongs_to", "is_active", "operator", "uid", "last_login"]
     list_filter = ["is_active", "is_staff"]
+    inlines = [TenantInline]
     search_fields = ["username", "email"]
     ordering = ["username"]
     filter_horizontal = []
@@ -123,8 +133,37 @@ class UserAdmin(AuditedMixin, UserPage, ModelAdmin[User]):
         return format_html('<a class="link" href="{}">Set a new password</a>', page)
 
     def response_add(self, request: HttpRequest, obj: User, post_url_continue: str | None = None) -> HttpResponse:
-        """Back to the list: the form had all that a new user needs, so Django's second form is left out."""
+        """Back to the list, without Django's second form; a user who can do nothing yet is pointed out."""
+        if not obj.is_staff and not obj.memberships.exists():
+            text = f"{obj.username} belongs to no tenant, and can submit no jobs. Add a tenant on the page of the user."
+            self.message_user(request, text, messages.WARNING)
         return ModelAdmin.response_add(self, request, obj, post_url_continue)
+
+    def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
+        """The fields; of a new user with what a tenant is for."""
+        fieldsets = super().get_fieldsets(request, obj)
+        if obj is not None:
+            return fieldsets
+        explanation = "A user submits jobs in a tenant: choose one below. Without a tenant they can only sign in."
+        return [(name, {**options, "description": explanation}) for name, options in fieldsets]
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[User]:
+        return super().get_queryset(request).prefetch_related("memberships__tenant")
+
+    def save_formset(self, request: HttpRequest, form: forms.ModelForm[Any], formset: Any, change: bool) -> None:
+        """Store the roles, and have open streams recheck the access of their callers."""
+        super().save_formset(request, form, formset, change)
+        access_changed()
+
+    @admin.display(description="Tenants")
+    def belongs_to(self, user: User) -> str:
+        """By name; managers are marked."""
+        rows = sorted(user.memberships.all(), key=lambda row: row.tenant.name)
+        return ", ".join(row.tenant.name + (" (manager)" if row.role == Role.MANAGER else "") for row in rows)
+
+    @admin.display(description="Operator", boolean=True, ordering="is_staff")
+    def operator(self, user: User) -> bool:
+        return user.is_staff
 
     def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
         """The form, in which operators cannot shut themselves out."""

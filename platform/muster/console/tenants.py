@@ -11,7 +11,7 @@ from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from unfold.widgets import UnfoldAdminPasswordWidget, UnfoldAdminSelectWidget, UnfoldAdminTextInputWidget
 
-import muster.console.users  # noqa: F401  (the pages of users, with their tenants)
+import muster.console.accounts  # noqa: F401  (a member is found by the page of users)
 from muster.common.errors import Invalid
 from muster.console.base import AuditedMixin, ModelAdmin, OperatorsMixin, TabularInline, actor
 from muster.console.tenant_forms import (

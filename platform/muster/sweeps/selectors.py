@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 
 from django.db.models import Count, Sum
 
-from muster.common.clock import moment
-from muster.common.figures import finite, hours
+from muster.common.clock import finite, hours, moment
 from muster.jobs.groups.progress import MEMBER_STATES, STOPPED_BY_GROUP, held_gpu_s, member_state
 from muster.jobs.models import Job, JobGroup
 from muster.sweeps.models import Trial

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 from muster.api.usage.render import csv_table
-from muster.common.clock import moment
-from muster.common.figures import rounded
+from muster.common.clock import moment, rounded
 from muster.dispatch.explain.fairness import PolicyVerdicts as Verdicts
 from muster.usage.dimensions import By
 from muster.usage.fairness import FairnessRow as FairnessFound

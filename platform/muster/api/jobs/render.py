@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from typing import TypedDict
 
-from django.db.models import F, QuerySet
+from django.db.models import F, Q, QuerySet
 
-from muster.api.jobs.marks import NO_MARKS, Marks, marks_of
-from muster.common.clock import moment, utc_now
-from muster.common.figures import hours, rounded
+from muster.common.clock import hours, moment, rounded, utc_now
 from muster.dispatch.explain.finish import FinishByType
 from muster.events.models import Event
 from muster.fleet.networks import host_network_reason
@@ -45,18 +44,20 @@ from muster_client.answers.jobs import (
     GroupOfJob,
     GroupProgress,
     Hold,
+    Idle,
     JobEvent,
     JobFinish,
     JobInList,
     JobRate,
     JobSize,
+    Kept,
     ScreeningRun,
 )
 from muster_client.answers.jobs import Job as JobDocument
 from scheduler.diagnosis.failures import title_of
 from scheduler.diagnosis.failures.rules import NO_SIGNATURE
 from scheduler.engine.finish import Finish
-from scheduler.model.lifecycle import JOB_TERMINAL, JobState, Reason
+from scheduler.model.lifecycle import JOB_TERMINAL, AttemptState, JobState, Reason
 
 _PRIORITY_NAMES = {number: name for name, number in PRIORITIES.items()}
 
@@ -416,3 +417,31 @@ def submitted_with_sweep(job: Job) -> JobEvent:
 def event(row: Event) -> JobEvent:
     """An event of a job."""
     return {"id": row.pk, "at": moment(row.at), "kind": row.kind, "actor": row.actor, "data": row.data}
+
+
+class Marks(TypedDict):
+    """The fields of a job that its running attempt has."""
+
+    idle: Idle | None
+    kept: Kept | None
+
+
+NO_MARKS = Marks(idle=None, kept=None)
+
+
+def marks_of(jobs: Iterable[Job]) -> dict[int, Marks]:
+    """The marks of those of the jobs that have any, by job; one query, none where no job is active."""
+    active = [job.pk for job in jobs if job.state == JobState.ACTIVE]
+    if not active:
+        return {}
+    marked = AttemptRow.objects.filter(job__in=active, state=AttemptState.RUNNING).filter(
+        Q(kept_until__isnull=False) | Q(idle_watch__warned_at__isnull=False)
+    )
+    columns = ("kept_until", "reason", "exit_code", "idle_watch__since", "idle_watch__stop_at")
+    return {
+        job_id: Marks(
+            idle={"since": moment(since), "stop_at": moment(stop_at)} if since else None,
+            kept={"until": moment(until), "reason": reason, "exit_code": exit_code} if until else None,
+        )
+        for job_id, until, reason, exit_code, since, stop_at in marked.values_list("job_id", *columns)
+    }

@@ -1,4 +1,4 @@
-"""What jobs and nodes used over time."""
+"""What jobs and nodes used over time, and how the training of a job goes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from muster.jobs.selectors import get_job
 from muster.logs.selectors import attempt_of
 from muster.samples.families import GPU
 from muster.samples.selectors import Window, window_of
-from muster_client.answers.metrics import JobMetrics, NodeMetrics
+from muster_client.answers.metrics import JobMetrics, JobTraining, NodeMetrics
 
 _AN_HOUR = timedelta(hours=1)
 _A_STEP = timedelta(seconds=GPU.levels[0].seconds)
@@ -53,3 +53,10 @@ class MetricsOfNode(ApiView):
 def _window(query: dict[str, Any], *, start: datetime, end: datetime, now: datetime) -> Window:
     """The window that is asked for, with `start` and `end` as the defaults."""
     return window_of(GPU, start=query.get("from", start), end=query.get("to", end), step_s=query["step"], now=now)
+
+
+class TrainingOfJob(ApiView):
+    @describe("get_job_training", "jobs", {200: JobTraining}, problems=(404,))
+    def get(self, request: Request, job_id: int) -> Response:
+        """Its newest figures, what its owner was told of its loss, and how often it should save."""
+        return Response(render.job_training(get_job(caller(request), job_id)))

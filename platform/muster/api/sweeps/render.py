@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from muster.api.fairness.render import sweep_rho
-from muster.common.clock import moment
-from muster.common.figures import hours
+from muster.common.clock import hours, moment
 from muster.jobs.models import JobGroup
 from muster.jobs.spec.spec_order import in_order
 from muster.sweeps.models import Progress, Trial

@@ -1,4 +1,4 @@
-"""What requests about the tree of tenants say."""
+"""What requests about the tree of tenants and their registries say."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 from rest_framework import serializers
 
 from muster.api.fields import Choice, Flag, Integer, Number, Shape, Text, values
+from muster.tenants.registries import MAX_PASSWORD_CHARS, MAX_USERNAME_CHARS
 from muster.tenants.roles import Role
 
 MAX_GPUS = 2**31 - 1
@@ -136,3 +137,17 @@ class OrganisationChanges(GroupChanges):
     """What is changed of an organisation."""
 
     parent = Text(required=False, allow_null=True, max_length=63, help_text="What it is below; null: nothing.")  # type: ignore[assignment]
+
+
+class NewRegistry(Shape):
+    """Credentials to be stored."""
+
+    tenant = Text(required=False, max_length=63, help_text="Default: the tenant that you manage.")
+    registry = Text(max_length=255, help_text="As images name it: ghcr.io, docker.io or registry.example.org:5000.")
+    username = Text(max_length=MAX_USERNAME_CHARS, help_text="The user name at the registry.")
+    password = Text(
+        max_length=MAX_PASSWORD_CHARS,
+        trim_whitespace=False,
+        write_only=True,
+        help_text="A password or a token. It is in no answer.",
+    )

@@ -1,4 +1,4 @@
-"""The tree of tenants: organisations, tenants with their caps, virtual clusters with quotas and loans."""
+"""The tree of tenants: organisations, tenants with caps, virtual clusters with quotas; registries and volumes."""
 
 from __future__ import annotations
 
@@ -17,11 +17,14 @@ from muster.api.base import ApiView, body_of, caller, describe, operator, query_
 from muster.api.fields import Shape
 from muster.api.tree import bodies, render
 from muster.clusters.closing import close_virtual_cluster
+from muster.common.clock import moment
 from muster.common.errors import Forbidden
 from muster.common.rows import require_first
 from muster.tenants import edits
-from muster.tenants.models import TreeNode
+from muster.tenants.models import RegistryCredentials, TreeNode
+from muster.tenants.registries import registries_managed_by, remove_registry, store_registry, tenant_managed_by
 from muster.tenants.selectors import is_manager, organisations_of, tenants_of, virtual_clusters_of
+from muster.tenants.volumes import volumes_of
 from muster_client.answers import tree as answers
 
 _Handler = Callable[..., Response]
@@ -209,3 +212,57 @@ class OneOrganisation(ApiView):
         with transaction.atomic():
             edits.delete_organisation(user=user, organisation=row)
         return Response(status=status.HTTP_204_NO_CONTENT)
+
+
+class Registries(ApiView):
+    @describe("list_registries", "account", {200: answers.RegistryList})
+    def get(self, request: Request) -> Response:
+        """Which registries the tenants that you manage have credentials for, by tenant and registry."""
+        rows = registries_managed_by(caller(request))
+        return Response(answers.RegistryList(results=[_registry(row) for row in rows], next=None))
+
+    @describe("store_registry", "account", {200: answers.Registry}, problems=(404,), request=bodies.NewRegistry)
+    def post(self, request: Request) -> Response:
+        """Store what the tenant's jobs sign in with at a registry, in the place of what it had there. For managers."""
+        user = caller(request)
+        body = body_of(request, bodies.NewRegistry)
+        tenant = tenant_managed_by(user, body.pop("tenant", None))
+        return Response(_registry(store_registry(tenant=tenant, actor=user.username, **body)))
+
+
+class OneRegistry(ApiView):
+    @describe("remove_registry", "account", {204: None}, problems=(404,))
+    def delete(self, request: Request, registry_id: int) -> Response:
+        """Forget the credentials. What runs goes on. For managers."""
+        user = caller(request)
+        refusal = f"there are no credentials {registry_id} of a tenant that you manage"
+        row = require_first(registries_managed_by(user).filter(pk=registry_id), refusal)
+        remove_registry(credentials=row, actor=user.username)
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
+
+def _registry(row: RegistryCredentials) -> answers.Registry:
+    return {
+        "id": row.pk,
+        "tenant": row.tenant.name,
+        "registry": row.registry_id,
+        "username": row.username,
+        "changed_at": moment(row.changed_at),
+        "changed_by": row.changed_by,
+    }
+
+
+class Volumes(ApiView):
+    @describe("list_volumes", "cluster", {200: answers.VolumeList})
+    def get(self, request: Request) -> Response:
+        """Which volumes jobs of your tenants may mount, by tenant and name."""
+        results: list[answers.Volume] = [
+            {
+                "name": row.name,
+                "tenant": row.tenant.name,
+                "vc": row.vc.name if row.vc else None,
+                "mode": "rw" if row.writable else "ro",
+            }
+            for row in volumes_of(caller(request))
+        ]
+        return Response(answers.VolumeList(results=results, next=None))

@@ -1,4 +1,4 @@
-"""Which usage is asked for."""
+"""Which usage and which delays are asked for."""
 
 from __future__ import annotations
 
@@ -41,3 +41,14 @@ class LeastEfficientFilter(PeriodFilter):
     """Of whom, when, and how many."""
 
     limit = Integer(required=False, default=10, min_value=1, max_value=100, help_text="Number of runs to list.")
+
+
+BUCKETS = [("day", "day"), ("week", "week")]
+
+
+class DelaysFilter(WithFrom):
+    """Over which time, by day or by week."""
+
+    to = Moment(required=False, help_text="Now by default.")
+    since = Text(required=False, max_length=40, help_text="Instead of `from`: a duration before `to`, such as 30d.")
+    by = Choice(choices=BUCKETS, required=False, default="day", help_text="Days, or weeks; both in UTC.")

@@ -8,8 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from muster.common.clock import moment
-from muster.common.figures import hours, rounded
+from muster.common.clock import hours, moment, rounded
 from muster.screening.selectors import ScreeningTotals
 from muster.usage.dimensions import By
 from muster.usage.efficiency import Graded

@@ -1,4 +1,4 @@
-"""GPU-hours: by whom, on what, for what, and what of them was wasted."""
+"""GPU-hours and delays: by whom, on what, for what, and what of them was wasted."""
 
 from __future__ import annotations
 
@@ -10,14 +10,18 @@ from rest_framework.response import Response
 
 from muster.api.base import CSV, ApiView, caller, describe, query_of
 from muster.api.usage import render
-from muster.api.usage.bodies import LeastEfficientFilter, PeriodFilter, UsageFilter
+from muster.api.usage.bodies import DelaysFilter, LeastEfficientFilter, PeriodFilter, UsageFilter
 from muster.common.clock import utc_now
+from muster.common.errors import NotFound
+from muster.tenants.selectors import virtual_clusters_of
+from muster.usage.delays import delays_of
+from muster.usage.dimensions import By
 from muster.usage.efficiency import graded, least_efficient
 from muster.usage.periods import Period, period_of
 from muster.usage.scope import Asked, Scope, scope_of
 from muster.usage.selectors import parse_by, usage
 from muster.usage.waste import waste
-from muster_client.answers.usage import LeastEfficientList, Usage, Waste
+from muster_client.answers.usage import Delays, DelaysRow, LeastEfficientList, Usage, Waste
 
 
 class UsageOfGpus(ApiView):
@@ -69,3 +73,28 @@ def accepted(request: Request) -> str:
     """What the header Accept asks for: CSV if it names that and no JSON."""
     accepted = request.headers.get("Accept", "")
     return "csv" if CSV in accepted and "application/json" not in accepted else "json"
+
+
+class DelaysOfVirtualCluster(ApiView):
+    @describe("get_virtual_cluster_delays", "cluster", {200: Delays}, problems=(404,), parameters=[DelaysFilter])
+    def get(self, request: Request, vc_id: int) -> Response:
+        """The mean wait of all its jobs that started or wait still, by day or week; for members of its tenant."""
+        if not virtual_clusters_of(caller(request)).filter(pk=vc_id).exists():
+            raise NotFound(f"there is no virtual cluster {vc_id}")
+        query = query_of(request, DelaysFilter)
+        now = utc_now()
+        period = period_of(start=query.get("from"), end=query.get("to"), since=query.get("since"), now=now)
+        rows = delays_of(vc_id, period, By(query["by"]), waiting=period.end == now)
+        results: list[DelaysRow] = [
+            {
+                "begins": row.begins.date().isoformat(),
+                "starts": row.starts,
+                "waiting": row.waiting,
+                "fair_share_s": round(row.fair_share_s, 3),
+                "fragmentation_s": round(row.fragmentation_s, 3),
+                "other_s": round(row.other_s, 3),
+            }
+            for row in rows
+        ]
+        answer: Delays = {**render.period_document(period), "by": query["by"], "results": results}
+        return Response(answer)

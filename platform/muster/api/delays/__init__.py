@@ -1,1 +1,0 @@
-"""How long jobs waited, and for what."""

@@ -1,1 +1,0 @@
-"""Registries of images."""

@@ -1,1 +1,0 @@
-"""How the training of a job goes."""

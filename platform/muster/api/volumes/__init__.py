@@ -1,1 +1,0 @@
-"""Volumes that jobs may mount."""
