@@ -8,7 +8,6 @@ from muster.accounts.checks import check_uid_range
 
 class AccountsConfig(AppConfig):
     name = "muster.accounts"
-    verbose_name = "Accounts"
 
     def ready(self) -> None:
         """Register the system checks."""

@@ -91,7 +91,6 @@ def problem(error: MusterError) -> Response:
 
 
 async def on_refusal(_request: Request, error: Exception) -> Response:
-    """Starlette's handler for refusals."""
     if not isinstance(error, MusterError):
         raise error
     return problem(error)

@@ -34,7 +34,6 @@ class Invalid(MusterError, status=422, code="invalid", title="Some fields are wr
 
     @classmethod
     def field(cls, name: str, message: str) -> Invalid:
-        """The refusal of one field."""
         return cls(f"{name}: {message}", errors=(FieldError(name, message),))
 
     @classmethod

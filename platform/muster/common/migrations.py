@@ -17,7 +17,6 @@ class InitialMigration(Migration):
     def apply(
         self, project_state: ProjectState, schema_editor: BaseDatabaseSchemaEditor, collect_sql: bool = False
     ) -> ProjectState:
-        """Run the operations on the state after all of them."""
         project_state.__dict__.pop("apps", None)
         state = self.mutate_state(project_state, preserve=False)
         for operation in self.operations:

@@ -32,7 +32,6 @@ def only_if(task: str, condition: str) -> None:
 
 
 def conditions_of(tasks: Iterable[str]) -> dict[str, str]:
-    """The conditions of those of the tasks that have one."""
     return {task: _conditions[task] for task in tasks if task in _conditions}
 
 
@@ -87,11 +86,9 @@ class Clock(threading.Thread):
         return max(0.0, min(self._due_at.values()) - time.monotonic())
 
     def stop(self) -> None:
-        """Stop after the current turn."""
         self._stopped.set()
 
     def _idle(self) -> set[str]:
-        """The tasks that have nothing to do by their conditions."""
         (holds,) = self._ask.rows()
         return {name for name, has_work in zip(self._conditional, holds, strict=True) if not has_work}
 

@@ -19,7 +19,6 @@ def seal(secret: str) -> str:
 
 
 def unseal(sealed: str) -> str:
-    """The secret again."""
     try:
         return _fernet().decrypt(sealed).decode()
     except InvalidToken as error:

@@ -26,7 +26,6 @@ class Statement:
             self._execute += f" ({', '.join(['%s'] * len(others))})"
 
     def rows(self, *params: Any) -> list[tuple[Any, ...]]:
-        """The rows that it returns."""
         with connection.cursor() as cursor:
             self._prepare_once()
             cursor.execute(self._execute, params)

@@ -14,7 +14,6 @@ class ConsoleConfig(AppConfig):
     """Registers the pages of every module beside this one."""
 
     name = "muster.console"
-    verbose_name = "Console"
 
     def ready(self) -> None:
         """Imports the pages, as Django does with the `admin` module of an app."""

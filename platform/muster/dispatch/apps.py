@@ -5,7 +5,6 @@ from django.apps import AppConfig
 
 class DispatchConfig(AppConfig):
     name = "muster.dispatch"
-    verbose_name = "Dispatch"
 
     def ready(self) -> None:
         from muster.dispatch.explain.feasibility import why_infeasible  # noqa: PLC0415 (models can be imported from here on)

@@ -63,7 +63,6 @@ class CycleResult:
 
     @property
     def refusals(self) -> list[Refusal]:
-        """The refused places."""
         return self.applied.refusals
 
 
@@ -231,7 +230,6 @@ def replay(cycle: Cycle) -> tuple[Plan, Plan]:
 
 
 def stored_snapshot(cycle: Cycle) -> Snapshot:
-    """The stored snapshot of a cycle."""
     return snapshot_of(cycle.snapshot or b"")
 
 
@@ -325,7 +323,6 @@ def _lock(cursor: CursorWrapper, key: tuple[int, int]) -> bool:
 
 
 def _holder(cursor: CursorWrapper, key: tuple[int, int]) -> int | None:
-    """The database backend that holds the lock."""
     cursor.execute(
         "SELECT pid FROM pg_locks JOIN pg_database ON pg_database.oid = database AND datname = current_database()"
         " WHERE locktype = 'advisory' AND classid = %s AND objid = %s AND granted",

@@ -50,7 +50,6 @@ def _any_of(conditions: Iterable[str]) -> str:
 
 
 def reservations_of_other_apps(pool: Pool) -> tuple[model.Reservation, ...]:
-    """The reservations of other apps in the pool."""
     return tuple(sorted((one for read, _ in _reservation_sources for one in read(pool)), key=lambda one: one.job_id))
 
 

@@ -122,8 +122,6 @@ class Lane(models.Model):
     """A pool whose policy solves outside the lock, in a process of its own. Its cycles carry out what it stores."""
 
     class Mode(models.TextChoices):
-        """What becomes of a target."""
-
         OFF = "off", "Off: cycles decide by the policy"
         SHADOW = "shadow", "Shadow: targets are stored and compared"
         ON = "on", "On: cycles carry out targets"
@@ -146,8 +144,6 @@ class Target(models.Model):
     """One solve of a lane: its snapshot, configuration and plan, and what became of it."""
 
     class State(models.TextChoices):
-        """What became of a target."""
-
         STORED = "stored", "Stored"
         COMPARED = "compared", "Compared"
         APPLIED = "applied", "Applied"

@@ -140,7 +140,6 @@ class SweepTimer(threading.Thread):
         return max(0.0, min(to_sweep_s, max(to_timer_s, TIMER_EVERY_S)))
 
     def stop(self) -> None:
-        """Stop after the current turn."""
         self._stopped.set()
 
 

@@ -7,7 +7,6 @@ from muster.events.labels import label_columns
 
 class EventsConfig(AppConfig):
     name = "muster.events"
-    verbose_name = "Events"
 
     def ready(self) -> None:
         """Label the columns of all apps, whose models are loaded by now."""

@@ -5,7 +5,6 @@ from django.apps import AppConfig
 
 class FailuresConfig(AppConfig):
     name = "muster.failures"
-    verbose_name = "Failures"
 
     def ready(self) -> None:
         from muster.failures.selectors import rules_in_force  # noqa: PLC0415 (models can be imported from here on)

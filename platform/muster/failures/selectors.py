@@ -49,7 +49,6 @@ def in_force(kind: type[RuleVersion]) -> tuple[int, str] | None:
 
 
 def text_in_force(kind: type[RuleVersion]) -> str:
-    """The text of the rules in force; empty if there are none."""
     found = in_force(kind)
     return found[1] if found else ""
 
@@ -83,7 +82,6 @@ def forget_log_rules() -> None:
 
 
 def log_matches_of(job: Job) -> list[LogMatch]:
-    """The lines of the job that log rules matched, in their order."""
     found = LogMatch.objects.filter(job=job).select_related("allocation__attempt", "allocation__node")
     return list(found.order_by("pk"))
 

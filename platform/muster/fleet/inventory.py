@@ -19,8 +19,6 @@ _SERIES = {"rtx", "gtx", "titan"}
 
 @dataclass(frozen=True, slots=True)
 class ReportedGpu:
-    """One GPU of a node, as its agent found it."""
-
     index: int
     uuid: str
     model: str

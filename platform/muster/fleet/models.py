@@ -198,7 +198,6 @@ class Pool(models.Model):
 
     @property
     def roots(self) -> tuple[str, ...]:
-        """The folders below which volumes may lie."""
         return tuple(self.mount_roots.split())
 
 

@@ -19,8 +19,6 @@ DOWNLOAD_NAME = "muster-agent.pyz"
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """The file's content and its digest."""
-
     data: bytes
     sha256: str
 

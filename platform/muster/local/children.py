@@ -36,11 +36,9 @@ class Site:
 
     @property
     def public_url(self) -> str:
-        """The address that people are told."""
         return os.environ.get("MUSTER_URL") or self.local_url
 
     def environment(self) -> dict[str, str]:
-        """The environment of the platform's own processes."""
         inherited = {**os.environ, **self.services}
         inherited.pop("MUSTER_MIGRATE_DATABASE_URL", None)  # it is for `migrate` alone
         return {

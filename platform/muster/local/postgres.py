@@ -105,7 +105,6 @@ class Postgres:
         return True
 
     def answers(self) -> bool:
-        """Whether the server accepts connections now."""
         try:
             self._connect().close()
         except psycopg2.OperationalError:

@@ -109,7 +109,6 @@ def reap(pids: Iterable[int]) -> None:
 
 
 def wait_gone(pid: int, *, timeout_s: float) -> bool:
-    """Whether the process ended within the time."""
     end = time.monotonic() + timeout_s
     while is_alive(pid):
         if time.monotonic() >= end:

@@ -19,8 +19,6 @@ _POSTGRES_PROGRAMS = ("postgres", "initdb")
 
 @dataclass(frozen=True, slots=True)
 class Programs:
-    """The programs to start."""
-
     initdb: Path
     postgres: Path
     valkey: Path

@@ -35,7 +35,6 @@ class Services:
 
     @property
     def embedded(self) -> tuple[str, ...]:
-        """The names of the servers that are ours."""
         return tuple(type(server).__name__ for server in self._servers)
 
     def start(self) -> None:
@@ -48,7 +47,6 @@ class Services:
             raise
 
     def pids(self) -> list[int]:
-        """The processes of our servers that run now."""
         return [pid for server in self._servers if (pid := server.pid()) is not None]
 
     def join(self) -> None:

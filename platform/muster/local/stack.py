@@ -33,7 +33,6 @@ class Steps:
         self._last = (processes.start_ticks(os.getpid()) or 0) / os.sysconf("SC_CLK_TCK")
 
     def done(self, name: str, text: str) -> None:
-        """Prints that one part is done."""
         now = time.clock_gettime(time.CLOCK_BOOTTIME)
         took, self._last = now - self._last, now
         self.console.print(

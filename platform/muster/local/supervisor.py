@@ -127,7 +127,6 @@ class Supervisor:
             self._stopping.wait(_TURN_S)
 
     def log_of(self, name: str) -> Path:
-        """The file that holds what a child writes."""
         return self._log_folder / f"{name}.log"
 
     def wait(self) -> None:

@@ -72,7 +72,6 @@ class Valkey:
         return True
 
     def answers(self) -> bool:
-        """Whether the server answers a PING now."""
         return self._ask(b"PING").startswith(b"+PONG")
 
     def pid(self) -> int | None:

@@ -5,7 +5,6 @@ from django.apps import AppConfig
 
 class OffersConfig(AppConfig):
     name = "muster.offers"
-    verbose_name = "Offers"
 
     def ready(self) -> None:
         """Take part in the pools' cycles: reserve what is offered, and make offers at the end of a cycle."""

@@ -5,7 +5,6 @@ from django.apps import AppConfig
 
 class SamplesConfig(AppConfig):
     name = "muster.samples"
-    verbose_name = "Samples"
 
     def ready(self) -> None:
         """Say which attempts have made progress."""

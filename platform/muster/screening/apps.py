@@ -5,7 +5,6 @@ from django.apps import AppConfig
 
 class ScreeningConfig(AppConfig):
     name = "muster.screening"
-    verbose_name = "Screening"
 
     def ready(self) -> None:
         from muster.jobs.attempt.screener import screen_by  # noqa: PLC0415 (models can be imported from here on)

@@ -76,7 +76,6 @@ class PoolScreening(models.Model):
 
     @property
     def rules(self) -> Rules:
-        """The settings as the rules know them."""
         return Rules(
             minutes=self.minutes,
             min_gpus=self.min_gpus,

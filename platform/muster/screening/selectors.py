@@ -116,5 +116,4 @@ def passed_of_late(*, tenant_id: int, digest: str, trust_days: float) -> Screeni
 
 
 def results_of(job: Job) -> QuerySet[ScreeningResult]:
-    """The results of the screening runs of the job, the oldest first, or why there was none if it was due."""
     return ScreeningResult.objects.filter(job=job).select_related("attempt").order_by("pk")

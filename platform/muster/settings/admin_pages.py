@@ -50,7 +50,6 @@ START = [
 
 
 def start_page(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
-    """The context of the start page: what operators do most."""
     return context | {"title": "Start", "start": START}
 
 

@@ -100,7 +100,6 @@ def _number(name: str, default: str, *, least: int, most: int, what: str) -> int
 
 
 def port(name: str, default: str) -> int:
-    """The number of a port."""
     return _number(name, default, least=1, most=65535, what="a number from 1 to 65535")
 
 
@@ -243,7 +242,6 @@ def secret(variable: str, path: Path, *, size: int) -> str:
 
 
 def new_encryption_key() -> str:
-    """A random key for `MUSTER_ENCRYPTION_KEYS`."""
     return base64.urlsafe_b64encode(secrets.token_bytes(32)).decode()
 
 

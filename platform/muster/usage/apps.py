@@ -5,7 +5,6 @@ from django.apps import AppConfig
 
 class UsageConfig(AppConfig):
     name = "muster.usage"
-    verbose_name = "Usage"
 
     def ready(self) -> None:
         """Have the grade of a job told with its end, and forgotten with it."""

@@ -44,7 +44,6 @@ else:
 
 
 def field_name(kind: str, plugin: str, parameter: str) -> str:
-    """The name of the form field of a plug-in's parameter."""
     return f"{kind}__{plugin}__{parameter}"
 
 
@@ -216,7 +215,6 @@ class PoolForm(PoolFields):
 
 
 def pool_form() -> type[PoolForm]:
-    """The form with the installed plug-ins."""
     fields: dict[str, forms.Field] = {}
     for kind, registry in KINDS.items():
         names = [(name, f"{name}: {registry.summary(name)}") for name in registry.names]
@@ -239,7 +237,6 @@ def pool_form() -> type[PoolForm]:
 
 
 def _texts(preset: Preset, fields: Mapping[str, forms.Field]) -> dict[str, Any]:
-    """What the fields of a preset show, by their names."""
     texts: dict[str, Any] = {}
     for kind in KINDS:
         plugin, params = preset.settings[kind], preset.settings[f"{kind}_params"]

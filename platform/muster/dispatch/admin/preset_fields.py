@@ -24,7 +24,6 @@ class PresetChoice(forms.RadioSelect):
     values: Mapping[str, Mapping[str, Any]] = {}
 
     def render(self, name: str, value: Any, attrs: Any = None, renderer: Any = None) -> SafeString:
-        """A card for each preset, and one for other settings."""
         cards = [
             (
                 name,

@@ -26,7 +26,6 @@ class WordField(forms.CharField):
         super().__init__(**{"widget": UnfoldAdminTextInputWidget(attrs={"autocomplete": "off"}), **kwargs})
 
     def written(self, value: Any) -> str:
-        """The text of a stored number."""
         raise NotImplementedError
 
     def number(self, text: str) -> float:

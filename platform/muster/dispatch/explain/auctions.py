@@ -71,7 +71,6 @@ def _auction(one: Mapping[str, Any], names: Mapping[str, str], tenants: Mapping[
 
 
 def _names(keys: Iterable[str]) -> Mapping[str, str]:
-    """The names of sweeps and jobs by the keys of their applications."""
     ids: dict[str, list[int]] = {"job": [], "sweep": []}
     for key in keys:
         kind, _, number = key.partition(" ")

@@ -102,7 +102,6 @@ def _sizes(job: Job, request: Request) -> dict[str, Any]:
 
 
 def _quotas(pool: Pool | None) -> dict[str, dict[str, int]]:
-    """The present quotas of the virtual clusters, by GPU type."""
     rows = Quota.objects.all() if pool is None else Quota.objects.filter(vc__pool=pool)
     found: defaultdict[str, dict[str, int]] = defaultdict(dict)
     for name, gpu_type, gpus in rows.order_by("vc__name", "gpu_type").values_list("vc__name", "gpu_type", "gpus"):

@@ -38,7 +38,6 @@ class LaneProcesses(threading.Thread):
         self._lanes: dict[int, _Lane] = {}
 
     def run(self) -> None:
-        """Look after the processes until stopped."""
         try:
             while not self._stopped.wait(LOOK_EVERY_S):
                 close_old_connections()
@@ -52,7 +51,6 @@ class LaneProcesses(threading.Thread):
             self.turn(set())
 
     def stop(self) -> None:
-        """End after the current turn, with all processes."""
         self._stopped.set()
 
     def turn(self, wanted: set[int]) -> None:

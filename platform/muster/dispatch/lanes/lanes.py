@@ -52,7 +52,6 @@ class PoolLane:
         self._solver = Solver()
 
     def stop(self) -> None:
-        """End the loop, and a solve in progress."""
         self._stopped.set()
         self._solver.end()
 
@@ -125,5 +124,4 @@ class PoolLane:
 
 
 def pools_with_lanes() -> set[int]:
-    """The ids of the pools that want a lane."""
     return {pool_id for (pool_id,) in _WANTED.rows()}

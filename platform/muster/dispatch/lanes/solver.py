@@ -40,7 +40,6 @@ class Solver:
 
     @property
     def pid(self) -> int | None:
-        """The id of the process, while it runs."""
         return self._process.pid if self._process is not None else None
 
     def solve(self, snapshot: Snapshot, config: CycleConfig, *, limit_s: float) -> Plan:
@@ -60,7 +59,6 @@ class Solver:
         return plan_of(plan)
 
     def end(self) -> None:
-        """End the process."""
         if self._process is not None:
             self._process.kill()
             self._process.join()

@@ -28,8 +28,6 @@ class BackupError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One file of a backup."""
-
     size: int
     sha256: str
 
@@ -89,7 +87,6 @@ class _Digesting:
         self.digest = hashlib.sha256()
 
     def read(self, size: int = -1) -> bytes:
-        """The next bytes."""
         data = self._source.read(self.left if size < 0 else min(size, self.left))
         self.left -= len(data)
         self.digest.update(data)
@@ -126,7 +123,6 @@ def writing(destination: Path) -> Iterator[Writer]:
 
 
 def manifest_text(manifest: Manifest) -> str:
-    """The manifest as it is written."""
     return json.dumps({"format": FORMAT, **asdict(manifest), "taken_at": manifest.taken_at.isoformat()}, indent=1)
 
 

@@ -34,7 +34,6 @@ class Made:
 
     @property
     def size(self) -> int:
-        """The bytes of all files."""
         return sum(entry.size for entry in self.manifest.files.values())
 
 

@@ -21,7 +21,6 @@ def dump(target: Path, *, snapshot: str) -> None:
 
 
 def load(source: Path) -> None:
-    """Fill the empty database."""
     _run("pg_restore", "--no-owner", "--no-privileges", "--no-comments", "--exit-on-error", str(source))
 
 

@@ -26,8 +26,6 @@ GPU_TYPE = "A100"
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a node belongs, and its GPUs."""
-
     pool: str
     rack: str
     gpus: int
@@ -48,7 +46,6 @@ _POLL_S = 0.2
 
 
 def nodes_of(*, heterogeneous: bool) -> dict[str, Place]:
-    """The nodes of a run."""
     return {**NODES, **(MIXED_NODES if heterogeneous else {})}
 
 

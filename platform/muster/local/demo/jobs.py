@@ -54,7 +54,6 @@ class Outcome:
 
     @property
     def as_expected(self) -> bool:
-        """Whether it ended as it should."""
         return self.job["state"] == self.example.expected
 
 
@@ -126,7 +125,6 @@ def submit(url: str, token: str, example: Example) -> Job:
 
 
 def summary(outcomes: list[Outcome]) -> Table:
-    """What was expected of each job and what came of it."""
     table = Table(title="The jobs", title_justify="left", title_style="bold")
     for name in ("job", "name", "owner", "GPUs", "ran", "exit", "state", "expected", ""):
         table.add_column(name, justify="right" if name in {"job", "GPUs", "ran", "exit"} else "left")

@@ -37,8 +37,6 @@ class Person:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """A demo user's password, and the token for scripts."""
-
     password: str
     token: str
     tenant: str
