@@ -98,36 +98,29 @@ class _Place:
         )
 
     def _engine(self, name: str, *, waits: bool = False, beside: Optional[FolderRuntime] = None) -> ContainerRuntime:
-        if name == "podman":
-            if shutil.which("podman") is None:
-                raise RuntimeUnavailable("podman is not installed")
-            # Only here, as containers take a tenth of what an agent loads.
-            from nodeagent.runtime.podman.runtime import PodmanRuntime  # noqa: PLC0415
+        if name == "podman" and shutil.which("podman") is None:
+            raise RuntimeUnavailable("podman is not installed")
+        docker = _docker_module(self._options.docker_socket) if name == "docker" else None
+        # Only here, as containers take a tenth of what an agent loads.
+        from nodeagent.runtime.container.runtime import Setup  # noqa: PLC0415
 
-            return PodmanRuntime(
-                self._state,
-                self._listener,
-                agent=self._agent,
-                options=self._options.containers,
-                emulated_gpus=self._emulated_gpus,
-                job_user=self._options.job_user,
-                spool_bytes=self._options.log_spool_mib << 20,
-                beside=beside,
-                waits=waits,
-            )
-        runtime: ContainerRuntime = _docker_module(self._options.docker_socket).DockerRuntime(
-            self._state,
-            self._listener,
+        setup = Setup(
             agent=self._agent,
             options=self._options.containers,
-            socket=self._options.docker_socket,
             emulated_gpus=self._emulated_gpus,
             job_user=self._options.job_user,
             spool_bytes=self._options.log_spool_mib << 20,
             beside=beside,
             waits=waits,
         )
-        return runtime
+        if docker is not None:
+            runtime: ContainerRuntime = docker.DockerRuntime(
+                self._state, self._listener, setup, socket=self._options.docker_socket
+            )
+            return runtime
+        from nodeagent.runtime.podman.runtime import PodmanRuntime  # noqa: PLC0415
+
+        return PodmanRuntime(self._state, self._listener, setup)
 
 
 def _docker_module(socket: str) -> Any:

@@ -22,7 +22,7 @@ from nodeagent.protocol.messages import LaunchSpec
 from nodeagent.runtime import ENGINES
 from nodeagent.runtime.auto import AutoRuntime
 from nodeagent.runtime.container.options import Options
-from nodeagent.runtime.container.runtime import ContainerRuntime
+from nodeagent.runtime.container.runtime import ContainerRuntime, Setup
 from nodeagent.runtime.docker import runtime as docker_runtime
 from nodeagent.runtime.docker.runtime import DockerRuntime
 from nodeagent.runtime.podman import runtime as podman_runtime
@@ -287,34 +287,17 @@ def runtime_under_test(
     # The tests' dockerd has no bridge, and loopback is all that a test may use anyway.
     options = options or Options(network="none", gang_network="none")
     spool_bytes = 1 << 20
+    setup = Setup(agent, options, emulated_gpus=True, spool_bytes=spool_bytes)
     if kind == "docker":
         socket, forker = socket or engines.docker_socket(), forkers(docker_runtime.JOBS)
 
         def make(heard: Listener) -> Runtime:
-            return DockerRuntime(
-                str(state),
-                heard,
-                agent=agent,
-                options=options,
-                socket=socket,
-                emulated_gpus=True,
-                spool_bytes=spool_bytes,
-                forker=forker,
-            )
+            return DockerRuntime(str(state), heard, setup, socket=socket, forker=forker)
     elif kind == "podman":
         environment, forker = engines.podman_environment(), forkers(podman_runtime.JOBS)
 
         def make(heard: Listener) -> Runtime:
-            return PodmanRuntime(
-                str(state),
-                heard,
-                agent=agent,
-                options=options,
-                environment=environment,
-                emulated_gpus=True,
-                spool_bytes=spool_bytes,
-                forker=forker,
-            )
+            return PodmanRuntime(str(state), heard, setup, environment=environment, forker=forker)
     elif kind == "process":
         forker = forkers(process_runtime.JOBS)
 
@@ -341,18 +324,8 @@ def auto_runtime(
     def open_engine(name: str, *, waits: bool) -> ContainerRuntime:
         if not socket or name != "docker":
             raise RuntimeUnavailable(f"{name} is not installed")
-        return DockerRuntime(
-            str(state),
-            heard,
-            agent=agent,
-            options=options,
-            socket=socket,
-            emulated_gpus=True,
-            spool_bytes=1 << 20,
-            forker=forkers(docker_runtime.JOBS),
-            beside=process,
-            waits=waits,
-        )
+        setup = Setup(agent, options, emulated_gpus=True, spool_bytes=1 << 20, beside=process, waits=waits)
+        return DockerRuntime(str(state), heard, setup, socket=socket, forker=forkers(docker_runtime.JOBS))
 
     try:
         return AutoRuntime(process, open_engine)

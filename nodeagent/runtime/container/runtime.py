@@ -7,7 +7,7 @@ import os
 import select
 import signal
 import stat
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Dict, Mapping, Optional, Tuple
 
 from nodeagent.protocol.messages import EndReason, LaunchSpec, RegistryLogin
@@ -47,33 +47,32 @@ _ASKED_WITH = " (asked with the tenant's credentials for {})"
 _ASKED_WITHOUT = " (asked without credentials of the tenant for {})"
 
 
+@dataclass(frozen=True)
+class Setup:
+    """What the runtime of an engine is opened with, whichever engine it is."""
+
+    agent: str
+    """A short name that no other agent of the engine has."""
+    options: Options
+    emulated_gpus: bool = False
+    job_user: Optional[JobUser] = None
+    spool_bytes: int = 64 << 20
+    beside: Optional[FolderRuntime] = None
+    """The runtime of the same agent that has the same folders."""
+    waits: bool = False
+    """Whether to open it although the engine does not answer: it starts no job, and answers for those that it has."""
+
+
 class ContainerRuntime(FolderRuntime):
-    """Runs each allocation in a container of its own. `agent` is a short name that no other agent of the engine has."""
+    """Runs each allocation in a container of its own."""
 
     has_groups = True
     passes_terminals_on = True
     has_nvidia_hook = False
     """Whether the engine can be given GPUs by UUID without CDI."""
 
-    def __init__(
-        self,
-        state: str,
-        listener: Listener,
-        *,
-        engine: Engine,
-        agent: str,
-        forker: Forker,
-        options: Options,
-        emulated_gpus: bool = False,
-        job_user: Optional[JobUser] = None,
-        spool_bytes: int = 64 << 20,
-        beside: Optional[FolderRuntime] = None,
-        waits: bool = False,
-    ) -> None:
-        """Raises `RuntimeUnavailable` where the engine does not answer, unless it `waits` for it.
-
-        A runtime that waits starts no job, and answers for those that it has.
-        """
+    def __init__(self, state: str, listener: Listener, setup: Setup, *, engine: Engine, forker: Forker) -> None:
+        """Raises `RuntimeUnavailable` where the engine does not answer, unless the runtime `waits` for it."""
         if os.geteuid() != 0:
             raise RuntimeUnavailable(
                 "{} would be rootless, which is not supported: the agent needs root for containers".format(self.name)
@@ -84,13 +83,20 @@ class ContainerRuntime(FolderRuntime):
         try:
             self.about = self.ask_engine()
         except RuntimeUnavailable as error:
-            if not waits:
+            if not setup.waits:
                 raise
             self.about, self.silent_because = NO_ENGINE, str(error)
-        super().__init__(state, listener, forker=forker, job_user=job_user, spool_bytes=spool_bytes, beside=beside)
-        self._agent = agent
-        self._options = options
-        self._emulated_gpus = emulated_gpus
+        super().__init__(
+            state,
+            listener,
+            forker=forker,
+            job_user=setup.job_user,
+            spool_bytes=setup.spool_bytes,
+            beside=setup.beside,
+        )
+        self._agent = setup.agent
+        self._options = setup.options
+        self._emulated_gpus = setup.emulated_gpus
         self._state = state
         self._strays = Strays(engine)
         self._fetches = Fetches()

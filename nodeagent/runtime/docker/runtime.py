@@ -6,11 +6,9 @@ import importlib.util
 import os
 from typing import Any, Dict, Optional, Tuple
 
-from nodeagent.runtime.container.options import Options
-from nodeagent.runtime.container.runtime import ContainerRuntime
+from nodeagent.runtime.container.runtime import ContainerRuntime, Setup
 from nodeagent.runtime.docker.engine import DockerEngine
 from nodeagent.runtime.port import Listener
-from nodeagent.runtime.shim.folders import FolderRuntime, JobUser
 from nodeagent.runtime.shim.forker import Forker
 
 JOBS = "nodeagent.runtime.docker.job"
@@ -23,34 +21,11 @@ class DockerRuntime(ContainerRuntime):
     has_nvidia_hook = True
 
     def __init__(
-        self,
-        state: str,
-        listener: Listener,
-        *,
-        agent: str,
-        options: Options,
-        socket: str,
-        emulated_gpus: bool = False,
-        job_user: Optional[JobUser] = None,
-        spool_bytes: int = 64 << 20,
-        forker: Optional[Forker] = None,
-        beside: Optional[FolderRuntime] = None,
-        waits: bool = False,
+        self, state: str, listener: Listener, setup: Setup, *, socket: str, forker: Optional[Forker] = None
     ) -> None:
         self._socket = socket
-        super().__init__(
-            state,
-            listener,
-            engine=DockerEngine(socket),
-            agent=agent,
-            forker=forker or Forker(JOBS, package_paths()),
-            options=options,
-            emulated_gpus=emulated_gpus,
-            job_user=job_user,
-            spool_bytes=spool_bytes,
-            beside=beside,
-            waits=waits,
-        )
+        forker = forker or Forker(JOBS, package_paths())
+        super().__init__(state, listener, setup, engine=DockerEngine(socket), forker=forker)
 
     def _engine_address(self) -> Dict[str, Any]:
         return {"socket": self._socket}

@@ -8,12 +8,10 @@ import os
 from typing import Any, Dict, Mapping, Optional
 
 from nodeagent.runtime.container.engine import EngineError
-from nodeagent.runtime.container.options import Options
-from nodeagent.runtime.container.runtime import ContainerRuntime
+from nodeagent.runtime.container.runtime import ContainerRuntime, Setup
 from nodeagent.runtime.podman.engine import PodmanEngine
 from nodeagent.runtime.podman.seccomp import without_ways_up
 from nodeagent.runtime.port import Listener, RuntimeUnavailable
-from nodeagent.runtime.shim.folders import FolderRuntime, JobUser
 from nodeagent.runtime.shim.forker import Forker
 from nodeagent.system.files import keep_json
 
@@ -31,32 +29,14 @@ class PodmanRuntime(ContainerRuntime):
         self,
         state: str,
         listener: Listener,
+        setup: Setup,
         *,
-        agent: str,
-        options: Options,
         environment: Optional[Mapping[str, str]] = None,
-        emulated_gpus: bool = False,
-        job_user: Optional[JobUser] = None,
-        spool_bytes: int = 64 << 20,
         forker: Optional[Forker] = None,
-        beside: Optional[FolderRuntime] = None,
-        waits: bool = False,
     ) -> None:
         self._environment = podman_environment(os.environ if environment is None else environment)
         engine = PodmanEngine(self._environment)
-        super().__init__(
-            state,
-            listener,
-            engine=engine,
-            agent=agent,
-            forker=forker or Forker(JOBS),
-            options=options,
-            emulated_gpus=emulated_gpus,
-            job_user=job_user,
-            spool_bytes=spool_bytes,
-            beside=beside,
-            waits=waits,
-        )
+        super().__init__(state, listener, setup, engine=engine, forker=forker or Forker(JOBS))
         self._filter = ""
         if self.silent_because:
             return

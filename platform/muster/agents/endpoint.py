@@ -11,6 +11,8 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
 from starlette.requests import Request
@@ -158,11 +160,7 @@ async def log(request: Request) -> Response:
     services.require_fence(allocation, _number(request, FENCE_HEADER))
     body = await read_body(request, largest=MAX_CHUNK_BYTES)
     chunk = _chunk(request, body)
-    try:
-        size = await store_in_thread(len(body), lambda: services.port.log(allocation, chunk))
-    except Gap as gap:
-        return JSONResponse({"size": gap.size}, status_code=416)
-    return JSONResponse({"size": size}, status_code=202)
+    return await _stored(len(body), lambda: services.port.log(allocation, chunk))
 
 
 async def outputs(request: Request) -> Response:
@@ -183,14 +181,16 @@ async def output(request: Request) -> Response:
     if sha256 is not None and not _SHA256.fullmatch(sha256):
         raise Invalid.field(SHA256_HEADER, "write 64 hexadecimal digits")
     file_id: int = request.path_params["file_id"]
+    append = partial(outputs_store.append, allocation, file_id, offset=chunk.offset, body=chunk.body, sha256=sha256)
+    return await _stored(len(body), append)
+
+
+async def _stored(size: int, append: Callable[[], int]) -> Response:
+    """The answer to a chunk of `size` bytes: what is stored now, 416 where bytes before the chunk are missing."""
     try:
-        size = await store_in_thread(
-            len(body),
-            lambda: outputs_store.append(allocation, file_id, offset=chunk.offset, body=chunk.body, sha256=sha256),
-        )
-    except outputs_store.Gap as gap:
+        return JSONResponse({"size": await store_in_thread(size, append)}, status_code=202)
+    except (Gap, outputs_store.Gap) as gap:
         return JSONResponse({"size": gap.size}, status_code=416)
-    return JSONResponse({"size": size}, status_code=202)
 
 
 async def outputs_finish(request: Request) -> Response:
