@@ -198,7 +198,7 @@ def attempted(trace: Trace, failures: Failures, seed: int) -> Trace:
 
 
 @dataclass(frozen=True, slots=True)
-class PartOfWork:
+class PartOfWork(Work):
     """One of `attempts` equally long parts of a work: the same work at `attempts` times the speed."""
 
     whole: Work

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 from scheduler.model import KnownRate, Rate
 
@@ -16,27 +15,34 @@ from scheduler.model import KnownRate, Rate
 Layout = tuple[int, ...]
 
 
-class Work(Protocol):
+class Work:
     """The work of one job. `speed` is a factor below 1 for slowdowns: interference, distance."""
+
+    __slots__ = ()
 
     def seconds_left(self, done: float, gpu_type: str, layout: Layout, speed: float) -> float:
         """The seconds for the rest on these GPUs; infinite if it cannot run there."""
+        raise NotImplementedError
 
     def advance(self, done: float, gpu_type: str, layout: Layout, speed: float, seconds: float) -> float:
         """The progress after this many seconds on these GPUs, at most the total."""
+        raise NotImplementedError
 
     def remaining_s(self, done: float) -> float:
-        """A perfect prediction of the rest, in seconds on the GPUs that the job asks for."""
+        """A perfect prediction of the rest, in seconds on the GPUs that the job asks for, of the reference type."""
+        raise NotImplementedError
 
     def alone_s(self) -> float:
         """The seconds for all of it in an empty cluster on the GPUs that the job asks for, without restarts."""
+        return self.remaining_s(0.0)
 
     def speeds(self) -> tuple[float, ...]:
         """The speeds on 1, 2, 3 … GPUs of the reference type relative to one; empty if the size is fixed."""
+        return ()
 
 
 @dataclass(frozen=True, slots=True)
-class FixedWork:
+class FixedWork(Work):
     """A run time on the reference GPUs and relative speeds on other types; progress is reference seconds."""
 
     duration_s: float
@@ -52,19 +58,12 @@ class FixedWork:
     def remaining_s(self, done: float) -> float:
         return self.duration_s - done
 
-    def alone_s(self) -> float:
-        """See `Work`; on the reference GPUs."""
-        return self.duration_s
-
-    def speeds(self) -> tuple[float, ...]:
-        return ()
-
     def _rate(self, gpu_type: str) -> float:
         return 1.0 if self.rates is None else self.rates.get(gpu_type, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
-class ScalingWork:
+class ScalingWork(Work):
     """A run time on `gpus` GPUs of any type and the speeds on 1, 2, 3 … GPUs; progress is seconds on `gpus` GPUs."""
 
     duration_s: float
@@ -82,10 +81,6 @@ class ScalingWork:
     def remaining_s(self, done: float) -> float:
         return self.duration_s - done
 
-    def alone_s(self) -> float:
-        """See `Work`; on the size that it asks for."""
-        return self.duration_s
-
     def speeds(self) -> tuple[float, ...]:
         return tuple(speed / self.by_gpus[0] for speed in self.by_gpus)
 
@@ -94,7 +89,7 @@ class ScalingWork:
 
 
 @dataclass(frozen=True, slots=True)
-class StepsWork:
+class StepsWork(Work):
     """A number of training steps, and the steps per second by GPU type; progress is steps.
 
     The rates are those of the whole gang at the size it asks for (its scale factor), as in Gavel's tables (OSDI 2020,
@@ -116,16 +111,8 @@ class StepsWork:
         return min(self.steps, done + seconds * self._rate(gpu_type, layout) * speed)
 
     def remaining_s(self, done: float) -> float:
-        """See `Work`; on GPUs of the reference type."""
         rate = max(self.rates.values(), default=0.0) if self.reference is None else self.rates.get(self.reference, 0.0)
         return (self.steps - done) / rate if rate > 0 else float("inf")
-
-    def alone_s(self) -> float:
-        """See `Work`; on GPUs of the reference type."""
-        return self.remaining_s(0.0)
-
-    def speeds(self) -> tuple[float, ...]:
-        return ()
 
     def _rate(self, gpu_type: str, layout: Layout) -> float:
         if sum(layout) != self.gpus:
@@ -136,7 +123,7 @@ class StepsWork:
 
 
 @dataclass(frozen=True, slots=True)
-class ChangingWork:
+class ChangingWork(Work):
     """Pieces of work one after the other, each with rates of its own; progress is the sum of their steps."""
 
     pieces: tuple[StepsWork, ...]
@@ -157,15 +144,7 @@ class ChangingWork:
         return done
 
     def remaining_s(self, done: float) -> float:
-        """See `Work`; on GPUs of the reference type."""
         return sum(piece.remaining_s(begun) for piece, begun in self._rest(done))
-
-    def alone_s(self) -> float:
-        """See `Work`; on GPUs of the reference type."""
-        return self.remaining_s(0.0)
-
-    def speeds(self) -> tuple[float, ...]:
-        return ()
 
     def _rest(self, done: float) -> Iterable[tuple[StepsWork, float]]:
         """The pieces that have not ended, each with its own progress."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from scheduler.sim.applications.measured import Application
-from scheduler.sim.work import Layout
+from scheduler.sim.work import Layout, Work
 
 _NODE_GPUS = 4  # of the measured nodes: predictions fill them one by one
 
@@ -24,7 +24,7 @@ class _Speed:
 
 # No slots: cached properties are stored in __dict__, and speeds by layout in a field. Neither changes the meaning.
 @dataclass(frozen=True, eq=False)
-class PolluxWork:
+class PolluxWork(Work):
     """A job tuned to one batch size; progress is iterations of perfect efficiency at the first batch size.
 
     `Application.iteration` splits the batch on n GPUs. In each epoch the goodput is the gain per iteration (efficiency
