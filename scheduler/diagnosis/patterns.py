@@ -33,12 +33,12 @@ def source_of(pattern: str) -> bytes:
     return f"(?m){pattern}".encode()
 
 
-def options_of(*, memory_bytes: int = 8 << 20) -> Any:
-    """The options of every pattern: case-insensitive, with bounded memory."""
+def options_of(*, memory_bytes: int = 8 << 20, case_sensitive: bool = False) -> Any:
+    """The options of every pattern, with bounded memory."""
     options = re2.Options()
     # any bytes are valid text; non-ASCII letters of patterns match as bytes
     options.encoding = re2.Options.Encoding.LATIN1
-    options.case_sensitive = False
+    options.case_sensitive = case_sensitive
     options.log_errors = False
     options.max_mem = memory_bytes
     return options

@@ -31,13 +31,6 @@ class CapacityQueues(Shared):
         0.1, "The share of all GPUs that may be stopping at a time for that. 0: none.", minimum=0, maximum=1
     )
 
-    @property
-    def max_stopping_share(self) -> float:
-        return self.preemption_share
-
-    def group_of(self, job: Job) -> int:
-        return job.vc_id
-
     def ledger(self, view: View, capacity: Capacity, usage: ResourceUsage) -> _Guarantees:
         return _Guarantees(view, capacity, usage, self)
 

@@ -26,10 +26,6 @@ class Drf(Shared):
         0, "The share of all GPUs that may be preempted at a time. 0: none.", minimum=0, maximum=1
     )
 
-    @property
-    def max_stopping_share(self) -> float:
-        return self.preemption_share
-
     def group_of(self, job: Job) -> int:
         if self.over == "user":
             return job.owner_id

@@ -44,13 +44,6 @@ class Fair(Shared):
         """The half-life with which the past use of virtual clusters decays; None: it does not count."""
         return None if self.half_life_h is None else self.half_life_h * 3600.0
 
-    @property
-    def max_stopping_share(self) -> float:
-        return self.preemption_share
-
-    def group_of(self, job: Job) -> int:
-        return job.vc_id
-
     def ledger(self, view: View, capacity: Capacity, usage: ResourceUsage) -> _FairShares:
         return _FairShares(view, capacity, usage, self)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 from scheduler.authoring import Job, Key, OrderedPolicy, Running, param
 from scheduler.policies.preemptive import SOON_S
@@ -18,10 +19,7 @@ class Las(OrderedPolicy):
 
     quantum_s: float = param(360, "The minimum run time, and the time between two comparisons after it.", minimum=1)
 
-    @property
-    def preemptive(self) -> bool:
-        """Waiting jobs may preempt running ones."""
-        return True
+    preemptive: ClassVar[bool] = True
 
     def waiting_key(self, job: Job) -> Key:
         """By attained service, then submission."""

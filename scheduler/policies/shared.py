@@ -173,22 +173,22 @@ class Shared(BasePolicy):
     """
 
     def group_of(self, job: Job) -> int:
-        """See `scheduler.engine.queue.QueueGrouping`; jobs of one owner in one virtual cluster are in one group."""
-        raise NotImplementedError
+        """The group of the job, by default its virtual cluster; jobs of one owner there are in one group."""
+        return job.vc_id
 
     def ledger(self, view: View, capacity: Capacity, usage: ResourceUsage) -> ShareLedger:
         """The ledger of a decision, from the holdings in the view."""
         raise NotImplementedError
 
     @property
-    def max_stopping_share(self) -> float:
+    def preemption_share(self) -> float:
         """The share of all GPUs that may be stopping at a time because of a preemption; 0: none."""
         return 0.0
 
     @property
     def preemptive(self) -> bool:
         """Whether it stops running jobs for waiting ones."""
-        return self.max_stopping_share > 0
+        return self.preemption_share > 0
 
     def try_place(self, context: CycleContext, ledger: ShareLedger, job: Job, demand: Demand) -> bool:
         """Whether the job found room; if so, it is placed."""
@@ -230,7 +230,7 @@ class Shared(BasePolicy):
         unplaced: _Unplaced = {}
         for job_class in context.service_classes():
             self._fill(context, ledger, unplaced, job_class)
-        if self.max_stopping_share > 0:
+        if self.preemption_share > 0:
             self._preempt(context, ledger, unplaced)
         self.finish(context, ledger)
 
@@ -322,7 +322,7 @@ class Shared(BasePolicy):
 
     def _preempt(self, context: CycleContext, ledger: ShareLedger, unplaced: _Unplaced) -> None:
         """Let entitled jobs preempt others, the group furthest behind first."""
-        budget = int(self.max_stopping_share * sum(context.state.capacity.gpus.values())) - ledger.stopping_gpus
+        budget = int(self.preemption_share * sum(context.state.capacity.gpus.values())) - ledger.stopping_gpus
         queues = context.state.queues(self)
         in_order = sorted(
             unplaced.values(), key=lambda one: (ledger.key(self.group_of(one[0])), self.waiting_key(one[0]), one[0].id)

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import difflib
-import importlib
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -190,10 +189,7 @@ def catalogue() -> dict[str, dict[str, str]]:
     registries: dict[str, Registry[Any]] = {
         "policies": POLICIES, "placements": PLACEMENTS, "admissions": ADMISSIONS, "generators": generators,
     }  # fmt: skip
-    listed = {
-        kind: {name: _sentence(f"{registry.package}.{name}") for name in registry.names}
-        for kind, registry in registries.items()
-    }
+    listed = {kind: {name: registry.summary(name) for name in registry.names} for kind, registry in registries.items()}
     return listed | {"formats": {name: each.sentence for name, each in formats().items()}}
 
 
@@ -426,10 +422,6 @@ def _as_option_error(option: str, function: Callable[..., T], *args: Any) -> T:
     except (OSError, TypeError, ValueError, OverflowError) as error:
         # A plug-in's own error about values that its schema cannot refuse.
         raise UsageError(f"{option}: {error}") from error
-
-
-def _sentence(module: str) -> str:
-    return (importlib.import_module(module).__doc__ or "").strip().partition("\n")[0]
 
 
 def _split(option: str, text: str, separators: str) -> list[str]:

@@ -6,13 +6,12 @@ from typing import Any
 
 import re2
 
+from scheduler.diagnosis.patterns import options_of
+
 
 def _any(*patterns: str, begin: str = "", end: str = "", flags: str = "") -> Any:
     """One pattern for bytes that matches whatever any of the patterns matches."""
-    options = re2.Options()
-    options.encoding = re2.Options.Encoding.LATIN1
-    options.log_errors = False
-    return re2.compile(f"{flags}{begin}(?:{'|'.join(patterns)}){end}".encode(), options)
+    return re2.compile(f"{flags}{begin}(?:{'|'.join(patterns)}){end}".encode(), options_of(case_sensitive=True))
 
 
 _BEFORE_LEVEL, _AFTER_LEVEL = r"(?:^|[\s\[(:|=\"'/])", r"(?:[\s\])(:|,\"'/]|$)"

@@ -13,6 +13,8 @@ from typing import Any
 
 import re2
 
+from scheduler.diagnosis.patterns import options_of
+
 MAX_LOSSES = 200
 """The number of losses taken from one piece of a log, spread evenly."""
 _MAX_LINE_BYTES = 1000
@@ -22,10 +24,7 @@ _SEPARATOR = r"['\"]?[ \t]{0,4}[:=]?[ \t]{0,4}(?:tensor\()?"
 
 
 def _pattern(text: str) -> Any:
-    options = re2.Options()
-    options.encoding = re2.Options.Encoding.LATIN1
-    options.log_errors = False
-    return re2.compile(text.encode(), options)
+    return re2.compile(text.encode(), options_of(case_sensitive=True))
 
 
 # `val_loss` and `loss_scale` are other figures; so is the loss of a part, such as `cls_loss`.

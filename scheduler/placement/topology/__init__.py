@@ -3,5 +3,3 @@
 from scheduler.placement.topology.placement import Topology
 
 PLUGIN = Topology
-
-__all__ = ["PLUGIN", "Topology"]

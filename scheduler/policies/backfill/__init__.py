@@ -3,5 +3,3 @@
 from scheduler.policies.backfill.policy import Backfill
 
 PLUGIN = Backfill
-
-__all__ = ["PLUGIN", "Backfill"]

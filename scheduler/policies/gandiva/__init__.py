@@ -3,5 +3,3 @@
 from scheduler.policies.gandiva.policy import Gandiva
 
 PLUGIN = Gandiva
-
-__all__ = ["PLUGIN", "Gandiva"]

@@ -56,10 +56,7 @@ class Gandiva(BasePolicy):
         asked = (self.introspect_s, self.grow_after_s, self.trial_s)
         return _LOOK_EVERY_S if any(after_s is not None for after_s in asked) else None
 
-    @property
-    def preemptive(self) -> bool:
-        """Jobs take turns."""
-        return True
+    preemptive: ClassVar[bool] = True
 
     @property
     def needs(self) -> frozenset[Need]:

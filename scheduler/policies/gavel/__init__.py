@@ -3,5 +3,3 @@
 from scheduler.policies.gavel.policy import Gavel
 
 PLUGIN = Gavel
-
-__all__ = ["PLUGIN", "Gavel"]

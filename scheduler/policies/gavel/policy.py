@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from random import Random
+from typing import ClassVar
 
 from scheduler.authoring import Cycle, IdleGpus, Need, RoundPolicy, Shares, Solve, param
 from scheduler.policies.gavel import large, objectives
@@ -78,10 +79,7 @@ class Gavel(RoundPolicy):
         minimum=8,
     )
 
-    @property
-    def preemptive(self) -> bool:
-        """Jobs take turns."""
-        return True
+    preemptive: ClassVar[bool] = True
 
     @property
     def needs(self) -> frozenset[Need]:

@@ -3,5 +3,3 @@
 from scheduler.policies.philly.policy import Philly
 
 PLUGIN = Philly
-
-__all__ = ["PLUGIN", "Philly"]

@@ -41,6 +41,7 @@ class Philly(Shared):
     """
 
     chooses_gpus: ClassVar[bool] = True
+    preemption_share: ClassVar[float] = 1.0  # only the quotas of the preempting virtual clusters bound it
     preempt_above: float = param(
         0.9, "The share of GPUs in use from which jobs beyond quota are preempted.", minimum=0, maximum=1
     )
@@ -60,14 +61,6 @@ class Philly(Shared):
     def needs(self) -> frozenset[Need]:
         """Run times, if long jobs wait for their locality."""
         return frozenset({Need.REMAINING} if self.long_jobs_wait_for_locality else ())
-
-    @property
-    def max_stopping_share(self) -> float:
-        """See `Shared`; only the quotas of the preempting virtual clusters bound the preemptions at a time."""
-        return 1.0
-
-    def group_of(self, job: Job) -> int:
-        return job.vc_id
 
     def ledger(self, view: View, capacity: Capacity, usage: ResourceUsage) -> _Quotas:
         return _Quotas(view, capacity, usage, self.preempt_above)

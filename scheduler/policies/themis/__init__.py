@@ -3,5 +3,3 @@
 from scheduler.policies.themis.policy import Themis
 
 PLUGIN = Themis
-
-__all__ = ["PLUGIN", "Themis"]

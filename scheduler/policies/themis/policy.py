@@ -60,10 +60,7 @@ class Themis(CyclePolicy):
     )
     conserve: bool = param(False, "Whether bidders get what is left over when nothing fits the others.")
 
-    @property
-    def preemptive(self) -> bool:
-        """Jobs take turns."""
-        return True
+    preemptive: ClassVar[bool] = True
 
     needs: ClassVar[frozenset[Need]] = frozenset({Need.RATES, Need.REMAINING})
 

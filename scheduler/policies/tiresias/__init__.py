@@ -3,5 +3,3 @@
 from scheduler.policies.tiresias.policy import Tiresias
 
 PLUGIN = Tiresias
-
-__all__ = ["PLUGIN", "Tiresias"]

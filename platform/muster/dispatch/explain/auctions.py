@@ -14,7 +14,7 @@ from muster.fleet.models import Pool
 from muster.jobs.models import Job, JobGroup
 from muster.tenants.models import Tenant
 from muster_client.answers.policies import Auction
-from scheduler.policies.themis import Themis
+from scheduler.policies.themis.policy import Themis
 
 
 def last_auctions(pool: Pool) -> list[Auction]:

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.admission.ledger import Ledger
-from scheduler.admission.tree import SHARE_EXCEEDED
+from scheduler.admission.tree.admission import SHARE_EXCEEDED
 from scheduler.admission.tree.arithmetic import Level, Loan, Tree, Use, loans
 from scheduler.engine.cycle import CycleConfig, compose, decide
 from scheduler.model import Job, Organisation, Running, Snapshot, Tenant, VirtualCluster
