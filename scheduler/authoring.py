@@ -37,6 +37,7 @@ from scheduler.engine.policy import Need
 from scheduler.engine.queue import Key
 from scheduler.engine.usage import gpus_by_type
 from scheduler.model import Job, Locality, PoolState, Rate, Running, View
+from scheduler.model.given import given_of
 from scheduler.model.invariants import Violation
 from scheduler.model.lifecycle import HoldReason, JobClass
 from scheduler.model.plan import Denial, Plan
@@ -144,7 +145,7 @@ class Cycle:
     def closest(self, job: Job, config: Config) -> Config:
         """The configuration on GPUs as close together as the empty pool could give them to the job."""
         for level in Locality:
-            near = Config(config.gpu_type, config.gpus, level)
+            near = Config(config.gpu_type, config.gpus, level, batch=config.batch)
             if level is job.request.locality:
                 break
             if is_feasible(self.context, demands_for(self.context, job, near)):
@@ -234,6 +235,19 @@ class Cycle:
             HoldReason.POLICY, reason, {}, ("nothing to do: the policy looks at it again",)
         )
 
+    def give(self, job: Job, values: Mapping[str, str]) -> None:
+        """Hand values to the environment of the job, by names of variables, if this decision places it from now on.
+
+        A variable that the job's spec sets keeps the value of the spec. The batch size goes by `Config.batch`.
+
+        Raises:
+            PolicyError: a name or a value is not allowed, or there are too many.
+        """
+        try:
+            self.context.given[job.id] = given_of(values)
+        except ValueError as error:
+            raise PolicyError(f"job {job.id}: {error}") from None
+
     def note(self, job: Job, memo: Mapping[str, float]) -> None:
         """Remember numbers with a job; they come back as its `policy_state`."""
         self.context.note(job, self.context.view.running_by_job.get(job.id), memo)
@@ -291,7 +305,7 @@ class AssignmentPolicy(CyclePolicy):
     def decide(self, cycle: Cycle) -> None:
         """Carry the choice out."""
         cycle.assign(self.choose(cycle))
-        if cycle.waiting() or cycle.running():
+        if cycle.waiting() or cycle.running() or cycle.context.places:
             cycle.wake_at(cycle.now + self.every_s)
 
 

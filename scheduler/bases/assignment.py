@@ -76,7 +76,7 @@ def _assign(context: CycleContext, chosen: Mapping[int, Config | None], beside: 
 
 def _is_unchanged(context: CycleContext, run: Running, config: Config) -> bool:
     held = config_of(context, run)
-    if not context.stays(run) or (held.gpu_type, held.gpus) != (config.gpu_type, config.gpus):
+    if not context.stays(run) or held != Config(config.gpu_type, config.gpus, batch=config.batch):
         return False
     if config.nodes is not None and config.nodes != len(run.allocations):
         return False
@@ -118,7 +118,7 @@ def _join(context: CycleContext, job: Job, config: Config, host: int, released: 
     leaving, demand = [one.job.id for one in released], demands_for(context, job, config)[0]
     found = colocate(context.view, context.state.free, job, demand, run, leaving=leaving)
     if found is not None:
-        context.take(job, found)
+        context.take(job, found, demand.batch)
     return found is not None
 
 

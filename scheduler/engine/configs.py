@@ -1,12 +1,14 @@
-"""Configurations: the GPU type, the number of GPUs and the locality in which a job may run."""
+"""Configurations: the GPU type, the number of GPUs, the locality and the batch size in which a job may run."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 
 from scheduler.engine.context import CycleContext
 from scheduler.model import Job, Locality, Rate, Running
+from scheduler.model.given import batch_of
 from scheduler.model.request import Choice, Config, words_for_choices
 from scheduler.placement.demand import Demand
 
@@ -54,9 +56,11 @@ def demands_for(context: CycleContext, job: Job, config: Config) -> Sequence[Dem
     """
     request, choice = job.request, job.request.choice_of(config.gpu_type)
     if choice is not None and request.has_size(choice, config.gpus):
+        if config.batch is not None and config.batch < 1:
+            raise PolicyError(f"job {job.id}: the batch size {config.batch} is less than 1")
         demands = _demands(context, job, choice, config)
         if demands:
-            return demands
+            return demands if config.batch is None else [replace(demand, batch=config.batch) for demand in demands]
     sizes = f", or {request.min_gpus} to {request.max_gpus} GPUs in all" if request.elastic is not None else ""
     accepted = f"{words_for_choices(request.choices)} on {request.nodes} nodes{sizes}"
     raise PolicyError(f"job {job.id} accepts {accepted}, not {config}")
@@ -71,26 +75,28 @@ def config_of(context: CycleContext, run: Running) -> Config:
     """The configuration in which a job runs."""
     first = next((share.gpu_ids[0] for share in run.allocations if share.gpu_ids), None)
     gpu = None if first is None else context.view.gpu_by_id.get(first)
-    return _config(gpu.type if gpu is not None else None, run.gpus)
+    return _config(gpu.type if gpu is not None else None, run.gpus, batch_of(run.given))
 
 
 @lru_cache(maxsize=1024)
-def _config(gpu_type: str | None, gpus: int) -> Config:
-    return Config(gpu_type, gpus)
+def _config(gpu_type: str | None, gpus: int, batch: int | None) -> Config:
+    return Config(gpu_type, gpus, batch=batch)
 
 
 def rate_of(context: CycleContext, job: Job, config: Config, beside: Job | None = None) -> Rate | None:
     """How fast the job is in the configuration, alone or sharing its GPUs with another job; None: unknown.
 
+    In another batch size than its own, it is known only while the job runs in it.
+
     A pair is measured only while both jobs share their GPUs. Otherwise its rate is estimated from the rate alone: by
     what the view tells of the two, or by time slices in proportion to their utilisation, as far as that is known.
     """
-    if beside is None:
+    if beside is None and config.batch is None:
         for known in job.rates:
             if (known.gpu_type, known.gpus) == (config.gpu_type, config.gpus):
                 return known.rate
     run = context.view.running_by_job.get(job.id)
-    here = run is not None and config_of(context, run) == Config(config.gpu_type, config.gpus)
+    here = run is not None and config_of(context, run) == Config(config.gpu_type, config.gpus, batch=config.batch)
     if beside is not None:
         held = [gpu_id for share in run.allocations for gpu_id in share.gpu_ids] if run is not None and here else []
         together = held and all(beside.id in context.view.holders_of_gpu.get(gpu_id, ()) for gpu_id in held)

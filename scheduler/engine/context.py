@@ -22,6 +22,7 @@ from scheduler.engine.kept import KeptFree
 from scheduler.engine.state import SchedulerState
 from scheduler.engine.victims import MIN_WAKE_S, Candidates, Loans
 from scheduler.model import AllocationView, Job, Locality, PoolState, Running
+from scheduler.model.given import Given, with_batch
 from scheduler.model.lifecycle import HoldReason, JobClass
 from scheduler.model.plan import UNSCHEDULABLE, Denial, Note, Place, Plan, Preempt
 from scheduler.model.request import Choice, Config
@@ -86,6 +87,7 @@ class CycleContext:
         self.places: dict[int, Place] = {}
         self.preempts: dict[int, Preempt] = {}
         self.notes: dict[int, Note] = {}
+        self.given: dict[int, Given] = {}  # job id -> the values that it gets if it is placed
         self.reserved: set[int] = set()  # ids of jobs whose reserved GPUs are still held
         self.drops: set[int] = set()  # ids of jobs whose reservations end
         self.waits_behind: dict[int, Job] = {}  # job id -> the job ahead that it may not pass
@@ -320,7 +322,7 @@ class CycleContext:
     def _loans(self) -> Loans:
         return Loans(self.view, self.state.free, self.ledger)
 
-    def take(self, job: Job, allocations: tuple[AllocationView, ...]) -> None:
+    def take(self, job: Job, allocations: tuple[AllocationView, ...], batch: int | None = None) -> None:
         """Place the job on these allocations, which must be free or have free slots for a sharing job."""
         shared: set[int] = set()
         if job.request.shares_gpu:
@@ -329,7 +331,7 @@ class CycleContext:
             self._shared_out |= shared
         self.state.free.take(allocations)
         self.ledger.take(job, allocations)
-        self.places[job.id] = Place(job.id, allocations)
+        self.places[job.id] = Place(job.id, allocations, with_batch(self.given.get(job.id, ()), batch))
         if self._undo is not None:
             self._undo.append(lambda: self._untake(job, allocations, shared))
 
@@ -447,7 +449,7 @@ class CycleContext:
             for run in reversed(evicted):
                 self.undo_release(run)
             return False
-        self.take(job, allocations)
+        self.take(job, allocations, demand.batch)
         for run in evicted:
             self.preempt(run, job.id, "its GPUs are promised to the virtual cluster of another job")
         return True
@@ -473,7 +475,7 @@ class CycleContext:
                 raise RuntimeError(
                     f"the placement breaks its contract: it finds no room for {demand} although enough GPUs are free"
                 )
-            self.take(job, allocations)
+            self.take(job, allocations, demand.batch)
 
     def _place_instead(
         self, job: Job, demand: Demand, candidates: Iterable[Running], detail: str, claim: Claim | None
@@ -494,12 +496,7 @@ class CycleContext:
         return True
 
     def _release_until_it_fits(
-        self,
-        job: Job,
-        demand: Demand,
-        candidates: Iterable[Running],
-        gone: list[Running],
-        claim: Claim | None,
+        self, job: Job, demand: Demand, candidates: Iterable[Running], gone: list[Running], claim: Claim | None
     ) -> bool:
         def fits() -> bool:
             return (claim is None or claim.admits(gone)) and self._place_as(job, demand)

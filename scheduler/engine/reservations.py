@@ -34,6 +34,7 @@ def bind_reservations(context: CycleContext) -> None:
         _release_reservation(context, reservation)
         allowed = not yields and job.eligible_at <= context.now and not _lacks_quota(context, job, reservation)
         if allowed and _is_usable(context, reservation, job) and context.state.free.can_take(reservation.allocations):
+            context.given[job.id] = reservation.given
             context.take(job, reservation.allocations)
         else:
             context.drops.add(job.id)

@@ -58,6 +58,7 @@ def follow(context: CycleContext, target: Target) -> Mapping[int, str]:
         if obstacle or job is None:
             dropped[place.job_id] = obstacle
         else:
+            context.given[place.job_id] = place.given
             context.take(job, place.allocations)
     for run, preempt in reversed(released):
         if not _settle(context, run, preempt):

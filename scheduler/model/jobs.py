@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from scheduler.model.given import Given
 from scheduler.model.lifecycle import AttemptState, JobClass
 from scheduler.model.nodes import HALF, SLOTS
 from scheduler.model.request import REQUEST_FIELDS, Request, request_of
@@ -139,6 +140,7 @@ class Running:
     - `speed` is the measured speed on the present GPUs, shared or not, in the job's own unit per second. None: unknown.
     - `rate` is `speed` divided by the speed of the same job alone on the same GPUs. None: unknown.
     - `progress` is the predicted work per second, in seconds of the job's `remaining_s`. None: use the job's `speeds`.
+    - `given` are the values that the decision handed to its environment.
     - Another planner decides on a `foreign` job. Its `preemptible` is false here; if it is `reclaimable`, jobs that may
       reclaim its GPUs may preempt it.
     """
@@ -153,6 +155,7 @@ class Running:
     progress: float | None = None
     foreign: bool = False
     reclaimable: bool = False
+    given: Given = ()
 
     @property
     def evictable(self) -> bool:
@@ -206,13 +209,14 @@ class Reservation:
     """Allocations that only one job may take before `until`, while other jobs on them stop.
 
     A standing offer to an outside scheduler is a reservation too. Its `job_id` is the negated id of the offer. A
-    `foreign` reservation is that of a job on which another planner decides.
+    `foreign` reservation is that of a job on which another planner decides. The job starts with the `given` values.
     """
 
     job_id: int
     allocations: tuple[AllocationView, ...]
     until: float
     foreign: bool = False
+    given: Given = ()
 
     @property
     def offered(self) -> bool:

@@ -15,6 +15,7 @@ from typing import Any
 
 from scheduler.model import AllocationView, Job, PoolState, Reservation, Running, Snapshot, View
 from scheduler.model.codec import from_json, to_json
+from scheduler.model.given import Given
 from scheduler.model.lifecycle import AttemptState, HoldReason
 from scheduler.model.sharing import may_share
 
@@ -32,10 +33,11 @@ RESERVATION_S = 3900.0
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Start the whole gang of a job at once, with one allocation per rank."""
+    """Start the whole gang of a job at once, with one allocation per rank; each is `given` the same values."""
 
     job_id: int
     allocations: tuple[AllocationView, ...]
+    given: Given = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +134,8 @@ def apply(snapshot: Snapshot, plan: Plan, *, awaiting: Collection[int] = ()) -> 
     for place in plan.places:
         kept.pop(place.job_id, None)
         if place.job_id in preempted or place.job_id in awaiting or blocking_jobs(snapshot, place):
-            kept[place.job_id] = Reservation(place.job_id, place.allocations, snapshot.now + RESERVATION_S)
+            until = snapshot.now + RESERVATION_S
+            kept[place.job_id] = Reservation(place.job_id, place.allocations, until, given=place.given)
         else:
             started.append(_start(snapshot.now, _noted(snapshot.waiting_by_id[place.job_id], notes), place))
     gone = {attempt.job.id for attempt in started}
@@ -201,4 +204,5 @@ def _start(now: float, job: Job, place: Place) -> Running:
         state=AttemptState.PLACED,
         allocations=place.allocations,
         placed_at=now,
+        given=place.given,
     )

@@ -61,17 +61,19 @@ class Config:
     """A configuration of a job: `gpus` of one type on all its nodes together, no further apart than `locality`.
 
     `gpu_type` is None only for a job without GPUs. `locality` None is the job's own, and `nodes` None any number of
-    nodes that the job accepts in this size.
+    nodes that the job accepts in this size. The job is told its `batch` size; None is its own.
     """
 
     gpu_type: str | None
     gpus: int
     locality: Locality | None = None
     nodes: int | None = None
+    batch: int | None = None
 
     def __str__(self) -> str:
-        """`A100:4`, as in a job spec."""
-        return f"{self.gpu_type}:{self.gpus}" if self.gpu_type is not None else "no GPUs"
+        """`A100:4`, as in a job spec, or `A100:4 with batch size 64`."""
+        size = f"{self.gpu_type}:{self.gpus}" if self.gpu_type is not None else "no GPUs"
+        return size if self.batch is None else f"{size} with batch size {self.batch}"
 
 
 class Over(StrEnum):

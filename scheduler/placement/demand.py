@@ -15,9 +15,9 @@ _CACHED = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """A request with one choice, its present locality, and the ids of the nodes that are closed to the job.
+    """A request with one choice, its present locality, the ids of the nodes closed to the job, and its batch size.
 
-    Demands compare and hash by these three. The other fields repeat fields of the request, because placements read them
+    Demands compare and hash by these four. The other fields repeat fields of the request, because placements read them
     for each node. `gpu_type` is None only for a demand without GPUs. Sizes are per node. A divisible lot may lie on any
     number of nodes: `gpus` is its total, CPUs and MiB are per GPU.
     """
@@ -25,6 +25,7 @@ class Demand:
     request: Request
     within: Locality = Locality.ANY
     closed: frozenset[int] = OPEN
+    batch: int | None = None
     gpu_type: str | None = field(init=False, compare=False, repr=False)
     gpus: int = field(init=False, compare=False, repr=False)
     nodes: int = field(init=False, compare=False, repr=False)
@@ -44,7 +45,7 @@ class Demand:
         object.__setattr__(self, "divisible", request.divisible)
         gpus = choice.gpus * request.nodes
         nodes = None if request.divisible else request.nodes
-        object.__setattr__(self, "config", Config(choice.gpu_type, gpus, self.within, nodes))
+        object.__setattr__(self, "config", Config(choice.gpu_type, gpus, self.within, nodes, self.batch))
 
     @property
     def choice(self) -> Choice:

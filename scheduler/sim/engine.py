@@ -27,7 +27,7 @@ from scheduler.engine.wake import job_wake
 from scheduler.model import AllocationView, Job, Reservation, Running
 from scheduler.model.invariants import awaits_preemption, check
 from scheduler.model.lifecycle import AttemptState
-from scheduler.model.plan import RESERVATION_S, Plan
+from scheduler.model.plan import RESERVATION_S, Place, Plan
 from scheduler.placement.demand import Demand, demand_of
 from scheduler.sim.audit import mistakes
 from scheduler.sim.classes import JobClasses
@@ -404,22 +404,23 @@ class _Simulation:
                 self._wait(job)
         for place in plan.places:
             if place.job_id in waits:
-                kept[place.job_id] = Reservation(place.job_id, place.allocations, self.world.now + RESERVATION_S)
+                until = self.world.now + RESERVATION_S
+                kept[place.job_id] = Reservation(place.job_id, place.allocations, until, given=place.given)
                 self.state.remove_waiting(place.job_id)
                 continue
             job = moving.get(place.job_id) or self.world.waiting_by_id[place.job_id]
             if place.job_id not in moving:
                 self.clocks.leave(job, self.records[job.id])
                 self.state.remove_waiting(job.id)
-            self._start(job, place.allocations)
+            self._start(job, place)
         if kept or self.world.reservations:
             self.world.reserve(kept.values())
 
-    def _start(self, job: Job, allocations: tuple[AllocationView, ...]) -> None:
+    def _start(self, job: Job, place: Place) -> None:
         world, options = self.world, self.options
         self.attempts += 1
         self._count_busy_time()
-        run = world.start(job, allocations, self.attempts)
+        run = world.start(job, place, self.attempts)
         self.state.add_running(run)
         self.forecast.started(run)
         if job.speeds:

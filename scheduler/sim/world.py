@@ -9,7 +9,6 @@ from itertools import count
 from math import log
 
 from scheduler.model import (
-    AllocationView,
     Gpu,
     Group,
     Job,
@@ -25,6 +24,7 @@ from scheduler.model import (
 )
 from scheduler.model.caps import Cap
 from scheduler.model.lifecycle import AttemptState
+from scheduler.model.plan import Place
 from scheduler.sim.cells import cells_of
 from scheduler.sim.cluster import ClusterSpec
 from scheduler.sim.options import Options
@@ -73,10 +73,10 @@ class World(View):
         self._aged_at = now
         self.told_speed: Callable[[int, int, str], float | None] = lambda *_: None
 
-    def start(self, job: Job, allocations: tuple[AllocationView, ...], attempt_id: int) -> Running:
-        """Give the waiting job these GPUs."""
+    def start(self, job: Job, place: Place, attempt_id: int) -> Running:
+        """Give the waiting job its place."""
         self.waiting_by_id.pop(job.id, None)
-        run = Running(attempt_id, job, AttemptState.RUNNING, allocations, self.now)
+        run = Running(attempt_id, job, AttemptState.RUNNING, place.allocations, self.now, given=place.given)
         self.hold(run)
         return run
 

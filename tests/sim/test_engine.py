@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scheduler.policies.fifo.policy import Fifo
 
+from scheduler.authoring import AssignmentPolicy, Config, Cycle
 from scheduler.engine.policy import POLICIES
 from scheduler.model.lifecycle import JobClass
 from scheduler.sim.options import Oracle
@@ -64,6 +68,25 @@ def test_a_job_without_checkpoints_begins_again() -> None:
     result = play([long, job(2, at=50, gpus=4, runs=10)], policy="srtf")
     assert ends(result) == {1: 160, 2: 60}
     assert by_id(result)[1].overhead_gpu_s == 50 * 4
+
+
+def test_a_job_runs_in_the_batch_size_that_the_policy_chose_and_restarts_for_another_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen: list[tuple[float, int | None]] = []
+
+    class Batches(AssignmentPolicy):
+        every_s = 20.0
+
+        def choose(self, cycle: Cycle) -> Mapping[int, Config | None]:
+            seen.extend((cycle.now, cycle.held(run).batch) for run in cycle.running())
+            jobs = [*cycle.waiting(), *(run.job for run in cycle.running())]
+            return {job.id: Config("A100", 2, batch=64 if cycle.now < 40 else 128) for job in jobs}
+
+    monkeypatch.setattr(Fifo, "serve", lambda _, context: Batches().serve(context))
+    result = play([job(1, gpus=2, runs=100)], grace_s=8)
+    assert by_id(result)[1].moves == 1
+    assert seen == [(20, 64), (40, 64), (68, 128), (88, 128)]
 
 
 def test_a_preempted_job_keeps_its_gpus_for_its_grace() -> None:

@@ -33,7 +33,9 @@ def test_the_code_is_read_at_all() -> None:
 
 
 def test_no_variable_is_documented_that_nothing_knows() -> None:
-    code = "".join(path.read_text() for folder in ("platform", "nodeagent") for path in (ROOT / folder).rglob("*.py"))
+    code = "".join(
+        path.read_text() for folder in ("platform", "nodeagent", "scheduler") for path in (ROOT / folder).rglob("*.py")
+    )
     code += (ROOT / "docker-compose.yml").read_text()
     documented = set(re.findall(r"`((?:MUSTER|DATABASE|REDIS)_[A-Z_]+)`", DOCUMENT))
     assert {name for name in documented if name not in code} == set()

@@ -68,6 +68,7 @@ def launch_spec(node: Node, allocation: Allocation, known: LaunchFacts | None = 
         workdir=spec.get("workdir", DEFAULT_WORKDIR),
         env={
             **torchrun_defaults(allocation),
+            **attempt.given,
             **spec["env"],
             **{name: param_text(value) for name, value in spec.get("params", {}).items()},
             **gang_environment(node, allocation),

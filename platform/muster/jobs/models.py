@@ -296,6 +296,7 @@ class Attempt(models.Model):
     state = models.CharField(max_length=10, choices=choices(AttemptState), default=AttemptState.PLACED)
     stage = models.CharField(max_length=10, choices=choices(Stage), default=Stage.FULL)
     request = RequestField(help_text="What it was given to run with: the job's request, in exactly one choice.")
+    given = models.JSONField(default=dict, help_text="What the decision handed to its environment.")
     time_limit_s = models.FloatField(null=True)
     grace_s = models.FloatField(default=30)
     outcome = models.CharField(
@@ -435,6 +436,7 @@ class Reservation(models.Model):
 
     job = models.OneToOneField(Job, on_delete=models.CASCADE, primary_key=True, related_name="reservation")
     allocations = models.JSONField(help_text="node_id, rank, gpu_ids, cpus and memory_mib for each rank.")
+    given = models.JSONField(default=dict, help_text="What the decision handed to its environment.")
     created_at = models.DateTimeField(db_default=DatabaseNow())
     until = models.DateTimeField()
 

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from muster.agents.launch import gang_environment, torchrun_defaults
+from muster.agents.launch import gang_environment, launch_spec, torchrun_defaults
 from muster.common.models import DatabaseNow
 from muster.dispatch.snapshot.snapshot import pool_snapshot
+from muster.events.models import Event
 from muster.jobs.attempt.estimates import estimate_jobs
 from muster.jobs.models import Attempt, Job, ReservedGpu
 from muster.jobs.services import draft_job
@@ -192,25 +193,39 @@ class TestAResize:
 
     def test_a_policy_that_assigns_configurations_resizes_it(self, world: World, monkeypatch: Any) -> None:
         class Assigned(AssignmentPolicy):
-            gpus = 2
+            gpus, batch = 2, 64
 
             def choose(self, cycle: Cycle) -> Mapping[int, Config | None]:
                 jobs = [*cycle.waiting(), *(run.job for run in cycle.running())]
-                return {job.id: Config("A100", self.gpus) for job in jobs}
+                for job in jobs:
+                    cycle.give(job, {"ACCUMULATE": "2", "PRECISION": "bf16"})
+                return {job.id: Config("A100", self.gpus, batch=self.batch) for job in jobs}
+
+        def told(attempt: Attempt) -> list[str | None]:
+            (rank,) = ranks(attempt)
+            env = launch_spec(rank.node, rank).env
+            return [env.get(name) for name in ("MUSTER_BATCH_SIZE", "ACCUMULATE", "PRECISION")]
 
         monkeypatch.setattr(Optimus, "serve", lambda _, context: Assigned().serve(context))
-        attempt = start(world, **ELASTIC)
-        assert attempt.gpus_total == 2
+        attempt = start(world, **ELASTIC, env={"PRECISION": "fp32"})
+        assert (attempt.gpus_total, told(attempt)) == (2, ["64", "2", "fp32"])
+        cycle(world)
+        assert now_of(attempt).state == "running"
         monkeypatch.setattr(Assigned, "gpus", 3)
+        monkeypatch.setattr(Assigned, "batch", 96)
         cycle(world)
         attempt.refresh_from_db()
         assert (attempt.state, attempt.reason_detail) == (
             "stopping",
-            "its configuration changes from A100:2 to A100:3",
+            "its configuration changes from A100:2 with batch size 64 to A100:3 with batch size 96",
         )
+        monkeypatch.setattr(Assigned, "choose", lambda *_: {})  # what it chose is reserved, with its values
         end(ranks(attempt)[0], Reason.PREEMPTED)
         cycle(world)
-        assert (start_again(attempt.job).gpus_total, now_of(attempt.job).retries_used) == (3, 0)
+        again = start_again(attempt.job)
+        assert (again.gpus_total, told(again), now_of(attempt.job).retries_used) == (3, ["96", "2", "fp32"], 0)
+        placed = Event.objects.filter(job_id=attempt.job_id, kind="attempt.placed").latest("pk")
+        assert placed.data["given"] == {"MUSTER_BATCH_SIZE": "96", "ACCUMULATE": "2", "PRECISION": "bf16"}
 
     def test_a_job_whose_measured_speed_does_not_grow_stays(self, world: World) -> None:
         job = submit(world, **ELASTIC)

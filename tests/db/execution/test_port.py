@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from hashlib import sha256
 from typing import Any
 from zlib import crc32
 
 import pytest
 
+from muster.agents.launch import launch_spec
 from muster.common.errors import Conflict
+from muster.dispatch.apply.apply import apply_unit
+from muster.dispatch.apply.plan_units import Unit
+from muster.dispatch.config.settings import config_of
 from muster.execution.port import Port
 from muster.fleet.models import Node
 from muster.jobs.attempt.attempts import End
@@ -20,7 +25,20 @@ from muster.logs.store import Chunk, LogEnd
 from muster.monitoring.models import Series
 from scheduler.model.lifecycle import Reason
 from tests.db.execution.executors import EXECUTORS
-from tests.db.stories import BOOT, World, kinds, make_world, now_of, place, rank_of, ranks, states
+from tests.db.stories import (
+    BOOT,
+    World,
+    kinds,
+    live_attempt,
+    make_world,
+    now_of,
+    place,
+    planned_places,
+    rank_of,
+    ranks,
+    states,
+    submit,
+)
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("sound", "as_committed")]
 
@@ -159,9 +177,11 @@ def test_what_failed_and_is_kept_goes_on_holding_its_gpus_and_ends_as_it_failed(
 def test_a_rank_that_is_lost_frees_its_gpus_and_a_late_end_changes_nothing(executor: Port, world: World) -> None:
     attempt = begin(executor, world)
     (allocation,) = ranks(attempt)
-    gone = {"attempt_id": attempt.pk, "node_id": allocation.node_id, "reason": Reason.UNKNOWN, "detail": "gone"}
-    assert executor.lose(**gone, blame=False)
-    assert not executor.lose(**gone, blame=False)
+    rank = rank_of(allocation)
+    for lost in (True, False):
+        assert lost == executor.lose(
+            attempt_id=rank.fence, node_id=rank.node_id, reason=Reason.UNKNOWN, detail="gone", blame=False
+        )
     finish(executor, allocation)
     assert (now_of(attempt).state, gpus_held(attempt)) == ("lost", 0)
 
@@ -173,6 +193,18 @@ def test_how_far_a_start_is_is_told_to_people_until_the_rank_has_ended(executor:
     finish(executor, allocation)
     executor.progress(rank_of(allocation), text="pulls it still")
     assert kinds(attempt.job).count("attempt.progress") == 1
+
+
+def test_every_rank_has_the_values_of_its_decision_also_when_it_is_claimed_again(executor: Port, world: World) -> None:
+    job = submit(world, nodes=2, env={"MINE": "job"})
+    (planned,), seen = planned_places(world)
+    given = (("ALGORITHM", "ring"), ("MINE", "policy"), ("MUSTER_BATCH_SIZE", "64"))
+    apply_unit(world.pool, Unit((replace(planned, given=given),)), config_of(world.pool), seen)
+    for _ in range(2):
+        for allocation in ranks(live_attempt(job)):
+            claimed = executor.claim(rank_of(allocation), claimant=FOLDER)
+            env = launch_spec(allocation.node, claimed).env
+            assert [env[name] for name, _ in given] == ["ring", "job", "64"]
 
 
 def test_a_log_is_complete_with_its_end_and_may_be_sent_twice(executor: Port, world: World) -> None:

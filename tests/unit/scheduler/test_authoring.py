@@ -19,7 +19,7 @@ from scheduler.engine.state import SchedulerState
 from scheduler.model import KnownRate, Locality, PoolState, Rate, Snapshot
 from scheduler.model.invariants import check
 from scheduler.model.lifecycle import HoldReason
-from scheduler.model.plan import Plan, apply, plan_from_dict, plan_to_dict
+from scheduler.model.plan import Plan, apply, plan_from_dict, plan_to_dict, release
 from scheduler.model.request import Over
 from scheduler.placement import PLACEMENTS
 from tests.unit.scheduler.factories import NOW, make_job, make_node, make_running, make_share, make_snapshot, make_vc
@@ -198,6 +198,42 @@ def test_an_assignment_moves_starts_and_stops_jobs_and_leaves_the_unchanged_wher
     assert plan.wake_at == NOW + AssignmentPolicy.every_s
 
 
+def test_a_job_gets_the_batch_size_of_its_configuration_and_moves_for_another_one() -> None:
+    job = make_job(1, gpus=2, rates=(KnownRate("A100", 2, Rate(410.0, 30.0, "measured")),))
+    world = make_snapshot(waiting=[job])
+    plan = plan_of(Choosing({1: Config("A100", 2, batch=64)}), world)
+    assert plan.places[0].given == (("MUSTER_BATCH_SIZE", "64"),)
+    assert plan_from_dict(plan_to_dict(plan)) == plan
+    world = apply(world, plan)
+    seen: list[object] = []
+
+    def look(cycle: Cycle) -> None:
+        (run,) = cycle.running()
+        seen.extend((str(cycle.held(run)), cycle.rate(job, cycle.held(run))))
+
+    plan_of(deciding(look), world)
+    assert seen == ["A100:2 with batch size 64", None]
+    assert not plan_of(Choosing({1: Config("A100", 2, batch=64)}), world).preempts
+    plan = plan_of(Choosing({1: Config("A100", 2, batch=128)}), world)
+    assert plan.preempts[0].detail.endswith("changes from A100:2 with batch size 64 to A100:2 with batch size 128")
+    reserved = apply(world, plan)
+    (waits,) = reserved.reservations
+    assert waits.given == (("MUSTER_BATCH_SIZE", "128"),)
+    assert plan_of(deciding(lambda _: None), release(reserved, [1])).places[0].given == waits.given
+
+
+@pytest.mark.parametrize("split", [False, True])
+def test_a_job_is_given_the_values_of_the_policy_beside_its_batch_size(split: bool) -> None:
+    job = make_job(1, gpus=2, cpus=0, memory_mib=0, split=split)
+
+    def act(cycle: Cycle) -> None:
+        cycle.give(job, {"NCCL_ALGO": "Ring", "A": ""})
+        cycle.place(job, [Config("A100", 2, batch=8)])
+
+    (place,) = plan_of(deciding(act), make_snapshot(waiting=[job])).places
+    assert place.given == (("A", ""), ("MUSTER_BATCH_SIZE", "8"), ("NCCL_ALGO", "Ring"))
+
+
 def test_an_assignment_is_not_cut_by_the_limit_of_placements() -> None:
     jobs = [make_job(n, gpus=1) for n in range(1, 9)]
     plan = plan_of(Choosing({job.id: Config("A100", 1) for job in jobs}), make_snapshot(waiting=jobs), max_places=2)
@@ -271,6 +307,11 @@ REFUSED: Mapping[str, tuple[Callable[[Cycle], object], str]] = {
     "10 MB of state": (lambda cycle: cycle.remember({"x": "y" * 10_000_000}), "10000009 bytes, more than 1048576"),
     "a state that is no JSON": (lambda cycle: cycle.remember({"x": object()}), "no JSON"),
     "a state that is not a number": (lambda cycle: cycle.remember({"x": math.nan}), "no JSON"),
+    "a batch size of 0": (lambda cycle: cycle.assign({1: Config("A100", 2, batch=0)}), "batch size 0 is less than 1"),
+    "a value of a name of the platform": (lambda cycle: cycle.give(JOB, {"MUSTER_X": "1"}), "MUSTER_X is set by the"),
+    "a value without a name": (lambda cycle: cycle.give(JOB, {"a b": "1"}), "'a b' cannot be the name of a variable"),
+    "a value that is no text": (lambda cycle: cycle.give(JOB, {"A": 1}), "the value of A must be text"),  # type: ignore[dict-item]
+    "21 values": (lambda cycle: cycle.give(JOB, {f"A{n}": "" for n in range(21)}), "21 variables: at most 20"),
     "to be woken in the past": (lambda cycle: cycle.wake_at(cycle.now), "not a time within a year after now"),
     "to be woken never": (lambda cycle: cycle.wake_at(math.nan), "not a time within a year after now"),
     "to be woken in a million years": (lambda cycle: cycle.wake_at(1e13), "not a time within a year after now"),

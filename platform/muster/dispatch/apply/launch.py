@@ -17,6 +17,7 @@ from muster.jobs.attempt.runs import next_run, request_given
 from muster.jobs.models import GpuClaim, Job
 from muster.jobs.transitions import move_jobs
 from scheduler.model import SLOTS, AllocationView, Gpu
+from scheduler.model.given import Given
 from scheduler.model.lifecycle import ATTEMPT_LIVE, AllocationState, AttemptState, JobState, Observed, Stage
 from scheduler.model.plan import Place
 from scheduler.model.request import Choice, Request, request_to_dict
@@ -28,12 +29,14 @@ _WRITE = Statement("""
 WITH attempt AS (
     INSERT INTO jobs_attempt (
         state, stop_after_s, outcome, reason, reason_detail,
-        job_id, number, stage, request, time_limit_s, grace_s, master_addr, master_port
+        job_id, number, stage, request, given, time_limit_s, grace_s, master_addr, master_port
     )
-    SELECT %s, %s, '', '', '', job_id, number, stage, request::jsonb, time_limit_s, grace_s, master_addr, master_port
+    SELECT %s, %s, '', '', '',
+        job_id, number, stage, request::jsonb, given::jsonb, time_limit_s, grace_s, master_addr, master_port
     FROM unnest(
-        %s::bigint[], %s::integer[], %s::text[], %s::text[], %s::float8[], %s::float8[], %s::text[], %s::integer[]
-    ) AS new(job_id, number, stage, request, time_limit_s, grace_s, master_addr, master_port)
+        %s::bigint[], %s::integer[], %s::text[], %s::text[], %s::text[], %s::float8[], %s::float8[], %s::text[],
+        %s::integer[]
+    ) AS new(job_id, number, stage, request, given, time_limit_s, grace_s, master_addr, master_port)
     RETURNING id, job_id
 ), allocation AS (
     INSERT INTO jobs_allocation (
@@ -72,6 +75,7 @@ class _Start:
 
     job: Job
     request: Request
+    given: Given
     shares: Sequence[AllocationView]
     nodes: Sequence[Node]
 
@@ -110,7 +114,7 @@ def launch(pool: Pool, places: Iterable[tuple[Job, Place, Request]], nodes: Mapp
 
 def _start(job: Job, place: Place, request: Request, nodes: Mapping[int, Node]) -> _Start:
     shares = sorted(place.allocations, key=lambda share: share.rank)
-    return _Start(job, request, shares, [nodes[share.node_id] for share in shares])
+    return _Start(job, request, place.given, shares, [nodes[share.node_id] for share in shares])
 
 
 def _write(pool: Pool, starts: Sequence[_Start]) -> None:
@@ -130,6 +134,7 @@ def _write(pool: Pool, starts: Sequence[_Start]) -> None:
         [start.job.attempt_count + 1 for start in starts],
         [str(start.job.stage) for start in starts],
         [orjson.dumps(request_to_dict(start.request)).decode() for start in starts],
+        [orjson.dumps(dict(start.given)).decode() for start in starts],
         [run.time_limit_s for run in runs],
         [run.grace_s for run in runs],
         [start.address for start in starts],
@@ -152,6 +157,7 @@ def _tell(starts: Sequence[_Start]) -> None:
     told = {
         start.job.pk: {"attempt": start.job.attempt_count + 1, "nodes": [node.name for node in start.nodes]}
         | ({"stage": start.job.stage} if start.job.stage == Stage.SCREENING else {})
+        | ({"given": dict(start.given)} if start.given else {})
         for start in starts
     }
     jobs = [start.job for start in starts]

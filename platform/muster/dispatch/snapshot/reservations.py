@@ -13,11 +13,12 @@ from muster.fleet.models import Pool
 from muster.jobs.models import Reservation, ReservedGpu
 from muster.jobs.transitions import forget_reservations
 from scheduler import model
+from scheduler.model.given import Given
 from scheduler.model.lifecycle import JOB_TERMINAL, Desired
 
 
-def keep_for(*, job_id: int, allocations: Iterable[model.AllocationView], for_s: float) -> None:
-    """Reserve the allocations for the job, instead of what it had reserved before.
+def keep_for(*, job_id: int, allocations: Iterable[model.AllocationView], given: Given, for_s: float) -> None:
+    """Reserve the allocations for the job, with the values that it is given, instead of what it had reserved before.
 
     Raises:
         IntegrityError: a GPU is reserved for another job.
@@ -27,6 +28,7 @@ def keep_for(*, job_id: int, allocations: Iterable[model.AllocationView], for_s:
     row = Reservation.objects.create(
         job_id=job_id,
         allocations=[asdict(share) for share in shares],
+        given=dict(given),
         until=DatabaseNow() + timedelta(seconds=for_s),
     )
     gpu_ids = sorted(gpu_id for share in shares for gpu_id in share.gpu_ids)
@@ -63,6 +65,7 @@ def reservations_of(pool: Pool) -> tuple[model.Reservation, ...]:
                 for share in row.allocations
             ),
             row.until.timestamp(),
+            given=tuple(sorted(row.given.items())),
         )
         for row in rows
     )

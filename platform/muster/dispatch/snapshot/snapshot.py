@@ -99,6 +99,7 @@ SELECT attempt.id, allocation.node_id, allocation.rank,
            WHERE claim.allocation_id = allocation.id AND claim.released_at IS NULL) END,
        attempt.state, attempt.placed_at, attempt.unreachable_since IS NULL,
        speed.at, speed.count, speed.beside, speed.since, speed.first, speed.steps, alone.per_s, attempt.request,
+       attempt.given,
        {job_fields}
 FROM jobs_job job
 JOIN jobs_attempt attempt ON attempt.job_id = job.id
@@ -411,8 +412,8 @@ def _running(which: str, params: list[Any], *, now: float) -> tuple[model.Runnin
     speeds: dict[int, tuple[Stretch, float | None]] = {}
     for attempt_id, group in groupby(rows, key=itemgetter(0)):
         shares = list(group)
-        state, placed_at, reachable, *measured, alone_per_s, given = shares[0][7:18]
-        fields = shares[0][18:]
+        state, placed_at, reachable, *measured, alone_per_s, request, given = shares[0][7:19]
+        fields = shares[0][19:]
         stretch = stretch_of(*measured)
         if stretch is not None and state == AttemptState.RUNNING:
             speeds[attempt_id] = (stretch, alone_per_s)
@@ -422,7 +423,7 @@ def _running(which: str, params: list[Any], *, now: float) -> tuple[model.Runnin
             job = _job(dict(zip(_JOB_FIELDS, fields, strict=True)), now, max(0.0, now - placed_at.timestamp()))
         if len(job.request.choices) > 1:
             # What runs has the size of one choice, which comes first; a policy may move the job to another one.
-            gpu_type = (request_of_text(given) if isinstance(given, str) else given).first.gpu_type
+            gpu_type = (request_of_text(request) if isinstance(request, str) else request).first.gpu_type
             choices = sorted(job.request.choices, key=lambda choice: choice.gpu_type != gpu_type)
             job = replace(job, request=replace(job.request, choices=tuple(choices)))
         if job.request.shares_gpu:
@@ -440,6 +441,7 @@ def _running(which: str, params: list[Any], *, now: float) -> tuple[model.Runnin
                     for _, node_id, rank, gpu_ids, cpus, memory_mib, *_ in shares
                 ),
                 placed_at=placed_at.timestamp(),
+                given=tuple(sorted(_plain(given).items())),
             )
         )
     return _measured(running, speeds) if speeds else tuple(running)

@@ -9,15 +9,12 @@ from typing import Annotated
 from pydantic import BeforeValidator
 
 from muster.common.validation import has_parent_part
+from scheduler.model.given import check_name
 
 MAX_ENV_CHARS, MAX_ENV, MAX_TAGS = 32_768, 500, 50
 MAX_PARAMS, MAX_PARAM_CHARACTERS = 50, 200
 
-_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _TAG_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-/]{0,62}")
-_OWNED_BY_THE_PLATFORM = re.compile(
-    r"MUSTER_.*|CUDA_VISIBLE_DEVICES|NVIDIA_VISIBLE_DEVICES|MASTER_ADDR|MASTER_PORT|RANK|NODE_RANK|LOCAL_RANK|WORLD_SIZE"
-)
 
 ParamValue = bool | int | float | str
 
@@ -29,10 +26,7 @@ def checked_env(values: object) -> object:
     if len(values) > MAX_ENV:
         raise ValueError(f"{len(values)} variables: at most {MAX_ENV}")
     for name, value in values.items():
-        if not _ENV_NAME.fullmatch(str(name)):
-            raise ValueError(f"{str(name)[:60]!r} cannot be the name of a variable")
-        if _OWNED_BY_THE_PLATFORM.fullmatch(name):
-            raise ValueError(f"{name} is set by the platform and cannot be set by a job")
+        check_name(str(name))
         if isinstance(value, bool) or not isinstance(value, str | int | float):
             raise ValueError(f"the value of {name} must be text; put true and false in quotes")
         if len(str(value)) > MAX_ENV_CHARS:
@@ -74,10 +68,9 @@ def checked_params(values: object) -> object:
 
 def require_param_name(name: str) -> None:
     """Return if a parameter may have this name; `ValueError` if it is not a variable name, or the platform sets it."""
-    if not _ENV_NAME.fullmatch(name) or len(name) > MAX_PARAM_CHARACTERS:
-        raise ValueError(f"{name[:60]!r} cannot be the name of a variable")
-    if _OWNED_BY_THE_PLATFORM.fullmatch(name):
-        raise ValueError(f"{name} is set by the platform and cannot be set by a job")
+    check_name(name)
+    if len(name) > MAX_PARAM_CHARACTERS:
+        raise ValueError(f"{name[:60]!r} is longer than {MAX_PARAM_CHARACTERS} characters")
 
 
 def param_text(value: ParamValue) -> str:
