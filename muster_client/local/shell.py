@@ -77,7 +77,7 @@ class ShellOnTerminal:
     def run(self) -> ShellEnd:
         """Return how the shell ended. Whatever happens, the terminal is as before."""
         typist = threading.Thread(target=self._type, name="typist", daemon=True)
-        with self._raw(), self._signals():
+        with self._raw(), handled_signals(self._on_resize if self._terminal else None):
             typist.start()
             try:
                 return self._show()
@@ -147,7 +147,7 @@ class ShellOnTerminal:
                 os.read(self._wake_reader, 4096)
             if self._input not in ready:
                 continue
-            data = _read(self._input)
+            data = read_typed(self._input)
             if not data:
                 ended = True
                 continue
@@ -207,21 +207,22 @@ class ShellOnTerminal:
         finally:
             termios.tcsetattr(self._input, termios.TCSADRAIN, before)
 
-    @contextlib.contextmanager
-    def _signals(self) -> Iterator[None]:
-        """A new size is passed on, and a signal that ends us ends in order."""
-        handlers = {number: signal.signal(number, _end_in_order) for number in _ENDING_SIGNALS}
-        if self._terminal:
-            handlers[signal.SIGWINCH] = signal.signal(signal.SIGWINCH, self._on_resize)
-        try:
-            yield
-        finally:
-            for number, handler in handlers.items():
-                signal.signal(number, handler)
-
-    def _on_resize(self, _number: int, _frame: FrameType | None) -> None:
+    def _on_resize(self, *_: object) -> None:
         self._resized.set()
         self._wake()
+
+
+@contextlib.contextmanager
+def handled_signals(on_resize: Callable[..., None] | None) -> Iterator[None]:
+    """A new size of the terminal is told while the block lasts, and a signal that ends us leaves it in order."""
+    handlers = {number: signal.signal(number, _end_in_order) for number in _ENDING_SIGNALS}
+    if on_resize is not None:
+        handlers[signal.SIGWINCH] = signal.signal(signal.SIGWINCH, on_resize)
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
 
 
 def _end_in_order(number: int, _frame: FrameType | None) -> NoReturn:
@@ -250,7 +251,7 @@ def _input_descriptor() -> int:
         return os.open(os.devnull, os.O_RDONLY)
 
 
-def _read(descriptor: int) -> bytes:
+def read_typed(descriptor: int) -> bytes:
     """What was typed; empty at the end, also where the terminal is gone."""
     try:
         return os.read(descriptor, _READ_BYTES)

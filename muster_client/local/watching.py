@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import os
 import select
-import signal
 import sys
 import termios
 import threading
@@ -16,21 +15,19 @@ import time
 import tty
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from types import FrameType
-from typing import NoReturn, TypeVar
+from typing import TypeVar
 
 from rich.console import Console
 from rich.control import Control
 from rich.text import Text
 
 from muster_client.errors import UnreachableError
-from muster_client.local.shell import terminal_size
+from muster_client.local.shell import handled_signals, read_typed, terminal_size
 
 T = TypeVar("T")
 Draw = Callable[[T, int, int, str], Sequence[Text]]
 
 _LEAVE = frozenset(b"qQ")
-_ENDING_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 # Where tcgetattr keeps the control characters.
 _CHARACTERS = 6
 
@@ -45,7 +42,7 @@ def watch(console: Console, *, fetch: Callable[[], T], draw: Draw[T], interval_s
             os.write(writer, b"!")
 
     try:
-        with _signals(wake), _keys(sys.stdin.fileno()) as keys, console.screen():
+        with handled_signals(wake), _keys(sys.stdin.fileno()) as keys, console.screen():
             _loop(console, fetch, draw, interval_s, keys=keys, reader=reader, wake=wake)
     except KeyboardInterrupt:
         return
@@ -74,7 +71,7 @@ def _loop(
         ready, _, _ = select.select([keys, reader], [], [], wait_s)
         if reader in ready:
             os.read(reader, 4096)
-        if keys in ready and (not (typed := _read(keys)) or _LEAVE & set(typed)):
+        if keys in ready and (not (typed := read_typed(keys)) or _LEAVE & set(typed)):
             return
         if asked is not None and asked.done():
             try:
@@ -130,27 +127,3 @@ def _keys(descriptor: int) -> Iterator[int]:
         yield descriptor
     finally:
         termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
-
-
-@contextlib.contextmanager
-def _signals(wake: Callable[..., None]) -> Iterator[None]:
-    """A new size is drawn at once, and a signal that ends us leaves the terminal as it was."""
-    handlers = {number: signal.signal(number, _end_in_order) for number in _ENDING_SIGNALS}
-    handlers[signal.SIGWINCH] = signal.signal(signal.SIGWINCH, wake)
-    try:
-        yield
-    finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
-
-
-def _end_in_order(number: int, _frame: FrameType | None) -> NoReturn:
-    raise SystemExit(128 + number)
-
-
-def _read(descriptor: int) -> bytes:
-    """Return what was typed; empty at the end, also where the terminal is gone."""
-    try:
-        return os.read(descriptor, 4096)
-    except OSError:
-        return b""

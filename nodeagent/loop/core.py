@@ -71,51 +71,49 @@ class Allocation:
 
 
 @dataclass(frozen=True)
-class Claim:
+class _OfAllocation:
+    id: int
+    """The allocation's."""
+
+
+@dataclass(frozen=True)
+class Claim(_OfAllocation):
     """Ask for the allocation, and start it if it is given."""
 
-    id: int
     fence: int
 
 
 @dataclass(frozen=True)
-class Stop:
+class Stop(_OfAllocation):
     """Stop a live allocation."""
 
-    id: int
     order: StopOrder
     reason: str
 
 
 @dataclass(frozen=True)
-class Limit:
+class Limit(_OfAllocation):
     """Move the time limit of a running allocation to `limit_at`."""
 
-    id: int
     limit_at: float
 
 
 @dataclass(frozen=True)
-class Miss:
+class Miss(_OfAllocation):
     """Note since when the platform no longer names an allocation; None = it names it (again)."""
 
-    id: int
     since: Optional[float]
 
 
 @dataclass(frozen=True)
-class EndUnstarted:
+class EndUnstarted(_OfAllocation):
     """Tell the platform that an allocation was never started here."""
 
-    id: int
     fence: int
 
 
-@dataclass(frozen=True)
-class Forget:
+class Forget(_OfAllocation):
     """Drop every trace of an allocation."""
-
-    id: int
 
 
 Instruction = Union[Claim, Stop, Limit, Miss, EndUnstarted, Forget]
@@ -137,11 +135,8 @@ class Settle:
     detail: str
 
 
-@dataclass(frozen=True)
-class Discard:
+class Discard(_OfAllocation):
     """Remove traces that belong to no allocation we know."""
-
-    id: int
 
 
 Recovery = Union[Adopt, Settle, Discard]
