@@ -15,7 +15,7 @@ from muster_client.errors import UsageError
 from muster_client.local.terminal import clean
 from muster_client.session import Session, begin
 from muster_client.show.render import gpus_table, nodes_table
-from muster_client.show.tables import make_table
+from muster_client.show.tables import make_table, text_of
 from muster_client.show.times import ago, utc_now
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ def _moved_jobs_part(node: NodeDetail) -> list[RenderableType]:
     table = make_table("JOB", "NAME", "OWNER", "TENANT", "GPUS", "NODES", "HAPPENS")
     for job in jobs:
         happens = "stops and is queued again" if job["preemptible"] else "is waited for: not preemptible"
-        names = (_named(name) for name in (job["name"], job["owner"], job["tenant"]))
+        names = (text_of(name) for name in (job["name"], job["owner"], job["tenant"]))
         table.add_row(str(job["id"]), *names, str(job["gpus"]), str(job["nodes"]), happens)
     return [table]
 
@@ -156,19 +156,15 @@ def _checks_part(node: NodeDetail) -> list[RenderableType]:
     for one in checks:
         table.add_row(
             str(one["gpu"]),
-            _named("under way" if one["wanted"] else one["result"] or "-"),
+            text_of("under way" if one["wanted"] else one["result"] or "-"),
             ago(one["at"], utc_now()),
             _figure(one["tflops"]),
             _figure(one["gb_s"]),
             str(abs(one["streak"])),
-            _named(one["detail"] or ""),
+            text_of(one["detail"] or ""),
         )
     return ["", table]
 
 
 def _figure(value: float | None) -> str:
     return "-" if value is None else f"{value:.4g}"
-
-
-def _named(value: object) -> Text:
-    return Text(clean(value))

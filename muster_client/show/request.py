@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.console import RenderableType
-from rich.text import Text
 
-from muster_client.local.terminal import clean
+from muster_client.show.tables import text_of
 
 if TYPE_CHECKING:
     from muster_client.answers.jobs import DryRunSize, GpuChoice, JobSize
@@ -28,14 +27,14 @@ def request_rows(
     rows: list[tuple[str, RenderableType]] = []
     if len(choices) > 1:
         text = " or ".join(f"{choice['gpus']} {choice['gpu_type']}" for choice in choices)
-        rows.append(("GPUs per node", Text(clean(f"{text}, in this order"))))
-    rows += [(title, Text(clean(text))) for title, text in _size_texts(sizes, spec)]
+        rows.append(("GPUs per node", text_of(f"{text}, in this order")))
+    rows += [(title, text_of(text)) for title, text in _size_texts(sizes, spec)]
     if "outputs" in spec:
         kept = ", ".join(spec["outputs"]) or "none named: the working folder is removed when the job ends"
-        rows.append(("Outputs", Text(clean(kept))))
+        rows.append(("Outputs", text_of(kept)))
     for key, title in (("nodes_in", "Nodes in"), ("exclude_nodes", "Excluded nodes")):
         if spec.get(key):
-            rows.append((title, Text(clean(", ".join(spec[key])))))
+            rows.append((title, text_of(", ".join(spec[key]))))
     return rows
 
 

@@ -16,6 +16,7 @@ from rich.text import Text
 
 from muster_client.local.terminal import clean
 from muster_client.show.request import gpus_text
+from muster_client.show.tables import text_of
 from muster_client.show.times import ago, run_time, took
 
 if TYPE_CHECKING:
@@ -171,16 +172,16 @@ def _node_row(node: Node, now: datetime) -> list[Text]:
     if node["health"] != "ready" and node["last_seen_at"]:
         why = f"seen {ago(node['last_seen_at'], now)}{': ' if why else ''}{why}"
     return [
-        _text(node["name"]),
+        text_of(node["name"]),
         Text(clean(state), style=_STATES.get(state, "")),
-        _text(", ".join(sorted({gpu["type"] for gpu in gpus})) or "-"),
+        text_of(", ".join(sorted({gpu["type"] for gpu in gpus})) or "-"),
         Text(f"{sum(gpu['busy'] for gpu in gpus)}/{len(gpus)}", style="red" if failed else ""),
         Text(_share(gpus)),
         Text(_memory(gpus)),
         Text("".join(_square(gpu) for gpu in gpus)),
         Text(f"{node['cpus_used']}/{node['cpus']}"),
-        _text(node["pool"]),
-        _text(why),
+        text_of(node["pool"]),
+        text_of(why),
     ]
 
 
@@ -200,8 +201,8 @@ def _vc_rows(vc: VirtualCluster) -> Iterable[list[Text]]:
     for quota in quotas:
         used = "-" if quota is None else f"{quota['used']}/{quota['gpus']}"
         yield [
-            *(_text(value) for value in (vc["name"], vc["tenant"], vc["pool"])),
-            _text("-" if quota is None else quota["gpu_type"]),
+            *(text_of(value) for value in (vc["name"], vc["tenant"], vc["pool"])),
+            text_of("-" if quota is None else quota["gpu_type"]),
             Text(used),
             Text(str(vc["waiting"])),
             Text(str(vc["active"])),
@@ -223,15 +224,15 @@ def _job_rows(view: View) -> list[list[Text]]:
 def _job_row(job: JobInList, held: _Held, now: datetime) -> list[Text]:
     return [
         Text(str(job["id"])),
-        _text(job["name"]),
-        _text(job["owner"]),
-        _text(job["vc"]),
+        text_of(job["name"]),
+        text_of(job["owner"]),
+        text_of(job["vc"]),
         Text(_gpus(job, len(held.gpus))),
         Text(_share(held.gpus)),
         Text(_memory(held.gpus)),
         Text(run_time(job, now)),
         Text(", ".join(_notes(job, held, now)), style="yellow"),
-        _text(", ".join(sorted(held.nodes))),
+        text_of(", ".join(sorted(held.nodes))),
     ]
 
 
@@ -337,7 +338,3 @@ def _shares(wanted: Sequence[int], room: int) -> list[int]:
 
 def _dim(text: str) -> Text:
     return Text(text, style="dim")
-
-
-def _text(value: object) -> Text:
-    return Text(clean(value))

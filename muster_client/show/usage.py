@@ -9,7 +9,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from muster_client.local.terminal import clean
-from muster_client.show.tables import make_table
+from muster_client.show.tables import make_table, text_of
 from muster_client.show.times import moment_text
 
 if TYPE_CHECKING:
@@ -68,8 +68,8 @@ def waste_tables(waste: Waste) -> list[RenderableType]:
         failures = make_table("FAILURE", "FAULT OF", "GPU-HOURS", "SHARE", "ATTEMPTS")
         for failed in waste["failures"]:
             failures.add_row(
-                Text(clean(failed["failure"])),
-                Text(clean(failed["category"])),
+                text_of(failed["failure"]),
+                text_of(failed["category"]),
                 hours(failed["gpu_hours"]),
                 _share(failed["gpu_hours"], total),
                 str(failed["attempts"]),
