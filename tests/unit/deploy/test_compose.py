@@ -130,7 +130,7 @@ def test_every_variable_is_documented_and_in_the_example_and_the_example_has_no_
 
 
 def test_the_processes_get_settings_that_the_platform_knows() -> None:
-    known = (ROOT / "platform" / "muster" / "settings" / "env.py").read_text()
+    known = "".join((ROOT / "platform/muster/settings" / name).read_text() for name in ("__init__.py", "env.py"))
     for name in ("migrate", "web", "schedule", "default", "links"):
         assert {key for key in SERVICES[name]["environment"] if f'"{key}"' not in known} == set()
     # A container has its own port and home, and never shows a traceback.
