@@ -54,22 +54,15 @@ def close_virtual_cluster(*, user: User, vc: VirtualCluster, merge_into: str | N
             )
         if target is not None:
             _move(waiting, vc, target, user)
-        before = {one.gpu_type: one.gpus for one in vc.quotas.all()}
+        before = {"tenant": vc.tenant.name, "quotas": {one.gpu_type: one.gpus for one in vc.quotas.all()}}
         for owned in (vc.quotas, vc.cells, vc.pinned_cells):
             owned.all().delete()
         Loan.objects.filter(borrower=vc, until__isnull=True).update(until=DatabaseNow())
         Loan.objects.filter(lender_vc=vc, until__isnull=True).update(until=DatabaseNow())
         vc.closed_at = DatabaseNow()
-        touch(vc, actor=user.username)
-        after = {"moved_jobs": len(waiting), "to": target.name if target else None}
-        audit(
-            "delete",
-            actor=user.username,
-            object_type="virtual_cluster",
-            object_id=vc.name,
-            before={"tenant": vc.tenant.name, "quotas": before},
-            after=after,
-        )
+        actor, after = user.username, {"moved_jobs": len(waiting), "to": target.name if target else None}
+        touch(vc, actor=actor)
+        audit("delete", actor=actor, object_type="virtual_cluster", object_id=vc.name, before=before, after=after)
         wake_pool(vc.pool_id)
 
 

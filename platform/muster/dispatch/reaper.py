@@ -145,6 +145,22 @@ def reap(pool: Pool) -> None:
     resume_placement()
 
 
+def _stop(attempt_id: int, reason: Reason, detail: str) -> None:
+    outcome = AttemptState.PREEMPTED if reason is Reason.PREEMPTED else AttemptState.FAILED
+    stop_attempt(attempt_id=attempt_id, outcome=outcome, reason=reason, detail=detail, actor="platform")
+
+
+def _lose(allocation: Allocation, what: str, incident: str = "") -> None:
+    lose_allocations(
+        attempt_id=allocation.attempt_id,
+        node_id=allocation.node_id,
+        reason=Reason.NODE_LOST,
+        detail=f"node {allocation.node.name} {what}",
+        incident=incident,
+        actor="platform",
+    )
+
+
 def _held(*conditions: Q, **columns: object) -> QuerySet[Allocation]:
     """The allocations that are not released, with their nodes, those of each attempt together."""
     found = Allocation.objects.filter(*conditions, **columns).exclude(state=AllocationState.RELEASED)
@@ -154,13 +170,7 @@ def _held(*conditions: Q, **columns: object) -> QuerySet[Allocation]:
 def _evict_from_force_lost(pool: Pool) -> None:
     """Release everything on nodes that an operator has force-lost: nothing new came, as they stay cordoned."""
     for allocation in _held(node__pool=pool, node__gone_at__isnull=False):
-        lose_allocations(
-            attempt_id=allocation.attempt_id,
-            node_id=allocation.node_id,
-            reason=Reason.NODE_LOST,
-            detail=f"node {allocation.node.name} was declared gone by {allocation.node.gone_why}",
-            actor="platform",
-        )
+        _lose(allocation, f"was declared gone by {allocation.node.gone_why}")
 
 
 def _mark_unreachable(pool: Pool, down: list[Node], orphaned: list[Allocation], since: datetime) -> None:
@@ -235,14 +245,7 @@ def _evict_past_deadline(pool: Pool, orphaned: list[Allocation]) -> None:
         if allocation.pk in alone:
             what = "lost the state folder of its agent, and its eviction deadline has passed"
             incident = f"state folder since {allocation.node.state_since}"
-        lose_allocations(
-            attempt_id=allocation.attempt_id,
-            node_id=allocation.node_id,
-            reason=Reason.NODE_LOST,
-            detail=f"node {allocation.node.name} {what}",
-            incident=incident,
-            actor="platform",
-        )
+        _lose(allocation, what, incident)
 
 
 def _stop_unclaimed(pool: Pool, since: datetime) -> None:
@@ -260,13 +263,7 @@ def _stop_unclaimed(pool: Pool, since: datetime) -> None:
         nodes = Node.objects.filter(
             allocations__attempt_id=attempt_id, allocations__state=AllocationState.RESERVED
         ).values_list("name", flat=True)
-        stop_attempt(
-            attempt_id=attempt_id,
-            outcome=AttemptState.FAILED,
-            reason=Reason.NOT_CLAIMED,
-            detail=f"not claimed within {pool.claim_timeout_s:g}s by {', '.join(nodes)}",
-            actor="platform",
-        )
+        _stop(attempt_id, Reason.NOT_CLAIMED, f"not claimed within {pool.claim_timeout_s:g}s by {', '.join(nodes)}")
 
 
 def _move_jobs_off(pool: Pool) -> None:
@@ -279,13 +276,7 @@ def _move_jobs_off(pool: Pool) -> None:
         attempt__job__preemptible=True,
     ).exclude(attempt__state=AttemptState.STOPPING)
     for attempt_id, node, reason in held.values_list("attempt_id", "node__name", "node__reason"):
-        stop_attempt(
-            attempt_id=attempt_id,
-            outcome=AttemptState.PREEMPTED,
-            reason=Reason.PREEMPTED,
-            detail=f"jobs are moved off node {node}: {reason}",
-            actor="platform",
-        )
+        _stop(attempt_id, Reason.PREEMPTED, f"jobs are moved off node {node}: {reason}")
 
 
 def _stop_overdue(pool: Pool) -> None:
@@ -302,10 +293,4 @@ def _stop_overdue(pool: Pool) -> None:
         limit_s = attempt.job.time_limit_s or 0
         # Its agent signals it at the limit and kills it after its grace period.
         if ran_s > limit_s + attempt.job.grace_s + TIME_LIMIT_SLACK_S:
-            stop_attempt(
-                attempt_id=attempt.pk,
-                outcome=AttemptState.FAILED,
-                reason=Reason.TIME_LIMIT,
-                detail=f"it ran past its limit of {limit_s:g}s",
-                actor="platform",
-            )
+            _stop(attempt.pk, Reason.TIME_LIMIT, f"it ran past its limit of {limit_s:g}s")

@@ -132,12 +132,8 @@ def _keep(
         detail=detail,
     )
     data = {"node": node.name, "kind": kind, "gpu": uuid and uuid[:80], "detail": detail, "xid": xid}
-    record(
-        "gpu.health" if gpu else "node.health",
-        actor=f"agent of {node.name}",
-        node_id=node.pk,
-        data=data | {"level": meaning.level, "action": meaning.action},
-    )
+    data |= {"level": meaning.level, "action": meaning.action}
+    record("gpu.health" if gpu else "node.health", actor=f"agent of {node.name}", node_id=node.pk, data=data)
 
 
 def _worsen(node: Node, gpu: Gpu, meaning: Meaning, xid: int | None) -> None:

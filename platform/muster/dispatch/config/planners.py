@@ -86,14 +86,8 @@ def save_planner(*, planner: Planner, virtual_clusters: Collection[VirtualCluste
         planner.clusters.exclude(vc__in=virtual_clusters).delete()
         for vc in sorted(virtual_clusters, key=lambda vc: vc.pk):
             PlannedCluster.objects.update_or_create(vc=vc, defaults={"planner": planner})
-        audit(
-            "create" if before is None else "change",
-            actor=actor,
-            object_type="planner",
-            object_id=str(planner),
-            before=before,
-            after=_told(planner),
-        )
+        act, after = "create" if before is None else "change", _told(planner)
+        audit(act, actor=actor, object_type="planner", object_id=str(planner), before=before, after=after)
         decide_again(pool, planner)
     return planner
 

@@ -86,14 +86,8 @@ def fall_back(
 
 def forget_fallback(pool: Pool, *, actor: str) -> None:
     """Let the pool decide by its own settings again, within the caller's transaction."""
-    audit(
-        "try_again",
-        actor=actor,
-        object_type="pool",
-        object_id=pool.name,
-        before={"fallback": pool.fallback},
-        after={"fallback": None},
-    )
+    before, after = {"fallback": pool.fallback}, {"fallback": None}
+    audit("try_again", actor=actor, object_type="pool", object_id=pool.name, before=before, after=after)
     Pool.objects.filter(pk=pool.pk).update(fallback=None)
     decide_again(pool)
 
@@ -123,14 +117,9 @@ def change_settings(*, pool: Pool, changes: Mapping[str, Any], actor: str, reaso
         edited = [name for name in SETTINGS if after[name] != before[name]]
         Pool.objects.filter(pk=pool.pk).update(fallback=None, **{name: after[name] for name in edited})
         if edited:
-            audit(
-                "change",
-                actor=actor,
-                object_type="pool",
-                object_id=pool.name,
-                before={name: before[name] for name in edited},
-                after={name: after[name] for name in edited} | ({"reason": reason} if reason else {}),
-            )
+            old = {name: before[name] for name in edited}
+            new = {name: after[name] for name in edited} | ({"reason": reason} if reason else {})
+            audit("change", actor=actor, object_type="pool", object_id=pool.name, before=old, after=new)
         decide_again(pool)
     pool.refresh_from_db()
     return pool

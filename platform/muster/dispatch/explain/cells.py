@@ -120,14 +120,8 @@ def set_cells(
         lost = admission.ledger(changed).demoted
         _demote(changed, lost)
         touch(vc, actor=actor)
-        audit(
-            "set_cells",
-            actor=actor,
-            object_type="virtual_cluster",
-            object_id=vc.name,
-            before=before,
-            after=_stored(vc),
-        )
+        after = _stored(vc)
+        audit("set_cells", actor=actor, object_type="virtual_cluster", object_id=vc.name, before=before, after=after)
         wake_pool(pool.pk)
     return vc
 
