@@ -7,11 +7,11 @@ from collections.abc import Mapping
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scheduler.policies.fifo.policy import Fifo
 
 from scheduler.authoring import AssignmentPolicy, Config, Cycle
 from scheduler.engine.policy import POLICIES
 from scheduler.model.lifecycle import JobClass
+from scheduler.policies.fifo import Fifo
 from scheduler.sim.options import Oracle
 from scheduler.sim.trace import TraceError
 from tests.profiles import examples
