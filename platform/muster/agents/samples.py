@@ -13,10 +13,12 @@ from typing import Any
 
 from django.db import connection
 
+from muster.execution import reports as port
 from muster.fleet.disks import keep_disks
 from muster.fleet.models import Gpu, Node
+from muster.jobs.attempt.gangs import Rank
 from muster.jobs.models import Allocation, GpuClaim
-from muster.monitoring.store import keep_points, told_points
+from muster.monitoring.store import told_points
 from muster.samples.families import GPU, HOST, RANK
 from muster.samples.speeds import keep_speeds
 from muster.samples.store import Values, add, sound
@@ -102,18 +104,12 @@ def _store_usage(told: Mapping[Node, tuple[UsageSample, ...]]) -> None:
 
 
 def _store_reports(told: Mapping[Node, tuple[ReportedMetrics, ...]]) -> None:
-    """Keep what the first ranks of jobs reported; the others speak for themselves only."""
-    if not told:
-        return
-    first = Allocation.objects.filter(node__in=list(told), rank=0).exclude(state=AllocationState.RELEASED)
-    fences = {(node_id, pk): fence for node_id, pk, fence in first.values_list("node_id", "pk", "attempt_id")}
-    keep_points(
-        {
-            one.fence: told_points(one.points)
+    port.report(
+        [
+            (Rank(node.pk, one.id, one.fence), told_points(one.points))
             for node, reports in told.items()
             for one in reports
-            if fences.get((node.pk, one.id)) == one.fence
-        }
+        ]
     )
 
 

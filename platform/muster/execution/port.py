@@ -40,6 +40,13 @@ class Port(Protocol):
         """How far its start is, for people."""
         ...
 
+    def report(self, told: Sequence[tuple[Rank, Sequence[Point]]]) -> None:
+        """The metrics that processes of ranks report of themselves, of every rank of a gang.
+
+        They come often and are told of many ranks together. So what comes with another token is passed over.
+        """
+        ...
+
     def kept(self, rank: Rank, *, end: End, left_s: float) -> None:
         """Its command has failed, and what it ran in is kept for `left_s` seconds; its end follows."""
         ...

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from django.db.models import QuerySet
+
 from muster.failures.log_watch import look_at, look_at_the_end
 from muster.jobs.attempt.attempts import End, end_allocation, lose_allocations
 from muster.jobs.attempt.attempts import claim_allocation as claim
@@ -15,16 +17,35 @@ from muster.jobs.attempt.gangs import Rank
 from muster.jobs.models import Allocation
 from muster.logs.store import Chunk, LogEnd, append, finds_room, finish
 from muster.monitoring.store import Point, keep_points
-from scheduler.model.lifecycle import Reason
+from scheduler.model.lifecycle import AllocationState, Reason
 
-__all__ = ["claim", "end", "end_log", "kept", "log", "look_at_closed", "lose", "progress", "running"]
+__all__ = ["claim", "end", "end_log", "kept", "log", "look_at_closed", "lose", "progress", "report", "running"]
 
 
 def end(rank: Rank, *, claimant: Claimant, end: End, points: Sequence[Point] = ()) -> None:
-    """Take over the end of a rank; the metrics of a job are those of its first rank."""
+    """Take over the end of a rank, with its last metrics."""
     end_allocation(rank, claimant=claimant, end=end)
-    if points and Allocation.objects.filter(pk=rank.allocation_id, rank=0).exists():
-        keep_points({rank.fence: points})
+    if points:
+        _take([(rank, points)], Allocation.objects.all())
+
+
+def report(told: Sequence[tuple[Rank, Sequence[Point]]]) -> None:
+    """Take over the metrics that ranks report while they run; reports of other ranks are passed over."""
+    if told:
+        _take(told, Allocation.objects.exclude(state=AllocationState.RELEASED))
+
+
+def _take(told: Sequence[tuple[Rank, Sequence[Point]]], among: QuerySet[Allocation]) -> None:
+    """The way of every metric of every rank: the metrics of a job are those of its first rank."""
+    found = among.filter(pk__in=[rank.allocation_id for rank, _ in told])
+    numbers = {tuple(key): number for *key, number in found.values_list("node_id", "pk", "attempt_id", "rank")}
+    keep_points(
+        {
+            rank.fence: points
+            for rank, points in told
+            if numbers.get((rank.node_id, rank.allocation_id, rank.fence)) == 0
+        }
+    )
 
 
 def lose(*, attempt_id: int, node_id: int, reason: Reason, detail: str, blame: bool = True) -> bool:

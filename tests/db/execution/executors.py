@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from muster.agents import batches, services
 from muster.agents.desired import desired_sets
 from muster.agents.restored import take_report
+from muster.agents.samples import store_samples
 from muster.common.errors import Conflict, MusterError, NotFound
 from muster.execution import reports
 from muster.execution.port import Port
@@ -29,6 +30,7 @@ from nodeagent.protocol.messages import (
     MetricPoint,
     Observed,
     ProgressNote,
+    ReportedMetrics,
     SyncRequest,
 )
 from scheduler.model.lifecycle import AllocationState, Reason
@@ -50,6 +52,11 @@ class Agents:
     def progress(self, rank: Rank, *, text: str) -> None:
         self._tell(rank, notes=(ProgressNote(rank.allocation_id, rank.fence, text),))
 
+    def report(self, told: Sequence[tuple[Rank, Sequence[Point]]]) -> None:
+        for rank, points in told:
+            metrics = ReportedMetrics(rank.allocation_id, rank.fence, points=_points_of(points))
+            store_samples({self._node(rank.node_id): SyncRequest(1, 1, BOOT, "", 0, reported=(metrics,))})
+
     def kept(self, rank: Rank, *, end: End, left_s: float) -> None:
         kept = KeptReport(left_s, EndReason(end.reason.value), exit_code=end.exit_code, detail=end.detail)
         self._tell(rank, AllocationReport(rank.allocation_id, rank.fence, Observed.RUNNING, kept=kept))
@@ -66,7 +73,7 @@ class Agents:
             started_at=100.0,
             ended_at=100.0 + end.ran_s,
             tail=end.tail,
-            points=tuple(MetricPoint(name, value, step) for name, step, value in points),
+            points=_points_of(points),
         )
         self._send(self._node(rank.node_id), BatchItem(rank.allocation_id, end=request))
 
@@ -101,6 +108,10 @@ class Agents:
         desired = desired_sets([node])[node]
         if services.brings_news(request, desired):
             services.take_news(node, request, desired)
+
+
+def _points_of(points: Sequence[Point]) -> tuple[MetricPoint, ...]:
+    return tuple(MetricPoint(name, value, step) for name, step, value in points)
 
 
 EXECUTORS: dict[str, Port] = {"the platform": reports, "agents": Agents()}

@@ -23,6 +23,7 @@ from muster.jobs.services import cancel_job
 from muster.logs.models import LogFile
 from muster.logs.store import Chunk, LogEnd
 from muster.monitoring.models import Series
+from muster.monitoring.store import curve_of
 from scheduler.model.lifecycle import Reason
 from tests.db.execution.executors import EXECUTORS
 from tests.db.stories import (
@@ -217,6 +218,19 @@ def test_a_log_is_complete_with_its_end_and_may_be_sent_twice(executor: Port, wo
         executor.end_log(allocation, whole)
     log = LogFile.objects.get(pk=allocation.pk)
     assert (log.size, log.complete, log.finished_at is not None) == (16, True, True)
+
+
+def test_every_rank_reports_metrics_by_its_token_until_its_end_and_those_of_the_first_rank_are_the_jobs(
+    executor: Port, world: World
+) -> None:
+    attempt = begin(executor, world, nodes=2)
+    first, second = ranks(attempt)
+    report = [(rank_of(second), [("loss", 1.0, 9.0)]), (rank_of(first), [("loss", 1.0, 4.0)])]
+    executor.report([*report, (rank_of(first, fence=attempt.pk - 1), [("loss", 2.0, 8.0)])])
+    assert curve_of(Series.objects.get(attempt=attempt)).points() == [(1.0, 4.0)]
+    finish(executor, first, points=[("loss", 2.0, 3.0)])
+    executor.report(report)
+    assert curve_of(Series.objects.get(attempt=attempt)).points() == [(1.0, 4.0), (2.0, 3.0)]
 
 
 def test_the_metrics_that_come_with_the_end_are_those_of_the_first_rank(executor: Port, world: World) -> None:
