@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from scheduler.admission import ADMISSIONS, Admission
 from scheduler.engine.context import CycleContext
@@ -19,7 +18,6 @@ from scheduler.engine.state import SchedulerState
 from scheduler.engine.target import Target, follow, with_holds_of
 from scheduler.engine.wake import next_wake
 from scheduler.model import Job, Snapshot
-from scheduler.model.codec import from_json, to_json
 from scheduler.model.plan import Denial, Hold, Plan
 from scheduler.placement import PLACEMENTS, Placement
 from scheduler.registry import ConfigError
@@ -60,16 +58,6 @@ class Forecast:
     fits_quota: bool
     starts_now: bool
     hold: Hold | None
-
-
-def config_to_dict(config: CycleConfig) -> dict[str, Any]:
-    """The configuration as plain JSON values."""
-    return to_json(config)
-
-
-def config_from_dict(data: object) -> CycleConfig:
-    """The configuration that `config_to_dict` made `data` from."""
-    return from_json(CycleConfig, data)
 
 
 def compose(config: CycleConfig) -> Profile:

@@ -14,8 +14,6 @@ from scheduler.model.snapshot import (
     Tenant,
     View,
     VirtualCluster,
-    snapshot_from_dict,
-    snapshot_to_dict,
 )
 
 __all__ = [
@@ -38,6 +36,4 @@ __all__ = [
     "Tenant",
     "View",
     "VirtualCluster",
-    "snapshot_from_dict",
-    "snapshot_to_dict",
 ]

@@ -11,10 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from scheduler.model import AllocationView, Job, PoolState, Reservation, Running, Snapshot, View
-from scheduler.model.codec import from_json, to_json
 from scheduler.model.given import Given
 from scheduler.model.lifecycle import AttemptState, HoldReason
 from scheduler.model.sharing import may_share
@@ -176,16 +174,6 @@ def requeued(attempt: Running, now: float) -> Job:
         remaining_s=attempt.remaining_s(now) if attempt.job.checkpoints else attempt.job.expected_s,
         requeued_at=now,
     )
-
-
-def plan_to_dict(plan: Plan) -> dict[str, Any]:
-    """The plan as plain JSON values; equal plans give equal values."""
-    return to_json(plan)
-
-
-def plan_from_dict(data: object) -> Plan:
-    """The plan that `plan_to_dict` made `data` from."""
-    return from_json(Plan, data)
 
 
 def _share(view: View, job_id: int, holder: int, gpu_id: int) -> bool:

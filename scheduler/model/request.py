@@ -10,9 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
-from typing import Any
 
-from scheduler.model.codec import from_json, to_json
+from scheduler.model.codec import from_json
 from scheduler.model.lifecycle import Locality, RuntimeNeed
 
 # The number of distinct requests to intern: more than a large pool has waiting.
@@ -366,13 +365,8 @@ REQUEST_FIELDS = frozenset(
 )
 
 
-def request_to_dict(request: Request) -> dict[str, Any]:
-    """The request as plain JSON values; equal requests give equal values."""
-    return to_json(request)
-
-
 def request_from_dict(data: object) -> Request:
-    """The request that `request_to_dict` made `data` from.
+    """The request that `to_json` made `data` from.
 
     Raises:
         CodecError: a field is missing, unknown or of another type.

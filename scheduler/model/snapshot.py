@@ -12,10 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 from scheduler.model.caps import Cap
-from scheduler.model.codec import from_json, to_json
 from scheduler.model.jobs import Group, Job, Reservation, Running
 from scheduler.model.nodes import Gpu, Node
 
@@ -204,17 +202,3 @@ class Snapshot(View):
     cell_versions: Mapping[str, int] = field(default_factory=dict)
     """How often jobs were bound to cells, by GPU type: see `LockScope.CHAINS`."""
     caps: tuple[Cap, ...] = ()
-
-
-def snapshot_to_dict(snapshot: Snapshot) -> dict[str, Any]:
-    """The snapshot as plain JSON values; equal snapshots give equal values."""
-    return to_json(snapshot)
-
-
-def snapshot_from_dict(data: object) -> Snapshot:
-    """The snapshot that `snapshot_to_dict` made `data` from.
-
-    Raises:
-        CodecError: the data has another shape; it names the field.
-    """
-    return from_json(Snapshot, data)

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from scheduler.engine.cycle import CycleConfig, config_from_dict, config_to_dict
-from scheduler.model import Job, Running, Snapshot, snapshot_from_dict, snapshot_to_dict
-from scheduler.model.codec import CodecError
+from scheduler.engine.cycle import CycleConfig
+from scheduler.model import Job, Running, Snapshot
+from scheduler.model.codec import CodecError, from_json, to_json
 from scheduler.model.request import Over
 from scheduler.sim.cluster import ClusterSpec, NodeGroup
 from scheduler.sim.trace import Trace, TraceJob
@@ -49,7 +49,7 @@ class Start:
 
 def start_to_json(snapshot: Snapshot, config: CycleConfig) -> str:
     """The content of a file that `read_start` reads."""
-    return json.dumps({"snapshot": snapshot_to_dict(snapshot), "config": config_to_dict(config)})
+    return json.dumps({"snapshot": to_json(snapshot), "config": to_json(config)})
 
 
 def read_start(path: Path, *, unknown_s: float = UNKNOWN_S) -> Start:
@@ -64,7 +64,9 @@ def read_start(path: Path, *, unknown_s: float = UNKNOWN_S) -> Start:
             raise StartError(
                 f"{path.name}: not a snapshot with its configuration, as manage.py replay CYCLE FILE writes it"
             )
-        return start_of(snapshot_from_dict(data["snapshot"]), config_from_dict(data["config"]), path.name, unknown_s)
+        return start_of(
+            from_json(Snapshot, data["snapshot"]), from_json(CycleConfig, data["config"]), path.name, unknown_s
+        )
     except OSError as error:
         raise StartError(f"{path.name}: {error.strerror}") from None
     except (CodecError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:

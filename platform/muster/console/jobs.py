@@ -16,7 +16,7 @@ from muster.console.base import ModelAdmin, ReadOnlyMixin, RecordsMixin, Tabular
 from muster.jobs.models import Allocation, Attempt, Job, JobGroup
 from muster.jobs.services import cancel_job
 from muster.shells.models import Shell
-from scheduler.model.request import request_to_dict
+from scheduler.model.codec import to_json
 
 
 @admin.register(Job)
@@ -50,7 +50,7 @@ class JobAdmin(RecordsMixin, ModelAdmin[Job]):
 
     @admin.display(description="Request")
     def request_text(self, job: Job) -> str:
-        return _pre(request_to_dict(job.request))
+        return _pre(to_json(job.request))
 
     @admin.display(description="Spec")
     def spec_text(self, job: Job) -> str:
@@ -97,7 +97,7 @@ class AttemptAdmin(RecordsMixin, ModelAdmin[Attempt]):
 
     @admin.display(description="Request")
     def request_text(self, attempt: Attempt) -> str:
-        return _pre(request_to_dict(attempt.request))
+        return _pre(to_json(attempt.request))
 
 
 @admin.register(Allocation)

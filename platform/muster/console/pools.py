@@ -23,7 +23,8 @@ from muster.dispatch.config.settings import decide_again, fallback_of, forget_fa
 from muster.dispatch.models import Cycle, Lane, Planner, Target
 from muster.fleet.models import Pool
 from muster.screening.models import PoolScreening, ScreeningResult
-from scheduler.engine.cycle import config_from_dict
+from scheduler.engine.cycle import CycleConfig
+from scheduler.model.codec import from_json
 
 # The columns that are folded, by subject.
 SUBJECTS: Mapping[str, Sequence[str]] = {
@@ -163,7 +164,7 @@ class PoolAdmin(AuditedMixin, ModelAdmin[Pool]):
         fallback = fallback_of(pool)
         if fallback is None:
             return pool.policy
-        config = config_from_dict(fallback["config"])
+        config = from_json(CycleConfig, fallback["config"])
         return (
             f"{config.policy}, {config.placement}, {config.admission} since {fallback['since']}, because its own "
             f"settings failed in {_source_of(fallback)}: {fallback['why']}"

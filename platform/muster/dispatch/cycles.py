@@ -38,8 +38,9 @@ from muster.dispatch.snapshot.reservations import delete_expired_reservations
 from muster.dispatch.snapshot.snapshot import planner_snapshot
 from muster.events.services import forget_hint, wake_pool
 from muster.fleet.models import Pool
-from scheduler.engine.cycle import CycleConfig, compose, config_from_dict, config_to_dict, decide, decide_by_target
+from scheduler.engine.cycle import CycleConfig, compose, decide, decide_by_target
 from scheduler.model import Snapshot
+from scheduler.model.codec import from_json, to_json
 from scheduler.model.invariants import Violation, check
 from scheduler.model.plan import Plan
 from scheduler.model.planners import own_part
@@ -206,7 +207,7 @@ def decide_for(
             error=error[:2000],
             violations=[asdict(violation) for violation in violations[:50]],
             snapshot=packed(snapshot),
-            config=config_to_dict(config),
+            config=to_json(config),
             plan=packed(plan) if plan is not None else None,
             **timings,
         )
@@ -223,7 +224,7 @@ def replay(cycle: Cycle) -> tuple[Plan, Plan]:
         raise ValueError(f"cycle {cycle.pk} failed, or changed nothing, so there is no plan to compare with")
     if cycle.target is not None and cycle.target.plan is None:
         raise ValueError(f"the target of cycle {cycle.pk} is not stored any more, so its plan cannot be made again")
-    snapshot, config = stored_snapshot(cycle), config_from_dict(cycle.config)
+    snapshot, config = stored_snapshot(cycle), from_json(CycleConfig, cycle.config)
     stored = None if cycle.target is None else targets.stored(cycle.target)
     again = decide(snapshot, config) if stored is None else decide_by_target(snapshot, config, stored)[0]
     return plan_of(cycle.plan), own_part(snapshot, again)
@@ -242,7 +243,7 @@ def _record(  # noqa: PLR0917 (called once)
     if plan.places or plan.preempts or plan.drops or plan.notes or remembers or changed:
         kept = {
             "snapshot": packed(snapshot),
-            "config": config_to_dict(decided.config),
+            "config": to_json(decided.config),
             "plan": packed(plan),
             "target": decided.target,
         }

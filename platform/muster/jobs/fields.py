@@ -9,7 +9,8 @@ import orjson
 from django.db import models
 from django.db.models.fields.json import KeyTransform
 
-from scheduler.model.request import Request, request_from_dict, request_to_dict
+from scheduler.model.codec import to_json
+from scheduler.model.request import Request, request_from_dict
 
 # More than the distinct requests of the jobs that wait in all pools at once.
 _MAX_CACHED = 1 << 16
@@ -33,4 +34,4 @@ class RequestField(models.JSONField):
 
     def get_prep_value(self, value: Any) -> Any:
         """The JSON of a request; any other JSON stays as it is."""
-        return request_to_dict(value) if isinstance(value, Request) else super().get_prep_value(value)
+        return to_json(value) if isinstance(value, Request) else super().get_prep_value(value)

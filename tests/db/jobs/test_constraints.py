@@ -17,7 +17,8 @@ from muster.fleet.models import Gpu, Node, NodeLease, Pool
 from muster.jobs.models import Allocation, Attempt, GpuClaim, IdempotencyKey, Job
 from muster.tenants.models import Membership, Quota, Tenant
 from scheduler.model import SLOTS
-from scheduler.model.request import Choice, request_to_dict
+from scheduler.model.codec import to_json
+from scheduler.model.request import Choice
 from tests.db.stories import World, end, live_attempt, make_world, now_of, place, ranks, start, submit
 from tests.factories import given, make_user
 
@@ -239,7 +240,7 @@ class TestJobs:
     ) -> None:
         job = submit(world)
         with _refused(constraint):
-            change(job, request=request_to_dict(job.request) | fields)
+            change(job, request=to_json(job.request) | fields)
 
     def test_what_queries_sort_by_follows_the_request(self, world: World) -> None:
         job = submit(world, gpus="A100:2", nodes=2)

@@ -17,9 +17,10 @@ from scheduler.authoring import AssignmentPolicy, Config, Cycle, CyclePolicy, Po
 from scheduler.engine.cycle import Profile, decide_on
 from scheduler.engine.state import SchedulerState
 from scheduler.model import KnownRate, Locality, PoolState, Rate, Snapshot
+from scheduler.model.codec import from_json, to_json
 from scheduler.model.invariants import check
 from scheduler.model.lifecycle import HoldReason
-from scheduler.model.plan import Plan, apply, plan_from_dict, plan_to_dict, release
+from scheduler.model.plan import Plan, apply, release
 from scheduler.model.request import Over
 from scheduler.placement import PLACEMENTS
 from tests.unit.scheduler.factories import NOW, make_job, make_node, make_running, make_share, make_snapshot, make_vc
@@ -130,7 +131,7 @@ def test_a_lease_ends_for_no_other_job() -> None:
     (preempt,) = plan.preempts
     assert (preempt.job_id, preempt.for_job_id, preempt.detail) == (1001, None, "its lease has ended")
     assert apply(world, plan).running[0].stopping
-    assert plan_from_dict(plan_to_dict(plan)) == plan
+    assert from_json(Plan, to_json(plan)) == plan
 
 
 def test_an_attempt_leaves_no_trace_unless_it_is_kept() -> None:
@@ -203,7 +204,7 @@ def test_a_job_gets_the_batch_size_of_its_configuration_and_moves_for_another_on
     world = make_snapshot(waiting=[job])
     plan = plan_of(Choosing({1: Config("A100", 2, batch=64)}), world)
     assert plan.places[0].given == (("MUSTER_BATCH_SIZE", "64"),)
-    assert plan_from_dict(plan_to_dict(plan)) == plan
+    assert from_json(Plan, to_json(plan)) == plan
     world = apply(world, plan)
     seen: list[object] = []
 

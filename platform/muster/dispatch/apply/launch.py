@@ -17,10 +17,11 @@ from muster.jobs.attempt.runs import next_run, request_given
 from muster.jobs.models import GpuClaim, Job
 from muster.jobs.transitions import move_jobs
 from scheduler.model import SLOTS, AllocationView, Gpu
+from scheduler.model.codec import to_json
 from scheduler.model.given import Given
 from scheduler.model.lifecycle import ATTEMPT_LIVE, AllocationState, AttemptState, JobState, Observed, Stage
 from scheduler.model.plan import Place
-from scheduler.model.request import Choice, Request, request_to_dict
+from scheduler.model.request import Choice, Request
 
 # Below the range of ephemeral ports.
 FIRST_PORT, LAST_PORT = 20_000, 29_999
@@ -133,7 +134,7 @@ def _write(pool: Pool, starts: Sequence[_Start]) -> None:
         [start.job.pk for start in starts],
         [start.job.attempt_count + 1 for start in starts],
         [str(start.job.stage) for start in starts],
-        [orjson.dumps(request_to_dict(start.request)).decode() for start in starts],
+        [orjson.dumps(to_json(start.request)).decode() for start in starts],
         [orjson.dumps(dict(start.given)).decode() for start in starts],
         [run.time_limit_s for run in runs],
         [run.grace_s for run in runs],

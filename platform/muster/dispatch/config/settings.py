@@ -15,7 +15,8 @@ from muster.dispatch.config.policy_state import set_timer
 from muster.dispatch.models import Planner
 from muster.events.services import audit, mail_operators, record, wake_pool
 from muster.fleet.models import Pool
-from scheduler.engine.cycle import CycleConfig, config_from_dict, config_to_dict
+from scheduler.engine.cycle import CycleConfig
+from scheduler.model.codec import from_json, to_json
 
 MAX_PLACES = 256
 
@@ -23,7 +24,7 @@ MAX_PLACES = 256
 def config_of(pool: Pool, planner: Planner | None = None) -> CycleConfig:
     """The configuration of a planner of the pool: its settings, unless it has fallen back from exactly these."""
     fallback = fallback_of(pool, planner)
-    return config_from_dict(fallback["config"]) if fallback else _settings_of(pool, planner)
+    return from_json(CycleConfig, fallback["config"]) if fallback else _settings_of(pool, planner)
 
 
 def fallback_of(pool: Pool, planner: Planner | None = None) -> dict[str, Any] | None:
@@ -33,7 +34,7 @@ def fallback_of(pool: Pool, planner: Planner | None = None) -> dict[str, Any] | 
     """
     fallback: dict[str, Any] | None = (pool if planner is None else planner).fallback
     if fallback:
-        failed = config_from_dict(fallback["instead_of"] | {"max_places": MAX_PLACES})
+        failed = from_json(CycleConfig, fallback["instead_of"] | {"max_places": MAX_PLACES})
         return fallback if failed == _settings_of(pool, planner) else None
     return None
 
@@ -64,11 +65,11 @@ def fall_back(
         "why": why,
         "cycle": cycle_id,
     }
-    instead_of = config_to_dict(_settings_of(pool, planner))
+    instead_of = to_json(_settings_of(pool, planner))
     del instead_of["max_places"]  # it is no setting
     holder.fallback = {
         "instead_of": instead_of,
-        "config": config_to_dict(to),
+        "config": to_json(to),
         "since": utc_now().isoformat(timespec="seconds"),
         "why": why,
         "cycle": cycle_id,

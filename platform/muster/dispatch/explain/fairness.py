@@ -16,7 +16,8 @@ from muster.dispatch.config.settings import config_of
 from muster.dispatch.models import Cycle
 from muster.dispatch.snapshot.records import snapshot_of
 from muster.fleet.models import Pool
-from scheduler.engine.cycle import CycleConfig, config_to_dict
+from scheduler.engine.cycle import CycleConfig
+from scheduler.model.codec import to_json
 from scheduler.sim.judge import Parties, Shares, judge
 
 log = logging.getLogger(__name__)
@@ -99,7 +100,7 @@ def pool_verdicts(pool: Pool, *, policy: str | None, by: Parties) -> list[Policy
 
 def _judged(cycle_id: int, at: datetime, config: CycleConfig, by: Parties, until: float) -> _Judged:
     """What is found of one snapshot, once in each process; raises TimeoutError if there is no time for it."""
-    key = (cycle_id, at, by, str(config_to_dict(config)))
+    key = (cycle_id, at, by, str(to_json(config)))
     if key not in _KNOWN:
         found = _judge(cycle_id, config, by, until)
         if len(_KNOWN) >= _MAX_KNOWN:

@@ -24,8 +24,8 @@ from muster.fleet.models import Node, Pool
 from muster.jobs.models import Job
 from muster.tenants.models import CommonQuota, Organisation, Quota, VirtualCluster
 from scheduler import model
-from scheduler.engine.cycle import config_to_dict
 from scheduler.engine.feasible import Feasibility, Resize
+from scheduler.model.codec import to_json
 from scheduler.model.lifecycle import HoldReason
 from scheduler.model.plan import Denial
 
@@ -137,7 +137,7 @@ def _version(pool: Pool) -> tuple[Any, ...]:
     pinned = PinnedCell.objects.filter(pool=pool).order_by("pk").values_list("vc_id", "address")
     above = Organisation.objects.order_by("pk").values_list("pk", "parent_id")
     planners = [
-        (*planner.clusters.order_by("pk").values_list("pk", flat=True), str(config_to_dict(config_of(pool, planner))))
+        (*planner.clusters.order_by("pk").values_list("pk", flat=True), str(to_json(config_of(pool, planner))))
         for planner in pool.planners.order_by("pk")
     ]
     return (
@@ -149,7 +149,7 @@ def _version(pool: Pool) -> tuple[Any, ...]:
         *places,
         *above,
         *planners,
-        str(config_to_dict(config_of(pool))),
+        str(to_json(config_of(pool))),
     )
 
 

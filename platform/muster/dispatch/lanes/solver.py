@@ -11,8 +11,9 @@ from multiprocessing.connection import Connection
 from typing import Self
 
 from muster.dispatch.snapshot.records import packed, plan_of, snapshot_of
-from scheduler.engine.cycle import CycleConfig, compose, config_from_dict, config_to_dict, decide
+from scheduler.engine.cycle import CycleConfig, compose, decide
 from scheduler.model import Snapshot
+from scheduler.model.codec import from_json, to_json
 from scheduler.model.invariants import check
 from scheduler.model.plan import Plan
 
@@ -46,7 +47,7 @@ class Solver:
         """The valid plan for the snapshot; `SolveError` if the policy or process failed, or took too long."""
         pipe = self._started()
         try:
-            pipe.send((packed(snapshot), config_to_dict(config)))
+            pipe.send((packed(snapshot), to_json(config)))
             if not pipe.poll(limit_s):
                 self.end()
                 raise SolveError(f"the solve took longer than {limit_s:g} s")
@@ -94,7 +95,7 @@ def _serve(pipe: Connection, parent: int) -> None:
         except EOFError:
             return
         try:
-            snapshot, config = snapshot_of(snapshot_data), config_from_dict(config_data)
+            snapshot, config = snapshot_of(snapshot_data), from_json(CycleConfig, config_data)
             plan = decide(snapshot, config)
             violations = check(snapshot, plan, compose(config).admission)
             error = f"the plan violates an invariant: {violations[0].message}" if violations else ""

@@ -14,10 +14,11 @@ from muster.dispatch.models import Lane, Target
 from muster.dispatch.snapshot.records import packed, plan_of, snapshot_of
 from muster.events.services import wake_pool
 from muster.fleet.models import Pool
-from scheduler.engine.cycle import CycleConfig, config_to_dict
+from scheduler.engine.cycle import CycleConfig
 from scheduler.engine.target import Target as EngineTarget
 from scheduler.engine.target import agreement, target_of
 from scheduler.model import Snapshot
+from scheduler.model.codec import to_json
 from scheduler.model.plan import Plan
 
 MAX_DROPPED_TOLD = 100
@@ -51,7 +52,7 @@ def store(pool: Pool, snapshot: Snapshot, config: CycleConfig, plan: Plan, *, so
         places=len(plan.places),
         preempts=len(plan.preempts),
         wake_at=None if plan.wake_at is None else datetime.fromtimestamp(plan.wake_at, UTC),
-        config=config_to_dict(config),
+        config=to_json(config),
         snapshot=packed(snapshot),
         plan=packed(plan),
     )
@@ -66,7 +67,7 @@ def store_failure(pool: Pool, snapshot: Snapshot, config: CycleConfig, why: str,
         solve_ms=solve_ms,
         state=Target.State.DISCARDED,
         reason=why[:2000],
-        config=config_to_dict(config),
+        config=to_json(config),
         snapshot=packed(snapshot),
     )
 

@@ -14,8 +14,9 @@ from typing import Any
 
 import orjson
 
-from scheduler.model import Job, Snapshot, snapshot_from_dict
-from scheduler.model.plan import Hold, Plan, plan_from_dict
+from scheduler.model import Job, Snapshot
+from scheduler.model.codec import from_json
+from scheduler.model.plan import Hold, Plan
 
 # The field of a record that is stored by columns: its name, the class of its rows, and the columns with shared values.
 _TABLES: dict[type, tuple[str, type, tuple[str, ...]]] = {
@@ -37,12 +38,12 @@ def packed(record: Snapshot | Plan) -> bytes:
 
 def snapshot_of(data: bytes | memoryview) -> Snapshot:
     """The snapshot that was packed."""
-    return snapshot_from_dict(_unpacked(data, Snapshot))
+    return from_json(Snapshot, _unpacked(data, Snapshot))
 
 
 def plan_of(data: bytes | memoryview) -> Plan:
     """The plan that was packed."""
-    return plan_from_dict(_unpacked(data, Plan))
+    return from_json(Plan, _unpacked(data, Plan))
 
 
 def _unpacked(data: bytes | memoryview, kind: type) -> dict[str, Any]:

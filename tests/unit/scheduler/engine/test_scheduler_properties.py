@@ -31,12 +31,11 @@ from scheduler.model import (
     Snapshot,
     Tenant,
     VirtualCluster,
-    snapshot_from_dict,
-    snapshot_to_dict,
 )
+from scheduler.model.codec import from_json, to_json
 from scheduler.model.invariants import awaits_preemption, check
 from scheduler.model.lifecycle import RuntimeNeed
-from scheduler.model.plan import Plan, apply, plan_from_dict, plan_to_dict, release
+from scheduler.model.plan import Plan, apply, release
 from scheduler.model.request import ElasticRange, Over, Request
 from scheduler.model.sharing import may_share
 from scheduler.placement import PLACEMENTS
@@ -440,9 +439,9 @@ def test_a_second_cycle_without_a_change_preempts_no_other_job(world: Snapshot, 
 
 @worlds(count=6)
 def test_stored_cycles_replay(world: Snapshot, config: CycleConfig) -> None:
-    stored_world, stored_plan = json.dumps(snapshot_to_dict(world)), json.dumps(plan_to_dict(decide(world, config)))
-    assert snapshot_from_dict(json.loads(stored_world)) == world
-    assert plan_from_dict(json.loads(stored_plan)) == decide(snapshot_from_dict(json.loads(stored_world)), config)
+    stored_world, stored_plan = json.dumps(to_json(world)), json.dumps(to_json(decide(world, config)))
+    assert from_json(Snapshot, json.loads(stored_world)) == world
+    assert from_json(Plan, json.loads(stored_plan)) == decide(from_json(Snapshot, json.loads(stored_world)), config)
 
 
 @worlds()

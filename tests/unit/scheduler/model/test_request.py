@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.model.codec import CodecError
+from scheduler.model.codec import CodecError, to_json
 from scheduler.model.lifecycle import Locality, RuntimeNeed
 from scheduler.model.request import (
     Choice,
@@ -21,7 +21,6 @@ from scheduler.model.request import (
     RequestError,
     interned,
     request_from_dict,
-    request_to_dict,
     words_for_choices,
 )
 
@@ -53,12 +52,12 @@ requests = st.builds(
 
 @given(requests)
 def test_a_request_survives_json(request: Request) -> None:
-    assert request_from_dict(json.loads(json.dumps(request_to_dict(request)))) == request
+    assert request_from_dict(json.loads(json.dumps(to_json(request)))) == request
 
 
 @given(requests, requests)
 def test_requests_are_equal_when_their_json_is(one: Request, other: Request) -> None:
-    assert (one == other) == (request_to_dict(one) == request_to_dict(other))
+    assert (one == other) == (to_json(one) == to_json(other))
 
 
 @given(requests)
@@ -193,7 +192,7 @@ def test_an_elastic_range_that_holds_no_size_is_refused(ends: tuple[int, int], f
 )
 def test_stored_json_of_another_shape_is_refused_with_its_field(change: dict[str, Any], message: str) -> None:
     with pytest.raises(CodecError) as error:
-        request_from_dict(request_to_dict(Request((A100,))) | change)
+        request_from_dict(to_json(Request((A100,))) | change)
     assert str(error.value).startswith(message)
 
 
@@ -266,7 +265,7 @@ def test_a_job_that_is_elastic_over_its_gang_accepts_any_number_of_nodes(gpus: i
 
 
 def test_a_range_that_was_stored_without_what_it_counts_is_of_each_node() -> None:
-    stored = request_to_dict(Request((A100,), elastic=ElasticRange(2, 6)))
+    stored = to_json(Request((A100,), elastic=ElasticRange(2, 6)))
     del stored["elastic"]["over"]
     assert request_from_dict(stored).elastic == ElasticRange(2, 6, Over.NODE)
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from scheduler.model import Group, Organisation, snapshot_from_dict, snapshot_to_dict
-from scheduler.model.codec import CodecError
+from scheduler.model import Group, Organisation, Snapshot
+from scheduler.model.codec import CodecError, from_json, to_json
 from scheduler.model.lifecycle import AttemptState, HoldReason
-from scheduler.model.plan import Hold, Place, Plan, apply, plan_from_dict, plan_to_dict
+from scheduler.model.plan import Hold, Place, Plan, apply
 from tests.unit.scheduler.factories import NOW, make_job, make_node, make_running, make_share, make_snapshot, make_vc
 
 WORLD = make_snapshot(
@@ -25,11 +25,11 @@ PLAN = Plan(
 
 
 def test_a_snapshot_survives_the_trip_through_json() -> None:
-    assert snapshot_from_dict(json.loads(json.dumps(snapshot_to_dict(WORLD)))) == WORLD
+    assert from_json(Snapshot, json.loads(json.dumps(to_json(WORLD)))) == WORLD
 
 
 def test_a_plan_survives_the_trip_through_json() -> None:
-    assert plan_from_dict(json.loads(json.dumps(plan_to_dict(PLAN)))) == PLAN
+    assert from_json(Plan, json.loads(json.dumps(to_json(PLAN)))) == PLAN
 
 
 def test_a_snapshot_survives_with_its_groups() -> None:
@@ -37,21 +37,21 @@ def test_a_snapshot_survives_with_its_groups() -> None:
         make_snapshot(waiting=[make_job(1, group_id=7)]),
         groups=(Group(7, 1, NOW, 3600.0, None), Group(9, 1, NOW, 0, 5.0)),
     )
-    assert snapshot_from_dict(json.loads(json.dumps(snapshot_to_dict(grouped)))) == grouped
+    assert from_json(Snapshot, json.loads(json.dumps(to_json(grouped)))) == grouped
     assert grouped.group_by_id[7] == grouped.groups[0]
 
 
 def test_a_field_that_was_added_since_takes_its_default() -> None:
-    stored = snapshot_to_dict(WORLD)
+    stored = to_json(WORLD)
     del stored["groups"]
     for job in (*stored["waiting"], *(run["job"] for run in stored["running"])):
         del job["group_id"]
-    assert snapshot_from_dict(stored) == WORLD
+    assert from_json(Snapshot, stored) == WORLD
 
 
 def test_equal_snapshots_give_the_same_text() -> None:
     twin = replace(WORLD, vcs=(make_vc(1, quotas={"A100": 4, "V100": 2}),))
-    assert json.dumps(snapshot_to_dict(twin)) == json.dumps(snapshot_to_dict(WORLD))
+    assert json.dumps(to_json(twin)) == json.dumps(to_json(WORLD))
 
 
 def test_the_json_holds_plain_values_only() -> None:
@@ -63,7 +63,7 @@ def test_the_json_holds_plain_values_only() -> None:
         return {type(value)}
 
     plain = {dict, list, str, int, float, bool, type(None)}
-    assert kinds(snapshot_to_dict(WORLD)) | kinds(plan_to_dict(PLAN)) <= plain
+    assert kinds(to_json(WORLD)) | kinds(to_json(PLAN)) <= plain
 
 
 MALFORMED: dict[str, tuple[dict[str, Any], str]] = {
@@ -78,18 +78,18 @@ MALFORMED: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.mark.parametrize(("change", "message"), MALFORMED.values(), ids=MALFORMED)
 def test_json_of_another_shape_is_refused_by_the_name_of_the_field(change: dict[str, Any], message: str) -> None:
-    data = snapshot_to_dict(WORLD) | change
+    data = to_json(WORLD) | change
     if change == {"seed": None}:
         del data["seed"]
     with pytest.raises(CodecError, match=message):
-        snapshot_from_dict(data)
+        from_json(Snapshot, data)
 
 
 def test_an_enum_value_that_does_not_exist_is_refused() -> None:
-    data = plan_to_dict(PLAN)
+    data = to_json(PLAN)
     data["holds"][0]["reason"] = "bad_luck"
     with pytest.raises(CodecError, match=r"Plan.holds: Hold.reason: 'bad_luck' is not a valid HoldReason"):
-        plan_from_dict(data)
+        from_json(Plan, data)
 
 
 def test_the_indexes_count_what_live_attempts_hold() -> None:
@@ -114,10 +114,10 @@ def test_applying_a_plan_starts_an_attempt_for_each_place() -> None:
 
 
 def test_applying_a_plan_leaves_the_old_snapshot_as_it_was() -> None:
-    before = snapshot_to_dict(WORLD)
+    before = to_json(WORLD)
     assert apply(WORLD, PLAN).holders_of_gpu.keys() == {100, 101, 104, 205}
     assert WORLD.holders_of_gpu.keys() == {100, 101, 205}
-    assert snapshot_to_dict(WORLD) == before
+    assert to_json(WORLD) == before
 
 
 LEFT: dict[str, tuple[dict[str, Any], tuple[int, ...], float | None]] = {
@@ -147,4 +147,4 @@ def test_a_snapshot_survives_with_its_tree_of_tenants() -> None:
         tenants=(replace(WORLD.tenants[0], organisation_id=2, borrowing={"A100": 2}, lending={"A100": 0}),),
         vcs=(replace(WORLD.vcs[0], weight=3.0, borrowing={"A100": 1}, past_gpu_s=60.0),),
     )
-    assert snapshot_from_dict(json.loads(json.dumps(snapshot_to_dict(grown)))) == grown
+    assert from_json(Snapshot, json.loads(json.dumps(to_json(grown)))) == grown

@@ -11,8 +11,9 @@ import pytest
 
 from scheduler.admission import ADMISSIONS
 from scheduler.admission.quota import Quota
-from scheduler.engine.cycle import CycleConfig, Profile, compose, config_from_dict, config_to_dict
+from scheduler.engine.cycle import CycleConfig, Profile, compose
 from scheduler.engine.policy import POLICIES
+from scheduler.model.codec import from_json, to_json
 from scheduler.placement import PLACEMENTS
 from scheduler.placement.consolidate import Consolidate
 from scheduler.policies.fifo import Fifo
@@ -73,7 +74,7 @@ def test_a_configuration_is_composed_by_name() -> None:
 
 def test_a_configuration_survives_the_trip_through_json() -> None:
     config = CycleConfig(policy_params={"skip_blocked": False, "patience_s": None}, max_places=7)
-    assert config_from_dict(json.loads(json.dumps(config_to_dict(config)))) == config
+    assert from_json(CycleConfig, json.loads(json.dumps(to_json(config)))) == config
 
 
 WRONG: dict[str, tuple[CycleConfig, str]] = {

@@ -9,7 +9,8 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from muster.dispatch.cycles import replay, stored_snapshot
 from muster.dispatch.models import Cycle
-from scheduler.engine.cycle import config_from_dict
+from scheduler.engine.cycle import CycleConfig
+from scheduler.model.codec import from_json
 from scheduler.model.plan import Plan
 from scheduler.sim.start import start_to_json
 
@@ -51,7 +52,7 @@ def _write(cycle: Cycle, out: Path) -> None:
         raise CommandError(f"cycle {cycle.pk} changed nothing, so its snapshot is not stored")
     try:
         with out.open("x", encoding="utf-8") as file:
-            file.write(start_to_json(stored_snapshot(cycle), config_from_dict(cycle.config)))
+            file.write(start_to_json(stored_snapshot(cycle), from_json(CycleConfig, cycle.config)))
     except OSError as error:
         raise CommandError(f"{out} cannot be written: {error.strerror}") from error
 
