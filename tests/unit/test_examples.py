@@ -16,8 +16,7 @@ import pytest
 
 from muster.jobs.spec.spec import parse_spec
 from muster.local.demo.cluster import PROFILES
-from muster.sweeps.draws import params_of
-from muster.sweeps.spec import parse_sweep
+from muster.sweeps.spec import params_of, parse_sweep
 from muster_client.local.spec import read_spec
 from nodeagent import jobside
 from nodeagent.gpu.choose import open_gpus

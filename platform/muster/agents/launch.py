@@ -15,7 +15,7 @@ from muster.jobs.attempt.gangs import Rank
 from muster.jobs.models import Allocation, GpuClaim
 from muster.jobs.spec.mounts import DEFAULT_WORKDIR
 from muster.jobs.spec.spec import stop_signal
-from muster.jobs.spec.spec_values import param_text
+from muster.jobs.spec.spec_texts import param_text
 from muster.jobs.spec.units import parse_duration_s, parse_size_mib
 from muster.jobs.submit.volumes import told_to_agents
 from muster.outputs.store import MAX_FILES

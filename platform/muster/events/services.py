@@ -169,32 +169,30 @@ def mail_operators(*, subject: str, body: str) -> None:
 
 def ask_for_cycle(*args: int) -> None:
     """Ask for a cycle of a pool, or of one of its planners; a request that is lost costs one sweep."""
-    try:
-        _send_cycle(*args)
-    except (redis.RedisError, OSError, KombuError) as error:
-        log.warning("cycle_not_asked pool=%s error=%s", args[0], error)
-
-
-def _send_cycle(*args: int) -> None:
-    current_app.send_task(
-        "dispatch.run_cycle", args=[*args], queue="schedule", retry=False, expires=HINT_LIFETIME_S * 2
-    )
+    with _may_be_lost("cycle", args[0]):
+        current_app.send_task(
+            "dispatch.run_cycle", args=[*args], queue="schedule", retry=False, expires=HINT_LIFETIME_S * 2
+        )
 
 
 def _send_hint(pool_id: int) -> None:
-    try:
+    with _may_be_lost("hint", pool_id):
         if client().set(_hint_key(pool_id), "1", nx=True, ex=HINT_LIFETIME_S):
-            _send_cycle(pool_id)
-    except (redis.RedisError, OSError, KombuError) as error:
-        # The sweep of the schedule worker finds the change by itself; only the delay grows.
-        log.warning("hint_not_sent pool=%s error=%s", pool_id, error)
+            ask_for_cycle(pool_id)
 
 
 def _send_group_hint(group_id: int) -> None:
-    try:
+    with _may_be_lost("group_hint", group_id):
         current_app.send_task("sweeps.look_at", args=[group_id], retry=False, expires=HINT_LIFETIME_S)
+
+
+@contextmanager
+def _may_be_lost(what: str, about: int) -> Iterator[None]:
+    """Logs what could not be sent: sweeps of the workers find the change by themselves, only the delay grows."""
+    try:
+        yield
     except (redis.RedisError, OSError, KombuError) as error:
-        log.warning("group_hint_not_sent group=%s error=%s", group_id, error)
+        log.warning("%s_not_sent id=%s error=%s", what, about, error)
 
 
 def _hint_key(pool_id: int) -> str:

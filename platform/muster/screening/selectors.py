@@ -37,25 +37,25 @@ class ScreeningTotals:
 
     key: tuple[Any, ...]
     """One value for each of `by`: a name, the start of a day, week or month (UTC), or a class of failures."""
-    tried: int
+    tried: int = 0
     """Screening runs that began; a job that was screened again counts again."""
-    passed: int
-    failed: int
+    passed: int = 0
+    failed: int = 0
     """Jobs that failed here by themselves, and never took their gang."""
-    inconclusive: int
-    interrupted: int
+    inconclusive: int = 0
+    interrupted: int = 0
     """Runs that a node, an operator or the owner ended."""
-    untried: int
+    untried: int = 0
     """Jobs that went on unscreened: the wait was too long, or nothing could run them."""
-    trusted: int
+    trusted: int = 0
     """Jobs that were not screened because an equal job passed recently."""
-    spent_gpu_s: float
+    spent_gpu_s: float = 0.0
     """What all runs held of the screening pool: the cost of screening."""
-    saved_gpu_s: float
+    saved_gpu_s: float = 0.0
     """What the gangs of those that failed here would have computed until they failed: GPUs asked x seconds to the
     failure. An estimate, and without what it costs to bring a gang together; the net gain is this less
     `spent_gpu_s`."""
-    full_gpu_s: float
+    full_gpu_s: float = 0.0
     """The same also over failures that said nothing (inconclusive): what could have been saved at most."""
 
 

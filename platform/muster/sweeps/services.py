@@ -14,13 +14,12 @@ from muster.jobs.attempt.estimates import estimate_jobs
 from muster.jobs.groups.services import store_group
 from muster.jobs.models import IdempotencyKey, Job, JobGroup
 from muster.jobs.services import draft_job
-from muster.jobs.spec.spec_values import checked_params
+from muster.jobs.spec.spec_texts import checked_params
 from muster.jobs.submit.desk import Desk
 from muster.jobs.submit.feasibility import why_infeasible
 from muster.jobs.submit.idempotency import once
-from muster.sweeps.draws import params_of
 from muster.sweeps.models import Progress
-from muster.sweeps.spec import SweepSpec, parse_sweep
+from muster.sweeps.spec import SweepSpec, params_of, parse_sweep
 from scheduler.model.lifecycle import GroupKind
 from scheduler.predict.estimate import Source
 from scheduler.search.outlook import steps_left

@@ -1,4 +1,4 @@
-"""The spec of a sweep: a job spec with the key `sweep`, which says how its members differ."""
+"""The spec of a sweep: a job spec with the key `sweep`, which says how its members differ; and their parameters."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from muster.jobs.spec.spec import json_schema
 from muster.jobs.spec.spec_errors import message_of
 from scheduler.search.rungs import Goal, Method
 from scheduler.search.rungs import Rungs as SearchRungs
-from scheduler.search.space import MAX_MEMBERS, SearchError
+from scheduler.search.space import MAX_MEMBERS, Point, SearchError, draw, grid, parse_space
 
 
 class _Strict(BaseModel):
@@ -116,3 +116,12 @@ def _field_error(detail: Any) -> FieldError:
     if field == "sweep.metric":
         return FieldError(field, "write the name of a figure that members report, such as val_loss")
     return FieldError(field, message_of(detail, path))
+
+
+def params_of(sweep: SweepSpec) -> list[Point]:
+    """The parameters of each member, in order; `Invalid` names the field that makes none."""
+    try:
+        space = parse_space(sweep.params)
+        return grid(space) if sweep.method is Method.GRID else draw(space, sweep.members or 0, sweep.seed)
+    except SearchError as error:
+        raise Invalid.field(error.field, error.problem) from error

@@ -41,19 +41,7 @@ class Waste:
     """None for callers who may not see all of a tenant: screening is counted by tenant."""
 
 
-NO_SCREENING = ScreeningTotals(
-    key=(),
-    tried=0,
-    passed=0,
-    failed=0,
-    inconclusive=0,
-    interrupted=0,
-    untried=0,
-    trusted=0,
-    spent_gpu_s=0.0,
-    saved_gpu_s=0.0,
-    full_gpu_s=0.0,
-)
+NO_SCREENING = ScreeningTotals(key=())
 _FAILURE = (By.CATEGORY, By.FAILURE, By.OUTCOME)
 
 

@@ -7,7 +7,7 @@ from rest_framework.response import Response
 
 from muster.api.base import ApiView, caller, describe, query_of
 from muster.api.jobs import render
-from muster.api.jobs.selection import PageFilter
+from muster.api.jobs.bodies import PageFilter
 from muster.api.outputs.bodies import OutputFilter
 from muster.api.outputs.render import output_file
 from muster.api.pages import decode_cursor, page_of

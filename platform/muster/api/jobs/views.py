@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from django.db.models import Q, QuerySet
@@ -11,13 +12,13 @@ from rest_framework import status
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from muster.accounts.models import User
 from muster.accounts.scopes import Scope
 from muster.api import limits
 from muster.api.base import Act, ApiView, SpecView, body_of, caller, checked, describe, job_to_change
 from muster.api.bodies import BatchParser
-from muster.api.jobs.bodies import SPEC, Batch, CloneChanges, JobEdit
+from muster.api.jobs.bodies import SPEC, Batch, CancelSelector, CloneChanges, JobEdit, JobFilter, JobSelector
 from muster.api.jobs.render import finish, for_list, job_document, job_list, submitted_document, submitted_list
-from muster.api.jobs.selection import CancelSelector, JobFilter, JobSelector
 from muster.api.pages import decode_cursor, encode_cursor
 from muster.api.problems import problem_of
 from muster.api.scopes import token_of
@@ -147,28 +148,30 @@ class OneJob(ApiView):
         return Response(job_document(services.edit_job(user=user, job=job, changes=request.data)))
 
 
-class CancelJob(Act):
-    @describe("cancel_job", "jobs", {202: Job}, problems=(404, 409), request=None)
-    def post(self, request: Request, job_id: int) -> Response:
-        """Cancel the job; its processes get their grace, so it may take a while to end."""
-        user = caller(request)
-        job = services.cancel_job(user=user, job=job_to_change(request, job_id))
-        return Response(job_document(job), status=status.HTTP_202_ACCEPTED)
+def job_act(operation: str, tag: str, act: Callable[..., JobRow], told: str, *, code: int = 200) -> type[ApiView]:
+    """The view of what is done with one job, without a body; `told` describes the operation."""
+
+    class JobAct(Act):
+        @describe(operation, tag, {code: Job}, problems=(404, 409), request=None, description=told)
+        def post(self, request: Request, job_id: int) -> Response:
+            job = act(user=caller(request), job=job_to_change(request, job_id))
+            return Response(job_document(job), status=code)
+
+    return JobAct
 
 
-class RequeueJob(Act):
-    @describe("requeue_job", "jobs", {202: Job}, problems=(404, 409), request=None)
-    def post(self, request: Request, job_id: int) -> Response:
-        """Put the job back into the queue.
+def _requeue(*, user: User, job: JobRow) -> JobRow:
+    again = job.group_id is not None and job.state in JOB_TERMINAL
+    return (retry_member if again else services.requeue_job)(user=user, job=job)
 
-        One that has ended is a conflict, but for a member of a group that has failed or was cancelled: it runs again
-        inside its group.
-        """
-        user = caller(request)
-        job = job_to_change(request, job_id)
-        again = job.group_id is not None and job.state in JOB_TERMINAL
-        job = (retry_member if again else services.requeue_job)(user=user, job=job)
-        return Response(job_document(job), status=status.HTTP_202_ACCEPTED)
+
+_GRACE = "Cancel the job; its processes get their grace, so it may take a while to end."
+_AGAIN = """Put the job back into the queue.
+
+One that has ended is a conflict, but for a member of a group that has failed or was cancelled: it runs again
+inside its group."""
+CancelJob = job_act("cancel_job", "jobs", services.cancel_job, _GRACE, code=202)
+RequeueJob = job_act("requeue_job", "jobs", _requeue, _AGAIN, code=202)
 
 
 class CloneJob(ApiView):

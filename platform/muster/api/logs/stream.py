@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import codecs
 import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
@@ -11,7 +12,6 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from muster.api.logs.text import MAX_BYTES_BEFORE, RankText
 from muster.api.streaming import sse
 from muster.api.streaming.callers import caller, flag, number
 from muster.common.asgi import in_thread
@@ -34,6 +34,34 @@ from muster.logs.selectors import (
     pieces,
 )
 from scheduler.model.lifecycle import ATTEMPT_TERMINAL, JOB_TERMINAL
+
+# A character has four bytes at most, so no more than three of them can lie in front of a place inside it.
+MAX_BYTES_BEFORE = 3
+
+_decoder = codecs.getincrementaldecoder("utf-8")
+
+
+class RankText:
+    """The text of one rank's log, from a place on.
+
+    `before` = the bytes right before that place. Their complete characters belong to the text before it; an incomplete
+    one is returned once the rest of it comes. If the place lies inside a character, the text begins with all of it.
+    """
+
+    def __init__(self, offset: int, before: bytes) -> None:
+        self._decoder = _decoder("replace")
+        self._decoder.decode(before[-MAX_BYTES_BEFORE:])
+        self._next = offset
+
+    def of(self, offset: int, body: bytes) -> str:
+        """What the piece adds; bytes on two sides of a hole never make a character."""
+        broken = ""
+        if offset != self._next:
+            broken = self._decoder.decode(b"", final=True)
+            self._decoder.reset()
+        self._next = offset + len(body)
+        return broken + self._decoder.decode(body)
+
 
 DEFAULT_READ_BYTES, MAX_READ_BYTES = 256 << 10, 4 << 20
 PIECES_AT_ONCE = 512 << 10

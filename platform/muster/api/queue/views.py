@@ -8,8 +8,8 @@ from rest_framework.response import Response
 
 from muster.accounts.models import User
 from muster.accounts.scopes import Scope
-from muster.api.base import Act, ApiView, body_of, caller, describe, job_to_change, query_of, sweep_to_change
-from muster.api.jobs.render import job_document
+from muster.api.base import Act, ApiView, body_of, caller, describe, query_of, sweep_to_change
+from muster.api.jobs.views import job_act
 from muster.api.pages import decode_cursor
 from muster.api.queue.bodies import QueueFilter, QueueOrdering
 from muster.api.queue.render import queue_document
@@ -20,7 +20,6 @@ from muster.jobs.groups.services import hold_group, release_group
 from muster.jobs.models import Job as JobRow
 from muster.tenants.models import VirtualCluster
 from muster.tenants.selectors import virtual_clusters_of
-from muster_client.answers.jobs import Job
 from muster_client.answers.queue import HeldMembers, Queue
 
 
@@ -51,35 +50,15 @@ class ReorderQueue(ApiView):
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 
-class HoldJob(Act):
-    @describe("hold_job", "queue", {200: Job}, problems=(404, 409), request=None)
-    def post(self, request: Request, job_id: int) -> Response:
-        """Hold the waiting job back until it is released; it keeps its time of submission."""
-        return Response(job_document(queue.hold_job(user=caller(request), job=job_to_change(request, job_id))))
+_HOLD = "Hold the waiting job back until it is released; it keeps its time of submission."
+_BUMP = """Put the waiting job before all others of its virtual cluster. For managers.
 
-
-class ReleaseJob(Act):
-    @describe("release_job", "queue", {200: Job}, problems=(404, 409), request=None)
-    def post(self, request: Request, job_id: int) -> Response:
-        """Let the held job wait for its turn again."""
-        return Response(job_document(queue.release_job(user=caller(request), job=job_to_change(request, job_id))))
-
-
-class BumpJob(Act):
-    @describe("bump_job", "queue", {200: Job}, problems=(404, 409), request=None)
-    def post(self, request: Request, job_id: int) -> Response:
-        """Put the waiting job before all others of its virtual cluster. For managers.
-
-        It passes no job of another virtual cluster.
-        """
-        return Response(job_document(queue.bump_job(user=caller(request), job=job_to_change(request, job_id))))
-
-
-class UnbumpJob(Act):
-    @describe("unbump_job", "queue", {200: Job}, problems=(404, 409), request=None)
-    def post(self, request: Request, job_id: int) -> Response:
-        """Give the job the place back that it has without the bump. For managers."""
-        return Response(job_document(queue.unbump_job(user=caller(request), job=job_to_change(request, job_id))))
+It passes no job of another virtual cluster."""
+_UNBUMP = "Give the job the place back that it has without the bump. For managers."
+HoldJob = job_act("hold_job", "queue", queue.hold_job, _HOLD)
+ReleaseJob = job_act("release_job", "queue", queue.release_job, "Let the held job wait for its turn again.")
+BumpJob = job_act("bump_job", "queue", queue.bump_job, _BUMP)
+UnbumpJob = job_act("unbump_job", "queue", queue.unbump_job, _UNBUMP)
 
 
 class HoldSweep(Act):

@@ -52,9 +52,11 @@ def _jobs() -> GaugeMetricFamily:
 
 
 def _gpus() -> Iterator[GaugeMetricFamily]:
-    total = GaugeMetricFamily("muster_gpus", "GPUs of nodes that are not retired.", labels=["pool", "type"])
-    claimed = GaugeMetricFamily("muster_gpus_claimed", "GPUs that jobs hold.", labels=["pool", "type"])
-    unhealthy = GaugeMetricFamily("muster_gpus_unhealthy", "GPUs that are out of order.", labels=["pool", "type"])
+    gauges = [
+        GaugeMetricFamily("muster_gpus", "GPUs of nodes that are not retired.", labels=["pool", "type"]),
+        GaugeMetricFamily("muster_gpus_claimed", "GPUs that jobs hold.", labels=["pool", "type"]),
+        GaugeMetricFamily("muster_gpus_unhealthy", "GPUs that are out of order.", labels=["pool", "type"]),
+    ]
     held = Q(pk__in=GpuClaim.objects.filter(released_at__isnull=True).values("gpu_id"))
     rows = (
         Gpu.objects.filter(present=True)
@@ -63,11 +65,10 @@ def _gpus() -> Iterator[GaugeMetricFamily]:
         .annotate(count=Count("id"), held=Count("id", filter=held), broken=Count("id", filter=Q(healthy=False)))
         .order_by("node__pool__name", "type")
     )
-    for pool, kind, count, holding, broken in rows:
-        total.add_metric([pool, kind], count)
-        claimed.add_metric([pool, kind], holding)
-        unhealthy.add_metric([pool, kind], broken)
-    yield from (total, claimed, unhealthy)
+    for pool, kind, *counts in rows:
+        for gauge, count in zip(gauges, counts, strict=True):
+            gauge.add_metric([pool, kind], count)
+    yield from gauges
 
 
 def _nodes() -> GaugeMetricFamily:

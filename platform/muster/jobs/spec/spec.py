@@ -16,8 +16,21 @@ from muster.jobs.spec.mounts import PATTERN, plain_mount, require_apart
 from muster.jobs.spec.notify import Channel, Kind, read_notify
 from muster.jobs.spec.other_systems import answer_for
 from muster.jobs.spec.spec_errors import message_of
-from muster.jobs.spec.spec_texts import MAX_NODES, Duration, Image, Moment, Name, NodeNames, Output, Size, Text, Workdir
-from muster.jobs.spec.spec_values import Params, checked_env, checked_tags
+from muster.jobs.spec.spec_texts import (
+    MAX_NODES,
+    Duration,
+    Image,
+    Moment,
+    Name,
+    NodeNames,
+    Output,
+    Params,
+    Size,
+    Text,
+    Workdir,
+    checked_env,
+    checked_tags,
+)
 from muster.jobs.spec.throughput import Throughput
 from muster.jobs.spec.units import parse_duration_s, parse_moment, parse_size_mib
 from nodeagent.protocol.messages import MAX_MOUNTS
