@@ -12,7 +12,7 @@ from django.db.models import Q
 
 from muster.accounts.scopes import Scope
 from muster.accounts.uids import free_uid, validate_gids, validate_uid
-from muster.common.models import DatabaseNow, check
+from muster.common.models import DatabaseNow, check, unique
 
 
 class UserManager(DjangoUserManager["User"]):
@@ -82,7 +82,7 @@ class ApiToken(models.Model):
 
     class Meta:
         constraints = [
-            models.UniqueConstraint(fields=["user", "name"], condition=Q(revoked_at__isnull=True), name="token_name"),
+            unique("token_name", ["user", "name"], Q(revoked_at__isnull=True)),
             check(
                 "token_scopes",
                 Q(scopes__contains=[Scope.READ.value], scopes__contained_by=[scope.value for scope in Scope]),
@@ -128,7 +128,7 @@ class KnownAddress(models.Model):
 
     class Meta:
         verbose_name_plural = "known addresses"
-        constraints = [models.UniqueConstraint(fields=["user", "address"], name="known_address_once")]
+        constraints = [unique("known_address_once", ["user", "address"])]
 
     def __str__(self) -> str:
         return f"{self.user} at {self.address}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from django.db import models
 from django.db.models import Q
 
-from muster.common.models import check
+from muster.common.models import check, unique
 from muster.fleet.models import Pool
 from muster.jobs.models import Allocation
 from muster.tenants.models import VirtualCluster
@@ -27,7 +27,7 @@ class CellShare(models.Model):
 
     class Meta:
         constraints = [
-            models.UniqueConstraint(fields=["vc", "cell"], name="cell_share_once_a_type"),
+            unique("cell_share_once_a_type", ["vc", "cell"]),
             check("cell_share_not_empty", Q(number__gte=1, gpus__gte=1)),
         ]
 
@@ -45,7 +45,7 @@ class PinnedCell(models.Model):
     gpus = models.PositiveIntegerField()
 
     class Meta:
-        constraints = [models.UniqueConstraint(fields=["pool", "address"], name="pinned_cell_once")]
+        constraints = [unique("pinned_cell_once", ["pool", "address"])]
 
     def __str__(self) -> str:
         return f"{self.vc}: {self.address}"
@@ -59,7 +59,7 @@ class Chain(models.Model):
     bindings = models.BigIntegerField(default=0)
 
     class Meta:
-        constraints = [models.UniqueConstraint(fields=["pool", "gpu_type"], name="chain_once")]
+        constraints = [unique("chain_once", ["pool", "gpu_type"])]
 
     def __str__(self) -> str:
         return f"{self.gpu_type} of {self.pool}"
@@ -77,7 +77,7 @@ class Binding(models.Model):
     gpu_ids = models.JSONField()
 
     class Meta:
-        constraints = [models.UniqueConstraint(fields=["allocation", "cell"], name="binding_once")]
+        constraints = [unique("binding_once", ["allocation", "cell"])]
 
     def __str__(self) -> str:
         return f"{self.cell} for allocation {self.allocation_id}"

@@ -33,6 +33,16 @@ def check(name: str, condition: Q) -> models.CheckConstraint:
     return models.CheckConstraint(condition=condition, name=name)
 
 
+def unique(name: str, fields: list[str], where: Q | None = None) -> models.UniqueConstraint:
+    """A UNIQUE of these fields, for the rows that meet the condition."""
+    return models.UniqueConstraint(fields=fields, condition=where, name=name)
+
+
+def index(name: str, fields: list[str], where: Q | None = None) -> models.Index:
+    """An index of these fields, with the rows that meet the condition."""
+    return models.Index(fields=fields, condition=where, name=name)
+
+
 def set_when(column: str, name: str, **state: object) -> models.CheckConstraint:
     """A CHECK that a row has a value in the column exactly in this state."""
     return check(name, Q(**state, **{f"{column}__isnull": False}) | Q(~Q(**state), **{f"{column}__isnull": True}))

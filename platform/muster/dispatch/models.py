@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 
-from muster.common.models import DatabaseNow
+from muster.common.models import DatabaseNow, index, unique
 from muster.fleet.models import SLUG, Pool
 from muster.tenants.models import VirtualCluster
 
@@ -41,7 +41,7 @@ class Cycle(models.Model):
     target = models.ForeignKey("Target", null=True, on_delete=models.SET_NULL, related_name="+")
 
     class Meta:
-        indexes = [models.Index(fields=["pool", "-id"], name="cycle_of_pool")]
+        indexes = [index("cycle_of_pool", ["pool", "-id"])]
 
     def __str__(self) -> str:
         return f"cycle {self.pk}"
@@ -72,7 +72,7 @@ class Planner(models.Model):
     fallback = models.JSONField(null=True, blank=True, editable=False)
 
     class Meta:
-        constraints = [models.UniqueConstraint(fields=["pool", "name"], name="planner_name_once_a_pool")]
+        constraints = [unique("planner_name_once_a_pool", ["pool", "name"])]
 
     def __str__(self) -> str:
         return f"{self.name} of pool {self.pool.name}"
@@ -166,7 +166,7 @@ class Target(models.Model):
     plan = models.BinaryField(null=True, help_text="Compressed JSON.")
 
     class Meta:
-        indexes = [models.Index(fields=["pool", "-id"], name="target_of_pool")]
+        indexes = [index("target_of_pool", ["pool", "-id"])]
 
     def __str__(self) -> str:
         return f"target {self.pk}"

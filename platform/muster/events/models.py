@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.db import models
 
-from muster.common.models import CurrentTransactionId, DatabaseNow
+from muster.common.models import CurrentTransactionId, DatabaseNow, index
 
 
 class Event(models.Model):
@@ -26,9 +26,9 @@ class Event(models.Model):
 
     class Meta:
         indexes = [
-            models.Index(fields=["tx", "id"], name="event_order"),
-            models.Index(fields=["job_id", "tx", "id"], name="event_of_job", condition=models.Q(job_id__isnull=False)),
-            models.Index(fields=["node_id", "id"], name="event_of_node", condition=models.Q(node_id__isnull=False)),
+            index("event_order", ["tx", "id"]),
+            index("event_of_job", ["job_id", "tx", "id"], models.Q(job_id__isnull=False)),
+            index("event_of_node", ["node_id", "id"], models.Q(node_id__isnull=False)),
         ]
 
     def __str__(self) -> str:
@@ -69,7 +69,7 @@ class AuditEntry(models.Model):
 
     class Meta:
         verbose_name_plural = "audit entries"
-        indexes = [models.Index(fields=["object_type", "object_id", "-id"], name="audit_of_object")]
+        indexes = [index("audit_of_object", ["object_type", "object_id", "-id"])]
 
     def __str__(self) -> str:
         return f"{self.actor} {self.action} {self.object_type} {self.object_id}"
@@ -92,15 +92,9 @@ class Outbox(models.Model):
     class Meta:
         verbose_name_plural = "outbox"
         indexes = [
-            models.Index(
-                fields=["due_at", "topic"],
-                name="outbox_waiting",
-                condition=models.Q(delivered_at__isnull=True, dropped_at__isnull=True),
-            ),
-            models.Index(
-                fields=["created_at"],
-                name="outbox_over",
-                condition=models.Q(delivered_at__isnull=False) | models.Q(dropped_at__isnull=False),
+            index("outbox_waiting", ["due_at", "topic"], models.Q(delivered_at__isnull=True, dropped_at__isnull=True)),
+            index(
+                "outbox_over", ["created_at"], models.Q(delivered_at__isnull=False) | models.Q(dropped_at__isnull=False)
             ),
         ]
 

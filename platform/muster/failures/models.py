@@ -7,7 +7,7 @@ from typing import TypeVar
 from django.db import models
 from django.db.models import Q
 
-from muster.common.models import DatabaseNow
+from muster.common.models import DatabaseNow, index, unique
 from muster.jobs.models import Allocation, Job
 
 _MAX_TEXT_CHARS = 200_000
@@ -55,7 +55,7 @@ class RuleBook(RuleVersion):
     class Meta:
         verbose_name = "version of the rules"
         verbose_name_plural = "rules for failures"
-        indexes = [models.Index(fields=["-in_force_at"], name="rules_in_force", condition=Q(in_force_at__isnull=False))]
+        indexes = [index("rules_in_force", ["-in_force_at"], Q(in_force_at__isnull=False))]
 
 
 class LogRuleBook(RuleVersion):
@@ -73,9 +73,7 @@ class LogRuleBook(RuleVersion):
     class Meta:
         verbose_name = "version of the rules for logs"
         verbose_name_plural = "rules for logs"
-        indexes = [
-            models.Index(fields=["-in_force_at"], name="log_rules_in_force", condition=Q(in_force_at__isnull=False))
-        ]
+        indexes = [index("log_rules_in_force", ["-in_force_at"], Q(in_force_at__isnull=False))]
 
 
 class LogMatch(models.Model):
@@ -91,7 +89,7 @@ class LogMatch(models.Model):
 
     class Meta:
         verbose_name_plural = "log matches"
-        constraints = [models.UniqueConstraint(fields=["job", "rule"], name="log_match_once")]
+        constraints = [unique("log_match_once", ["job", "rule"])]
 
     def __str__(self) -> str:
         return f"{self.rule} of job {self.job_id}"

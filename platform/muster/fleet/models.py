@@ -9,7 +9,7 @@ from django.core.validators import MinValueValidator, RegexValidator
 from django.db import models
 from django.db.models import F, Q
 
-from muster.common.models import DatabaseNow, check, choices, one_of
+from muster.common.models import DatabaseNow, check, choices, index, one_of, unique
 from nodeagent.protocol.messages import source_problem
 from scheduler.diagnosis.health import Action, HealthLevel, Recovers
 from scheduler.model.lifecycle import LeaseState, NodeAdmin, NodeHealth
@@ -302,10 +302,8 @@ class Node(models.Model):
         constraints = [
             one_of("admin", NodeAdmin, name="node_admin_known"),
             one_of("health", NodeHealth, name="node_health_known"),
-            models.UniqueConstraint(
-                fields=["credential_digest"], condition=~Q(credential_digest=""), name="node_credential"
-            ),
-            models.UniqueConstraint(fields=["join_digest"], condition=~Q(join_digest=""), name="node_join_token"),
+            unique("node_credential", ["credential_digest"], ~Q(credential_digest="")),
+            unique("node_join_token", ["join_digest"], ~Q(join_digest="")),
         ]
 
     def __str__(self) -> str:
@@ -353,7 +351,7 @@ class Maintenance(models.Model):
             one_of("running_jobs", RunningJobs, name="maintenance_running_jobs_known"),
             check("maintenance_ends_after_it_begins", Q(ends_at__gt=F("begins_at"))),
         ]
-        indexes = [models.Index(fields=["pool"], condition=Q(over_at=None), name="maintenance_not_over")]
+        indexes = [index("maintenance_not_over", ["pool"], Q(over_at=None))]
 
     def __str__(self) -> str:
         return f"maintenance {self.pk} of {self.what}"
@@ -398,7 +396,7 @@ class Gpu(models.Model):
         verbose_name = "GPU"
         verbose_name_plural = "GPUs"
         constraints = [
-            models.UniqueConstraint(fields=["node", "index"], condition=Q(present=True), name="gpu_index"),
+            unique("gpu_index", ["node", "index"], Q(present=True)),
             one_of("health", HealthLevel, name="gpu_health_known"),
         ]
 
@@ -423,11 +421,11 @@ class Strike(models.Model):
     class Meta:
         constraints = [
             one_of("reason", StrikeReason, name="strike_reason_known"),
-            models.UniqueConstraint(fields=["node", "incident"], name="strike_once_an_incident"),
+            unique("strike_once_an_incident", ["node", "incident"]),
         ]
         indexes = [
-            models.Index(fields=["node", "-at"], name="strike_of_node"),
-            models.Index(fields=["job_id"], name="strike_of_job"),
+            index("strike_of_node", ["node", "-at"]),
+            index("strike_of_job", ["job_id"]),
         ]
 
     def __str__(self) -> str:
@@ -456,7 +454,7 @@ class HealthReport(models.Model):
             one_of("level", HealthLevel, name="health_report_level_known"),
             one_of("action", Action, name="health_report_action_known"),
         ]
-        indexes = [models.Index(fields=["node", "-at"], name="health_of_node")]
+        indexes = [index("health_of_node", ["node", "-at"])]
 
     def __str__(self) -> str:
         return f"{self.kind} on node {self.node_id}"
@@ -486,8 +484,8 @@ class GpuCheck(models.Model):
     class Meta:
         constraints = [one_of("result", CheckResult, name="gpu_check_result_known")]
         indexes = [
-            models.Index(fields=["due_at"], condition=Q(asked_at=None), name="gpu_check_due"),
-            models.Index(fields=["asked_at"], condition=Q(asked_at__isnull=False), name="gpu_check_asked"),
+            index("gpu_check_due", ["due_at"], Q(asked_at=None)),
+            index("gpu_check_asked", ["asked_at"], Q(asked_at__isnull=False)),
         ]
 
     def __str__(self) -> str:

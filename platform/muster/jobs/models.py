@@ -14,7 +14,7 @@ from django.db.models import Case, F, Q, Value, When
 from django.db.models.fields.json import KT
 from django.db.models.functions import Cast, Coalesce, Upper
 
-from muster.common.models import DatabaseNow, check, choices, empty_when, one_of, set_when
+from muster.common.models import DatabaseNow, check, choices, empty_when, index, one_of, set_when, unique
 from muster.fleet.models import Gpu, Node, Pool
 from muster.jobs.fields import RequestField
 from muster.tenants.models import Tenant, VirtualCluster
@@ -85,9 +85,9 @@ class JobGroup(models.Model):
             check("group_runs_members", Q(parallel__gte=1)),
         ]
         indexes = [
-            models.Index(fields=["pool"], name="group_active", condition=Q(state=GroupState.ACTIVE)),
-            models.Index(fields=["tenant", "-id"], name="group_of_tenant"),
-            models.Index(fields=["owner", "-id"], name="group_of_owner"),
+            index("group_active", ["pool"], Q(state=GroupState.ACTIVE)),
+            index("group_of_tenant", ["tenant", "-id"]),
+            index("group_of_owner", ["owner", "-id"]),
         ]
 
     def __str__(self) -> str:
@@ -214,9 +214,7 @@ class Job(models.Model):
                 | (Q(gpus__gte=1) & ~Q(request__gpu_memory_mib=Value(None, models.JSONField()))),
             ),
             check("job_hold_only_while_queued", Q(state=JobState.QUEUED) | Q(hold_reason="")),
-            models.UniqueConstraint(
-                fields=["group", "member"], condition=Q(group__isnull=False), name="job_member_once"
-            ),
+            unique("job_member_once", ["group", "member"], Q(group__isnull=False)),
             check(
                 "job_of_group_has_number",
                 Q(group__isnull=True, member__isnull=True, paused=False)
@@ -224,13 +222,9 @@ class Job(models.Model):
             ),
         ]
         indexes = [
-            models.Index(fields=["pool", "id"], name="job_queued", condition=Q(state=JobState.QUEUED)),
-            models.Index(fields=["pool", "id"], name="job_active", condition=Q(state=JobState.ACTIVE)),
-            models.Index(
-                fields=["pool"],
-                name="job_screened",
-                condition=Q(stage=Stage.SCREENING, state__in=[JobState.QUEUED, JobState.ACTIVE]),
-            ),
+            index("job_queued", ["pool", "id"], Q(state=JobState.QUEUED)),
+            index("job_active", ["pool", "id"], Q(state=JobState.ACTIVE)),
+            index("job_screened", ["pool"], Q(stage=Stage.SCREENING, state__in=[JobState.QUEUED, JobState.ACTIVE])),
             models.Index(
                 "vc",
                 F("priority") * -1,
@@ -239,21 +233,17 @@ class Job(models.Model):
                 name="job_queue_order",
                 condition=Q(state=JobState.QUEUED),
             ),
-            models.Index(fields=["tenant", "-id"], name="job_of_tenant"),
-            models.Index(fields=["tenant", "state", "-id"], name="job_of_tenant_by_state"),
-            models.Index(fields=["owner", "-id"], name="job_of_owner"),
-            models.Index(fields=["owner", "name", "gpu_type", "gpus", "nodes", "ended_at"], name="job_alike"),
-            models.Index(fields=["state", "-id"], name="job_by_state"),
+            index("job_of_tenant", ["tenant", "-id"]),
+            index("job_of_tenant_by_state", ["tenant", "state", "-id"]),
+            index("job_of_owner", ["owner", "-id"]),
+            index("job_alike", ["owner", "name", "gpu_type", "gpus", "nodes", "ended_at"]),
+            index("job_by_state", ["state", "-id"]),
             # Jobs that have not ended are in neither of these, so that their changes cost nothing more.
-            models.Index(fields=["ended_at"], name="job_ended", condition=Q(ended_at__isnull=False)),
-            models.Index(
-                fields=["id"], name="job_to_be_counted", condition=Q(state__in=sorted(JOB_TERMINAL), counted=False)
-            ),
-            models.Index(
-                fields=["group", "state", "id"], name="job_of_group_by_state", condition=Q(group__isnull=False)
-            ),
-            models.Index(fields=["code"], name="job_of_code", condition=Q(code__isnull=False)),
-            models.Index(fields=["cloned_from"], name="job_cloned", condition=Q(cloned_from__isnull=False)),
+            index("job_ended", ["ended_at"], Q(ended_at__isnull=False)),
+            index("job_to_be_counted", ["id"], Q(state__in=sorted(JOB_TERMINAL), counted=False)),
+            index("job_of_group_by_state", ["group", "state", "id"], Q(group__isnull=False)),
+            index("job_of_code", ["code"], Q(code__isnull=False)),
+            index("job_cloned", ["cloned_from"], Q(cloned_from__isnull=False)),
             GinIndex(fields=["tags"], name="job_tags"),
             GinIndex(OpClass(Upper("name"), name="gin_trgm_ops"), name="job_name_search"),
         ]
@@ -324,16 +314,10 @@ class Attempt(models.Model):
     class Meta:
         constraints = [
             one_of("state", AttemptState, name="attempt_state_known"),
-            models.UniqueConstraint(fields=["job", "number"], name="attempt_number"),
+            unique("attempt_number", ["job", "number"]),
             check("attempt_has_one_choice", Q(request__choices__0__isnull=False, request__choices__1__isnull=True)),
-            models.UniqueConstraint(
-                fields=["job"], condition=Q(state__in=sorted(ATTEMPT_LIVE)), name="one_live_attempt_a_job"
-            ),
-            models.UniqueConstraint(
-                fields=["master_addr", "master_port"],
-                condition=Q(state__in=sorted(ATTEMPT_LIVE)),
-                name="master_port_once_per_address",
-            ),
+            unique("one_live_attempt_a_job", ["job"], Q(state__in=sorted(ATTEMPT_LIVE))),
+            unique("master_port_once_per_address", ["master_addr", "master_port"], Q(state__in=sorted(ATTEMPT_LIVE))),
             set_when("ended_at", "attempt_ended_has_time", state__in=sorted(ATTEMPT_TERMINAL)),
             check("attempt_running_has_time", ~Q(state=AttemptState.RUNNING) | Q(running_at__isnull=False)),
             check(
@@ -381,17 +365,15 @@ class Allocation(models.Model):
     class Meta:
         constraints = [
             one_of("state", AllocationState, name="allocation_state_known"),
-            models.UniqueConstraint(fields=["attempt", "rank"], name="allocation_rank"),
-            models.UniqueConstraint(fields=["attempt", "node"], name="allocation_node_once"),
+            unique("allocation_rank", ["attempt", "rank"]),
+            unique("allocation_node_once", ["attempt", "node"]),
             set_when("released_at", "allocation_released_has_time", state=AllocationState.RELEASED),
             check(
                 "allocation_active_was_claimed",
                 Q(state__in=[AllocationState.RESERVED, AllocationState.RELEASED]) | Q(claimed_at__isnull=False),
             ),
         ]
-        indexes = [
-            models.Index(fields=["node", "id"], name="allocation_held", condition=~Q(state=AllocationState.RELEASED))
-        ]
+        indexes = [index("allocation_held", ["node", "id"], ~Q(state=AllocationState.RELEASED))]
 
     def __str__(self) -> str:
         return f"rank {self.rank} of attempt {self.attempt_id}"
@@ -463,7 +445,7 @@ class ExcludedNode(models.Model):
     at = models.DateTimeField(db_default=DatabaseNow())
 
     class Meta:
-        constraints = [models.UniqueConstraint(fields=["job", "node"], name="node_excluded_once")]
+        constraints = [unique("node_excluded_once", ["job", "node"])]
 
     def __str__(self) -> str:
         return f"node {self.node_id} for job {self.job_id}"
@@ -481,8 +463,8 @@ class IdempotencyKey(models.Model):
     created_at = models.DateTimeField(db_default=DatabaseNow())
 
     class Meta:
-        constraints = [models.UniqueConstraint(fields=["owner", "key"], name="idempotency_key_once")]
-        indexes = [models.Index(fields=["created_at"], name="idempotency_age")]
+        constraints = [unique("idempotency_key_once", ["owner", "key"])]
+        indexes = [index("idempotency_age", ["created_at"])]
 
     def __str__(self) -> str:
         return self.key

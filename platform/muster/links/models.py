@@ -7,7 +7,7 @@ from enum import StrEnum
 from django.db import models
 from django.db.models import Q
 
-from muster.common.models import DatabaseNow, check, choices, one_of
+from muster.common.models import DatabaseNow, check, choices, index, one_of
 from muster.fleet.models import Node
 
 
@@ -78,7 +78,7 @@ class Server(models.Model):
             check("server_host_plain", Q(host__regex=r"^[A-Za-z0-9_:][A-Za-z0-9_.:-]*$")),
             check("server_user_plain", Q(user__regex=r"^[A-Za-z0-9_][A-Za-z0-9_.@-]*$")),
         ]
-        indexes = [models.Index(fields=["step", "due_at"], name="server_due")]
+        indexes = [index("server_due", ["step", "due_at"])]
 
     def __str__(self) -> str:
         return str(self.node)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.db import models
 
-from muster.common.models import DatabaseNow
+from muster.common.models import DatabaseNow, unique
 from muster.jobs.models import Allocation, Attempt
 
 
@@ -46,8 +46,8 @@ class LogChunk(models.Model):
 
     class Meta:
         constraints = [
-            models.UniqueConstraint(fields=["attempt", "position"], name="log_chunk_position"),
-            models.UniqueConstraint(fields=["allocation", "offset"], name="log_chunk_offset"),
+            unique("log_chunk_position", ["attempt", "position"]),
+            unique("log_chunk_offset", ["allocation", "offset"]),
         ]
 
     def __str__(self) -> str:

@@ -6,7 +6,7 @@ from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import Q
 
-from muster.common.models import DatabaseNow, check, choices, one_of
+from muster.common.models import DatabaseNow, check, choices, index, one_of, unique
 from muster.fleet.models import Pool
 from muster.jobs.models import Allocation, Attempt, Job
 from scheduler.diagnosis.training import Kind
@@ -33,11 +33,8 @@ class Series(models.Model):
 
     class Meta:
         verbose_name_plural = "series"
-        constraints = [models.UniqueConstraint(fields=["attempt", "name"], name="series_once")]
-        indexes = [
-            models.Index(fields=["id"], name="series_fresh", condition=Q(fresh=True)),
-            models.Index(fields=["at"], name="series_by_age"),
-        ]
+        constraints = [unique("series_once", ["attempt", "name"])]
+        indexes = [index("series_fresh", ["id"], Q(fresh=True)), index("series_by_age", ["at"])]
 
     def __str__(self) -> str:
         return f"{self.name} of attempt {self.attempt_id}"
@@ -56,10 +53,7 @@ class JobAdvice(models.Model):
 
     class Meta:
         verbose_name_plural = "advice"
-        constraints = [
-            one_of("kind", Kind, name="advice_kind_known"),
-            models.UniqueConstraint(fields=["job", "kind"], name="advice_once"),
-        ]
+        constraints = [one_of("kind", Kind, name="advice_kind_known"), unique("advice_once", ["job", "kind"])]
 
     def __str__(self) -> str:
         return f"{self.kind} of job {self.job_id}"

@@ -6,7 +6,7 @@ from django.conf import settings
 from django.db import models
 from django.db.models import Q
 
-from muster.common.models import DatabaseNow, check
+from muster.common.models import DatabaseNow, check, index, unique
 from muster.events.models import EventReader
 
 MAX_URL_CHARS = 1000
@@ -25,7 +25,7 @@ class Preferences(models.Model):
 
     class Meta:
         verbose_name_plural = "preferences"
-        indexes = [models.Index(fields=["digest_through"], name="digest_wanted", condition=Q(weekly_digest=True))]
+        indexes = [index("digest_wanted", ["digest_through"], Q(weekly_digest=True))]
 
     def __str__(self) -> str:
         return f"what {self.user_id} wants to be told of"
@@ -49,7 +49,7 @@ class Webhook(models.Model):
     last_result = models.CharField(max_length=300, blank=True, default="")
 
     class Meta:
-        constraints = [models.UniqueConstraint(fields=["user", "url"], name="webhook_once")]
+        constraints = [unique("webhook_once", ["user", "url"])]
 
     def __str__(self) -> str:
         return f"webhook {self.pk}"
@@ -82,9 +82,9 @@ class Notice(models.Model):
             )
         ]
         indexes = [
-            models.Index(fields=["user", "told_at"], name="notice_told", condition=Q(told_at__isnull=False)),
-            models.Index(fields=["due_at"], name="notice_due", condition=Q(due_at__isnull=False)),
-            models.Index(fields=["user", "signature", "told_at"], name="notice_alike", condition=~Q(signature="")),
+            index("notice_told", ["user", "told_at"], Q(told_at__isnull=False)),
+            index("notice_due", ["due_at"], Q(due_at__isnull=False)),
+            index("notice_alike", ["user", "signature", "told_at"], ~Q(signature="")),
         ]
 
     def __str__(self) -> str:

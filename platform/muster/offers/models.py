@@ -6,7 +6,7 @@ from django.conf import settings
 from django.db import models
 from django.db.models import Q
 
-from muster.common.models import DatabaseNow, check, choices, empty_when, one_of
+from muster.common.models import DatabaseNow, check, choices, empty_when, index, one_of, unique
 from muster.fleet.models import SLUG, Gpu, Node
 from muster.jobs.models import Job
 from muster.tenants.models import VirtualCluster
@@ -48,7 +48,7 @@ class Framework(models.Model):
 
     class Meta:
         constraints = [
-            models.UniqueConstraint(fields=["role", "user"], name="framework_once_in_a_role"),
+            unique("framework_once_in_a_role", ["role", "user"]),
             one_of("needs", RuntimeNeed, name="framework_needs_known"),
         ]
 
@@ -80,8 +80,8 @@ class Offer(models.Model):
             empty_when("ended_at", "offer_ended_has_time", state=OfferState.STANDING),
         ]
         indexes = [
-            models.Index(fields=["framework", "id"], name="offer_standing", condition=Q(state=OfferState.STANDING)),
-            models.Index(fields=["ended_at"], name="offer_age", condition=Q(ended_at__isnull=False)),
+            index("offer_standing", ["framework", "id"], Q(state=OfferState.STANDING)),
+            index("offer_age", ["ended_at"], Q(ended_at__isnull=False)),
         ]
 
     def __str__(self) -> str:
@@ -106,7 +106,7 @@ class OfferFilter(models.Model):
     until = models.DateTimeField()
 
     class Meta:
-        constraints = [models.UniqueConstraint(fields=["framework", "node"], name="offer_filter_once")]
+        constraints = [unique("offer_filter_once", ["framework", "node"])]
 
     def __str__(self) -> str:
         return f"{self.framework_id} wants nothing of node {self.node_id}"

@@ -7,7 +7,7 @@ from enum import StrEnum
 from django.db import models
 from django.db.models import Q
 
-from muster.common.models import DatabaseNow, check, choices, one_of
+from muster.common.models import DatabaseNow, check, choices, one_of, unique
 from muster.jobs.models import Allocation, Job
 
 
@@ -63,7 +63,7 @@ class OutputFile(models.Model):
     class Meta:
         constraints = [
             one_of("state", FileState, name="output_file_state_known"),
-            models.UniqueConstraint(fields=["allocation", "path"], name="output_file_path_once"),
+            unique("output_file_path_once", ["allocation", "path"]),
             check("output_file_kept_is_whole", ~Q(state=FileState.KEPT) | (Q(stored=models.F("size")) & ~Q(sha256=""))),
         ]
 

@@ -17,6 +17,7 @@ from django.contrib.postgres.fields import ArrayField
 from django.contrib.postgres.indexes import BrinIndex
 from django.db import models
 
+from muster.common.models import unique
 from muster.jobs.models import Attempt, Job
 
 T = TypeVar("T")
@@ -158,7 +159,7 @@ class SpeedAlone(models.Model):
     at = models.DateTimeField()
 
     class Meta:
-        constraints = [models.UniqueConstraint(fields=["job", "gpu_type", "gpus"], name="speed_alone_once")]
+        constraints = [unique("speed_alone_once", ["job", "gpu_type", "gpus"])]
 
     def __str__(self) -> str:
         return f"speed of job {self.job_id} on {self.gpus} {self.gpu_type}"
@@ -176,7 +177,7 @@ class RateEstimate(models.Model):
     slowdown = models.FloatField(null=True, help_text="The rate on one node ÷ that on several; null: unknown.")
 
     class Meta:
-        constraints = [models.UniqueConstraint(fields=["job", "gpu_type", "gpus"], name="rate_estimate_once")]
+        constraints = [unique("rate_estimate_once", ["job", "gpu_type", "gpus"])]
 
     def __str__(self) -> str:
         return f"rate of job {self.job_id} on {self.gpus} {self.gpu_type}"

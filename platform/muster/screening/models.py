@@ -7,7 +7,7 @@ from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 from django.db.models import F, Q
 
-from muster.common.models import DatabaseNow, check, choices, one_of
+from muster.common.models import DatabaseNow, check, choices, index, one_of
 from muster.fleet.models import Pool
 from muster.jobs.models import Attempt, Job
 from muster.tenants.models import Tenant
@@ -138,12 +138,8 @@ class ScreeningResult(models.Model):
             check("screening_saves_by_failing", Q(verdict=ScreeningVerdict.FAILED) | Q(saved_gpu_s=0)),
         ]
         indexes = [
-            models.Index(
-                fields=["tenant", "digest", "-at"],
-                name="screening_passed",
-                condition=Q(verdict=ScreeningVerdict.PASSED),
-            ),
-            models.Index(fields=["at"], name="screening_result_at"),
+            index("screening_passed", ["tenant", "digest", "-at"], Q(verdict=ScreeningVerdict.PASSED)),
+            index("screening_result_at", ["at"]),
         ]
 
     def __str__(self) -> str:

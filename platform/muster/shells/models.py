@@ -9,7 +9,7 @@ from django.db import models
 from django.db.models import Q
 
 from muster.accounts.models import ApiToken
-from muster.common.models import DatabaseNow, check, choices, one_of, set_when
+from muster.common.models import DatabaseNow, check, choices, index, one_of, set_when
 from muster.jobs.models import Allocation, Job
 from scheduler.model.lifecycle import SHELL_LIVE, ShellState
 
@@ -67,8 +67,8 @@ class Shell(models.Model):
             check("shell_open_has_agent", ~Q(state=ShellState.OPEN) | Q(opened_at__isnull=False, epoch__isnull=False)),
         ]
         indexes = [
-            models.Index(fields=["allocation"], name="shell_live", condition=Q(state__in=sorted(SHELL_LIVE))),
-            models.Index(fields=["user"], name="shell_live_of_user", condition=Q(state__in=sorted(SHELL_LIVE))),
+            index("shell_live", ["allocation"], Q(state__in=sorted(SHELL_LIVE))),
+            index("shell_live_of_user", ["user"], Q(state__in=sorted(SHELL_LIVE))),
         ]
 
     def __str__(self) -> str:

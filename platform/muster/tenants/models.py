@@ -8,7 +8,7 @@ from django.core.validators import MinValueValidator
 from django.db import models
 from django.db.models import F, Q
 
-from muster.common.models import DatabaseNow, check, choices, one_of
+from muster.common.models import DatabaseNow, check, choices, index, one_of, unique
 from muster.fleet.models import SLUG, Pool
 from muster.tenants.roles import Role
 from nodeagent.protocol.messages import MAX_PATH_CHARS, is_below, source_problem
@@ -133,7 +133,7 @@ class Membership(models.Model):
 
     class Meta:
         constraints = [
-            models.UniqueConstraint(fields=["tenant", "user"], name="membership_once"),
+            unique("membership_once", ["tenant", "user"]),
             one_of("role", Role, name="membership_role_known"),
         ]
 
@@ -187,7 +187,7 @@ class RegistryCredentials(models.Model):
 
     class Meta:
         verbose_name = verbose_name_plural = "registry credentials"
-        constraints = [models.UniqueConstraint(fields=["tenant", "registry"], name="registry_once_a_tenant")]
+        constraints = [unique("registry_once_a_tenant", ["tenant", "registry"])]
 
     def __str__(self) -> str:
         return f"{self.registry_id} for {self.tenant}"
@@ -217,7 +217,7 @@ class Volume(models.Model):
     created_at = models.DateTimeField(db_default=DatabaseNow())
 
     class Meta:
-        constraints = [models.UniqueConstraint(fields=["tenant", "name"], name="volume_once_a_tenant")]
+        constraints = [unique("volume_once_a_tenant", ["tenant", "name"])]
 
     def __str__(self) -> str:
         return f"{self.name} of {self.tenant}"
@@ -247,10 +247,7 @@ class Quota(Limits):
     vc = models.ForeignKey(VirtualCluster, on_delete=models.CASCADE, related_name="quotas")
 
     class Meta:
-        constraints = [
-            models.UniqueConstraint(fields=["vc", "gpu_type"], name="quota_once_per_type"),
-            *_not_negative("quota"),
-        ]
+        constraints = [unique("quota_once_per_type", ["vc", "gpu_type"]), *_not_negative("quota")]
 
     def __str__(self) -> str:
         return f"{self.vc}: {self.gpus} {self.gpu_type}"
@@ -332,7 +329,7 @@ class Loan(models.Model):
 
     class Meta:
         constraints = [check("loan_positive", Q(gpus__gt=0))]
-        indexes = [models.Index(fields=["borrower", "until"], name="loan_of_borrower")]
+        indexes = [index("loan_of_borrower", ["borrower", "until"])]
 
     def __str__(self) -> str:
         return f"{self.borrower}: {self.gpus} {self.gpu_type}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.db import models
 from django.db.models import Q
 
-from muster.common.models import check, choices
+from muster.common.models import check, choices, index, unique
 from muster.events.models import EventReader
 from muster.jobs.models import Attempt, Job, JobGroup
 from scheduler.diagnosis.efficiency import Grade, NoGradeReason
@@ -38,7 +38,7 @@ class Efficiency(models.Model):
                 | Q(grade="", silence__in=sorted(one.value for one in NoGradeReason), utilization__isnull=True),
             )
         ]
-        indexes = [models.Index(fields=["ended_at"], name="efficiency_graded", condition=~Q(grade=""))]
+        indexes = [index("efficiency_graded", ["ended_at"], ~Q(grade=""))]
 
     def __str__(self) -> str:
         return f"efficiency of job {self.pk}"
@@ -77,7 +77,7 @@ class HeldDay(models.Model):
     alone = models.BooleanField(help_text="Whether it is the only attempt of its job, and so in the totals of the day.")
 
     class Meta:
-        indexes = [models.Index(fields=["day", "alone"], name="held_day")]
+        indexes = [index("held_day", ["day", "alone"])]
 
     def __str__(self) -> str:
         return f"attempt {self.attempt_id} on {self.day}"
@@ -107,12 +107,12 @@ class DayTotal(models.Model):
 
     class Meta:
         constraints = [
-            models.UniqueConstraint(
-                fields=[
+            unique(
+                "day_total_once",
+                [
                     *("day", "tenant_id", "vc_id", "owner_id", "gpu_type"),
                     *("klass", "state", "outcome", "failure", "category"),
                 ],
-                name="day_total_once",
             ),
             check("day_total_adds_up", Q(slot_us__gte=0, began__gte=0, attempts__gte=models.F("began"))),
         ]
@@ -151,7 +151,7 @@ class FinishTime(Finish):
     alone_s = models.FloatField(help_text="The run time of its work on the GPUs that it asks for.")
 
     class Meta:
-        indexes = [models.Index(fields=["ended_at"], name="finish_time_ended")]
+        indexes = [index("finish_time_ended", ["ended_at"])]
 
     def __str__(self) -> str:
         return f"finish time of job {self.pk}"
@@ -166,7 +166,7 @@ class GroupFinishTime(Finish):
     demand = models.PositiveIntegerField(help_text="The GPUs that it asked for at its submission.")
 
     class Meta:
-        indexes = [models.Index(fields=["ended_at"], name="group_finish_time_ended")]
+        indexes = [index("group_finish_time_ended", ["ended_at"])]
 
     def __str__(self) -> str:
         return f"finish time of group {self.pk}"
