@@ -27,10 +27,7 @@ def access_of(user: User) -> Access:
 
 
 def accesses_of(callers: Collection[Caller]) -> dict[Caller, Access]:
-    """The access of each caller whose user is active and whose token or session is alive; the others are left out.
-
-    The number of queries is the same for one token and for a thousand.
-    """
+    """The access of each caller whose user is active and whose token or session is alive; the others are left out."""
     user_ids = {caller.user.pk for caller in callers}
     users = dict(User.objects.filter(pk__in=user_ids, is_active=True).values_list("pk", "is_staff"))
     roles: defaultdict[int, set[tuple[int, str]]] = defaultdict(set)

@@ -25,10 +25,7 @@ ENOUGH_BYTES = 4 << 20
 
 
 class Room:
-    """The room for one kind of files, as this process knows it; each web process tells for itself.
-
-    Its news are the events `KIND.full` and `KIND.room`, and a mail to the operators.
-    """
+    """The room for one kind of files, as this process knows it; each web process tells for itself."""
 
     def __init__(self, kind: str, *, what: str, so: str) -> None:
         self._kind = kind

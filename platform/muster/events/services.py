@@ -92,10 +92,8 @@ def recorded_together() -> Iterator[None]:
 
 
 def recorded_so_far() -> str | None:
-    """The events that `recorded_together` has gathered, for a statement of the caller's that has `STORE_EVENTS` in it.
-
-    They are the caller's from here on; None: there are none.
-    """
+    """The events that `recorded_together` has gathered, from here on the caller's, for a statement that has
+    `STORE_EVENTS` in it; None: none."""
     gathered = _together.get()
     if not gathered:
         return None

@@ -116,10 +116,7 @@ def warnings_of(job: Job) -> list[str]:
 
 
 def draft_job(*, user: User, data: object, desk: Desk | None = None) -> Job:
-    """The job that the data describes, checked against what the user may use, and not stored.
-
-    The drafts of a request share one desk of the user's.
-    """
+    """The job that the data describes, checked against what the user may use, and not stored."""
     asked = parse_spec(data)
     desk = desk or Desk(user)
     vc = desk.virtual_cluster(asked.vc)

@@ -176,10 +176,7 @@ def move_allocation(allocation: Allocation, target: AllocationState, **fields: A
 def move_jobs(
     jobs: Sequence[Job], target: JobState, *, actor: str, data: Mapping[int, dict[str, Any]], **fields: Any
 ) -> None:
-    """Move jobs that the caller has under lock, all from one state, in one statement; `data` is each one's own.
-
-    The rows are under lock, so nothing can have been faster: if it was, this is an error and nothing must stay.
-    """
+    """Move jobs that the caller has under lock, all from one state, in one statement; `data` is each one's own."""
     (source,) = {JobState(job.state) for job in jobs}
     require_move("job", source, target)
     moved = _write([_Change([*jobs], source, {"state": target} | _with_the_move(target, fields))], None)
@@ -227,10 +224,7 @@ _forget_ends: list[Callable[[Sequence[int]], object]] = []
 
 
 def when_requeued(forget: Callable[[Sequence[int]], object]) -> None:
-    """Let an app above this one forget what it stored of the ends of jobs by their ids, when these are queued again.
-
-    Called when Django starts.
-    """
+    """Let an app above this one forget what it stored of the ends of these jobs when they are queued again."""
     _forget_ends.append(forget)
 
 

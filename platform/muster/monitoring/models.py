@@ -84,10 +84,8 @@ class FailureRate(models.Model):
 
 
 class IdleWatch(models.Model):
-    """What was counted of one attempt, and what its owner was told; the row goes when the attempt has ended.
-
-    `counts` has a `scheduler.diagnosis.idle.Count` for each rule that the job is under.
-    """
+    """A `scheduler.diagnosis.idle.Count` for each rule that an attempt is under, and what its owner was told; it goes
+    when the attempt has ended."""
 
     attempt = models.OneToOneField(Attempt, on_delete=models.CASCADE, primary_key=True, related_name="idle_watch")
     counts = models.JSONField(default=dict)

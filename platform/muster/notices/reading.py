@@ -42,10 +42,8 @@ _KINDS_OF_EVENTS = ["job.queued", *_WHILE_IT_RUNS, *_ENDS, *_VERDICTS, *_ADVICE]
 
 
 def read_events(*, most: int = BATCH) -> int:
-    """Store what has to be sent of up to `most` new events, and return how many there were; 0 if another worker reads.
-
-    The first call only stores the position of the newest event: older events are not reported.
-    """
+    """Store what has to be sent of up to `most` new events, and return how many there were; 0 if another worker
+    reads."""
     return read_new(Reader, _KINDS_OF_EVENTS, _tell, most=most)
 
 

@@ -157,10 +157,7 @@ def _submit(user: User, role: Role, wanted: Wanted, index: int) -> Job:
 
 
 def _spec(role: Role, spec: dict[str, Any]) -> dict[str, Any]:
-    """The spec as the role allows it: in its virtual cluster, on one node, without retries.
-
-    The framework decides about retries. Jobs of a revocable role are opportunistic.
-    """
+    """The spec as the role allows it: in its virtual cluster, on one node, without retries."""
     found = {"vc": role.vc.name, "retry": {"max": 0, "on": []}, **spec}
     if found["vc"] != role.vc.name:
         raise Invalid.field("vc", f"the offer is for jobs of {role.vc.name}")

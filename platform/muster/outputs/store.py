@@ -216,10 +216,7 @@ def stored_files() -> Iterator[StoredFile]:
 
 
 def state_missing_files() -> int:
-    """Let no row refer to a file that the state folder lacks, and return how many did.
-
-    A file that was removed while a backup was made is missing in it. One that is still arriving comes anew.
-    """
+    """Let no row refer to a file that the state folder lacks, as after a restore, and return how many did."""
     rows = [row for row in OutputFile.objects.filter(state__in=HELD) if row.stored and not place_of(row).is_file()]
     ids = [row.pk for row in rows]
     OutputFile.objects.filter(pk__in=ids, state=FileState.ARRIVING).update(stored=0)

@@ -29,10 +29,8 @@ _OF_JOB = ("job__owner", "job__name", "job__tenant", "job__request", "job__spec"
 
 @dataclass(frozen=True, slots=True)
 class KnownRate:
-    """The rate of a job on `gpus` GPUs of one type, its deviation (None: unknown), and the source of both.
-
-    `slowdown` is the rate on one node divided by the rate on several. None: unknown.
-    """
+    """The rate of a job on `gpus` GPUs of one type, its deviation, and the source of both; `slowdown`: rate on one node
+    ÷ rate on several. None: unknown."""
 
     gpu_type: str
     gpus: int

@@ -42,10 +42,7 @@ class Lines:
 
 
 def window_of(family: Family, *, start: datetime, end: datetime, step_s: int, now: datetime) -> Window:
-    """The window with the smallest step that is asked for, still kept so far back, and not too many points.
-
-    `step_s` 0 = as fine as there is.
-    """
+    """The window with the smallest step that is asked for (0: any), still kept so far back, and not too many points."""
     end = min(end, now)
     start = max(start, now - family.levels[-1].kept_for)
     if start >= end:

@@ -161,10 +161,7 @@ class Relays:
         return {number: relay.silence() for number, relay in self._relays.items() if relay.closed is None}
 
     def take(self, closed: Mapping[int, Closed], live: Iterable[Shell]) -> None:
-        """Close the relays of closed shells, and drop forgotten ones.
-
-        The silence of a live shell without a relay is counted from now on: this process has had no call for it yet.
-        """
+        """Close the relays of closed shells, and drop forgotten ones."""
         for shell in live:
             self.of(shell)
         for number, how in closed.items():

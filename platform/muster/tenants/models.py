@@ -278,10 +278,8 @@ class CommonQuota(Limits):
 
 
 class Cap(models.Model):
-    """Limits on one user of a tenant, on each with a role, or on each member. An empty limit says nothing.
-
-    For each limit the most specific cap that says something counts: the user's, the role's, the members'.
-    """
+    """Limits on one user of a tenant, on each with a role, or on each member; of each limit the most specific that is
+    not empty counts."""
 
     tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, related_name="caps")
     user = models.ForeignKey(

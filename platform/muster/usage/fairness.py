@@ -53,10 +53,8 @@ def parse_fairness_by(words: str) -> list[By]:
 
 
 def fairness_by(period: Period, scope: Scope, by: Sequence[By], *, pool_id: int | None = None) -> list[FairnessRow]:
-    """A row for each group, the weeks in order; without any `by` one for all, and none where nothing ended.
-
-    `Invalid` if there are more rows than anyone reads.
-    """
+    """A row for each group, the weeks in order, none where nothing ended; without `by` one for all. `Invalid` if there
+    are more than `MAX_ROWS`."""
     where = ["job.ended_at >= %(from)s AND job.ended_at < %(to)s", *([scope.sql] if scope.sql else [])]
     if pool_id is not None:
         where.append("job.vc_id IN (SELECT id FROM tenants_virtualcluster WHERE pool_id = %(pool)s)")

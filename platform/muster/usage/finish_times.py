@@ -135,10 +135,8 @@ def fairness_of_group(group: JobGroup) -> Fairness:
 
 
 def live_finish_times(pool_id: int) -> list[Finish]:
-    """The figures of the newest live jobs outside of groups, and groups, of a pool, as they stand now.
-
-    Those whose run time is not expected have none.
-    """
+    """The figures of the newest live jobs outside of groups, and groups, of a pool as they stand now, if their run time
+    is expected."""
     now, mine = utc_now(), Q(vc__pool=pool_id)
     alone = Job.objects.filter(mine, group=None, gpus__gt=0).exclude(state__in=sorted(JOB_TERMINAL))
     jobs = list(alone.only(*_COLUMNS).order_by("-pk")[:LIVE_JOBS])

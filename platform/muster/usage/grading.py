@@ -37,10 +37,7 @@ _ENDS = [f"job.{state.value}" for state in sorted(JOB_TERMINAL)]
 
 
 def read_ends(*, most: int = BATCH) -> int:
-    """Grade the jobs of up to `most` new ends, and return how many there were; 0 if another worker reads.
-
-    The first call only notes where it stands: of most that ended before there are no samples to grade it by.
-    """
+    """Grade the jobs of up to `most` new ends, and return how many there were; 0 if another worker reads."""
     return read_new(Reader, _ENDS, _grade, most=most)
 
 

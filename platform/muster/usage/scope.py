@@ -70,10 +70,8 @@ class Scope:
         return condition & Q(**wanted) if wanted else condition
 
     def whole_tenants(self) -> list[int] | None:
-        """The tenants of which all is seen, as far as asked for, and None for all there are.
-
-        Empty where the question is about less than tenants: a virtual cluster or a user.
-        """
+        """The tenants of which all is seen, as far as asked for; None: all there are. Empty for a virtual cluster or a
+        user."""
         if self.asked.vc or self.asked.user:
             return []
         if not self.asked.tenant:

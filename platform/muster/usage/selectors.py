@@ -36,10 +36,8 @@ class Row:
 
 
 def usage(period: Period, scope: Scope, by: Sequence[By]) -> tuple[Row, list[Row]]:
-    """The sum, and the rows by what is asked for: by time first, and the largest first within.
-
-    `Invalid` if there are more rows than anyone reads.
-    """
+    """The sum, and the rows by what is asked for: by time, then the largest first. `Invalid` if there are more than
+    `MAX_ROWS`."""
     total, rows = Row({}, 0.0, 0, 0), []
     for row in read(period, scope, [by, ()] if by else [()]):
         if row.values:

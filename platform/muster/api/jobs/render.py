@@ -122,10 +122,7 @@ def _progress(group: JobGroup, progress: Progress) -> GroupProgress:
 
 
 def submitted_list(jobs: Iterable[Job]) -> list[JobInList]:
-    """The same of jobs that have just been stored, without a query: nothing is known of them but what they are.
-
-    Their places in the queue are left out, for they would take a look at all jobs that wait.
-    """
+    """The same of jobs that have just been stored, without a query, and so without their places in the queue."""
     return [_job(job, None, RunTime(), NO_MARKS, None) for job in jobs]
 
 

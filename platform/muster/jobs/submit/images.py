@@ -41,10 +41,8 @@ class RuntimeOutlook:
 
 
 def require_runtime(spec: JobSpec, pool: Pool) -> None:
-    """Return if some node of the pool can start the job, as far as they have said; else name the field that is wrong.
-
-    A pool may mix runtimes: the job is then placed on those nodes that can start it.
-    """
+    """Return if some node of the pool can start the job, as far as they have said; else name the field that is
+    wrong."""
     field = "nodes" if spec.nodes > 1 else "elastic.over"
     if spec.image and spec.may_span_nodes and pool.gang_network == "refuse":
         raise Invalid.field(field, f"pool {pool.name} runs no containers of jobs on several nodes")
