@@ -138,12 +138,8 @@ def _look_at(node_id: int, ids: Collection[int]) -> None:
     """Ask for the checks of these GPUs of a node, or put them off."""
     with transaction.atomic():
         node = Node.objects.select_for_update(no_key=True, of=("self",)).select_related("pool").get(pk=node_id)
-        rows = list(
-            GpuCheck.objects.select_for_update(no_key=True, of=("self",))
-            .select_related("gpu")
-            .filter(pk__in=ids)
-            .order_by("pk")
-        )
+        locked = GpuCheck.objects.select_for_update(no_key=True, of=("self",)).filter(pk__in=ids)
+        rows = list(locked.select_related("gpu").order_by("pk"))
         now = database_now()
         gpus = Gpu.objects.filter(pk__in=ids)
         held = set(_held(gpus))

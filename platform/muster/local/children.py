@@ -166,10 +166,8 @@ def _answers(url: str) -> bool:
 
 
 def _is_free(port: int) -> bool:
-    with socket.socket() as door:
-        door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            door.bind((HOST, port))
-        except OSError:
-            return False
+    try:
+        socket.create_server((HOST, port)).close()
+    except OSError:
+        return False
     return True

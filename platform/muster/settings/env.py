@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import contextlib
 import os
 import re
@@ -226,7 +225,7 @@ def encryption_keys(home: Path) -> list[str]:
     for key in keys:
         try:
             sound = len(base64.urlsafe_b64decode(key)) == 32
-        except (binascii.Error, ValueError):
+        except ValueError:
             sound = False
         if not sound:
             # The value itself is a secret, so it is not shown.

@@ -54,6 +54,17 @@ class Writer:
     def add(self, name: str, source: BinaryIO, size: int) -> None:
         """Add the first `size` bytes of the source, which has at least as many."""
         reader = _Digesting(source, size)
+        self._put(name, reader, size)
+        if reader.left:
+            raise BackupError(f"{name} became shorter while it was copied")
+        self.files[name] = Entry(size, reader.digest.hexdigest())
+
+    def add_text(self, name: str, text: str) -> None:
+        """Add a small file that the manifest does not list."""
+        data = text.encode()
+        self._put(name, _Digesting(BytesIO(data), len(data)), len(data))
+
+    def _put(self, name: str, reader: _Digesting, size: int) -> None:
         if self._tar is not None:
             member = tarfile.TarInfo(name)
             member.size, member.mode = size, 0o600
@@ -63,19 +74,6 @@ class Writer:
             path.parent.mkdir(parents=True, exist_ok=True)
             with path.open("xb") as target:
                 shutil.copyfileobj(reader, target, _PIECE_BYTES)
-        if reader.left:
-            raise BackupError(f"{name} became shorter while it was copied")
-        self.files[name] = Entry(size, reader.digest.hexdigest())
-
-    def add_text(self, name: str, text: str) -> None:
-        """Add a small file that the manifest does not list."""
-        data = text.encode()
-        if self._tar is not None:
-            member = tarfile.TarInfo(name)
-            member.size, member.mode = len(data), 0o600
-            self._tar.addfile(member, _Digesting(BytesIO(data), len(data)))
-        else:
-            (self.place / name).write_bytes(data)
 
 
 class _Digesting:

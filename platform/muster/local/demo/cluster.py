@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+import time
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -115,7 +115,6 @@ def wait_for_nodes(
     nodes: Mapping[str, Place] = NODES, *, registered_before: Mapping[str, int], timeout_s: float
 ) -> None:
     """Returns when every agent has registered once more and every node is ready with its GPUs."""
-    clock = threading.Event()  # never set: waiting on it is a pause that a signal can interrupt
     for _ in range(int(timeout_s / _POLL_S)):
         ready = set(Node.objects.filter(name__in=nodes, health=NodeHealth.READY).values_list("name", flat=True))
         waiting = sorted(
@@ -123,7 +122,7 @@ def wait_for_nodes(
         )
         if not waiting and _have_their_gpus(nodes):
             return
-        clock.wait(_POLL_S)
+        time.sleep(_POLL_S)
     raise LocalError(
         f"after {timeout_s:.0f} s these nodes are not ready: {', '.join(waiting) or 'none, but GPUs miss'}"
     )
