@@ -45,7 +45,7 @@ class Way:
     @classmethod
     def of(cls, preset: Preset) -> Way:
         """The preset's."""
-        return cls(preset.policy.name, preset.policy.params, preset.admission.name)
+        return cls(preset.policy, preset.policy_params, preset.admission)
 
     def options(self, **more: Any) -> Options:
         """The assumptions of a run: a start after a preemption costs 30 s."""

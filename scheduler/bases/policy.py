@@ -21,9 +21,7 @@ class BasePolicy:
         return (-job.priority, job.submitted_at)
 
     def order(self, view: View) -> Iterable[Job]:
-        """All waiting jobs in the order of service, as users see it."""
         return sorted(view.waiting, key=lambda job: (self.waiting_key(job), job.id))
 
     def next_change(self, job: Job, run: Running | None, now: float) -> float | None:
-        """The next time after now at which the policy may decide otherwise about the job without an event, or None."""
         return None

@@ -15,25 +15,3 @@ from scheduler.model.snapshot import (
     View,
     VirtualCluster,
 )
-
-__all__ = [
-    "HALF",
-    "SLOTS",
-    "AllocationView",
-    "Cap",
-    "Gpu",
-    "Group",
-    "Job",
-    "KnownRate",
-    "Locality",
-    "Node",
-    "Organisation",
-    "PoolState",
-    "Rate",
-    "Reservation",
-    "Running",
-    "Snapshot",
-    "Tenant",
-    "View",
-    "VirtualCluster",
-]

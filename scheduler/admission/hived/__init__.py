@@ -6,16 +6,3 @@ from scheduler.admission.hived.ledger import CellLedger
 from scheduler.admission.hived.look import CellState, Look, PhysicalBox, VirtualBox
 
 PLUGIN = Hived
-
-__all__ = [
-    "CELL_TAKEN",
-    "PLUGIN",
-    "CellConfig",
-    "CellConfigError",
-    "CellLedger",
-    "CellState",
-    "Hived",
-    "Look",
-    "PhysicalBox",
-    "VirtualBox",
-]

@@ -5,20 +5,3 @@ from scheduler.diagnosis.failures.evidence import Category, GpuEvent, Retry, Str
 from scheduler.diagnosis.failures.rules import FailureClass, Rule, RuleSet, builtin, read_rules
 from scheduler.diagnosis.failures.titles import title_of
 from scheduler.diagnosis.patterns import RuleError
-
-__all__ = [
-    "Category",
-    "FailureClass",
-    "GpuEvent",
-    "Retry",
-    "Rule",
-    "RuleError",
-    "RuleSet",
-    "Strength",
-    "Tail",
-    "Verdict",
-    "builtin",
-    "classify",
-    "read_rules",
-    "title_of",
-]

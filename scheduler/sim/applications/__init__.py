@@ -3,5 +3,3 @@
 from scheduler.sim.applications.measured import Application, ApplicationError, load_applications
 from scheduler.sim.applications.pollux import PolluxWork
 from scheduler.sim.applications.throughputs import Throughputs, read_throughputs
-
-__all__ = ["Application", "ApplicationError", "PolluxWork", "Throughputs", "load_applications", "read_throughputs"]

@@ -32,7 +32,7 @@ class PresetChoice(forms.RadioSelect):
                 SafeString("checked") if value == preset.name else "",
                 preset.title,
                 preset.purpose,
-                " · ".join(plugin.name for plugin in (preset.policy, preset.placement, preset.admission)),
+                " · ".join((preset.policy, preset.placement, preset.admission)),
             )
             for preset in PRESETS.values()
         ]
