@@ -196,7 +196,7 @@ class TestWhatIsKept:
         result = apply_unit(world.pool, Unit((Place(rival.pk, (share,)),)), config_of(world.pool))
         assert "reserved for another job" in result.refusals[0].reason
         with pytest.raises(IntegrityError, match="reservedgpu"), transaction.atomic():
-            keep_for(job_id=rival.pk, allocations=[share], for_s=60)
+            keep_for(Place(rival.pk, (share,)), for_s=60)
         cycle(world)
         assert states(job)[:2] == ("active", "placed")
         assert now_of(rival).state == "queued"

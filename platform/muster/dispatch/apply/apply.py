@@ -355,7 +355,7 @@ def _preempt(preempt: Preempt, attempts: Mapping[int, int], jobs: Mapping[int, J
 
 
 def _reserve(job: Job, place: Place) -> None:
-    keep_for(job_id=job.pk, allocations=place.allocations, given=place.given, for_s=RESERVATION_S)
+    keep_for(place, for_s=RESERVATION_S)
     record("job.reserved", actor="scheduler", tenant_id=job.tenant_id, job_id=job.pk, data={"gpus": job.gpus_total})
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import asdict
 from datetime import timedelta
 
@@ -13,22 +12,22 @@ from muster.fleet.models import Pool
 from muster.jobs.models import Reservation, ReservedGpu
 from muster.jobs.transitions import forget_reservations
 from scheduler import model
-from scheduler.model.given import Given
 from scheduler.model.lifecycle import JOB_TERMINAL, Desired
+from scheduler.model.plan import Place
 
 
-def keep_for(*, job_id: int, allocations: Iterable[model.AllocationView], given: Given, for_s: float) -> None:
-    """Reserve the allocations for the job, with the values that it is given, instead of what it had reserved before.
+def keep_for(place: Place, *, for_s: float) -> None:
+    """Reserve the place for its job, instead of what it had reserved before.
 
     Raises:
         IntegrityError: a GPU is reserved for another job.
     """
-    shares = sorted(allocations, key=lambda share: share.rank)
-    forget_reservations([job_id])
+    shares = sorted(place.allocations, key=lambda share: share.rank)
+    forget_reservations([place.job_id])
     row = Reservation.objects.create(
-        job_id=job_id,
+        job_id=place.job_id,
         allocations=[asdict(share) for share in shares],
-        given=dict(given),
+        given=dict(place.given),
         until=DatabaseNow() + timedelta(seconds=for_s),
     )
     gpu_ids = sorted(gpu_id for share in shares for gpu_id in share.gpu_ids)
