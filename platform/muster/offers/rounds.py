@@ -14,11 +14,10 @@ from muster.common.clock import database_now
 from muster.common.models import DatabaseNow
 from muster.dispatch.config.settings import config_of
 from muster.dispatch.snapshot.snapshot import locked_snapshot, pool_snapshot
-from muster.events.services import record
 from muster.fleet.models import Node, Pool
 from muster.offers.models import Framework, Launch, Offer, OfferedGpu, OfferFilter
 from muster.offers.selectors import ASKS_FOR, share_of, standing_rows
-from muster.offers.transitions import end_offers, set_filter, tell_frameworks
+from muster.offers.transitions import end_offers, record_offers, set_filter, tell_frameworks
 from muster.tenants.models import Membership
 from scheduler import model
 from scheduler.engine.cycle import compose
@@ -158,16 +157,8 @@ def _insert(pool: Pool, decided: tuple[two_level.Offer, ...]) -> list[Offer]:
 
 
 def _record_made(made: Iterable[Offer]) -> None:
-    """Record one event for each framework and round, not one for each of perhaps a thousand nodes."""
     of_framework: defaultdict[int, list[Offer]] = defaultdict(list)
     for offer in made:
         of_framework[offer.framework_id].append(offer)
-    for framework_id, offers in sorted(of_framework.items()):
-        role = offers[0].framework.role
-        data = {
-            "framework": framework_id,
-            "role": role.name,
-            "offers": [offer.pk for offer in offers],
-            "gpus": sum(len(offer.gpu_ids) for offer in offers),
-        }
-        record("offers.made", actor="scheduler", tenant_id=role.vc.tenant_id, data=data)
+    for _, offers in sorted(of_framework.items()):
+        record_offers(offers, "made", actor="scheduler")

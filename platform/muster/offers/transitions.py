@@ -23,7 +23,7 @@ def accept(offer: Offer, *, actor: str) -> bool:
     if not standing.update(state=OfferState.ACCEPTED, ended_at=DatabaseNow()):
         return False
     OfferedGpu.objects.filter(offer=offer).delete()
-    _record(offer, [offer], OfferState.ACCEPTED, actor)
+    record_offers([offer], OfferState.ACCEPTED, actor=actor)
     return True
 
 
@@ -37,7 +37,7 @@ def end_offers(offers: Iterable[Offer], target: OfferState, *, actor: str, detai
             of_framework[offer.framework_id].append(offer)
     OfferedGpu.objects.filter(offer__in=[one.pk for ended in of_framework.values() for one in ended]).delete()
     for _, ended in sorted(of_framework.items()):
-        _record(ended[0], ended, target, actor)
+        record_offers(ended, target, actor=actor)
     return sum(map(len, of_framework.values()))
 
 
@@ -54,12 +54,13 @@ def tell_frameworks(user_ids: Iterable[int]) -> None:
         transaction.on_commit(partial(publish, offers_channel(user_id)))
 
 
-def _record(first: Offer, offers: list[Offer], state: OfferState, actor: str) -> None:
-    role = first.framework.role
+def record_offers(offers: list[Offer], what: str, *, actor: str) -> None:
+    """Record one event of offers of one framework, not one for each of perhaps a thousand nodes."""
+    role = offers[0].framework.role
     data = {
-        "framework": first.framework_id,
+        "framework": offers[0].framework_id,
         "role": role.name,
         "offers": [offer.pk for offer in offers],
         "gpus": sum(len(offer.gpu_ids) for offer in offers),
     }
-    record(f"offers.{state}", actor=actor, tenant_id=role.vc.tenant_id, data=data)
+    record(f"offers.{what}", actor=actor, tenant_id=role.vc.tenant_id, data=data)

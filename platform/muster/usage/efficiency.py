@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from django.db.models import Count, Q, QuerySet, Sum
 
+from muster.common.clock import hours, rounded
 from muster.jobs.models import Job
 from muster.usage.models import Efficiency
 from muster.usage.periods import Period
 from muster.usage.scope import Scope
+from muster_client.answers.usage import Graded
 from scheduler.model.lifecycle import JOB_TERMINAL
-
-
-@dataclass(frozen=True, slots=True)
-class Graded:
-    """The runs that ended in a period and have a grade. `utilization` is by GPU time, in percent; None without any."""
-
-    jobs: int
-    gpu_hours: float
-    idle_gpu_hours: float
-    utilization: float | None
 
 
 def efficiency_of(job: Job) -> Efficiency | None:
@@ -37,7 +27,12 @@ def graded(period: Period, scope: Scope) -> Graded:
     )
     gpu_s, idle_gpu_s = found["gpu_s"], found["idle_gpu_s"]
     utilization = 100 * (1 - idle_gpu_s / gpu_s) if gpu_s > 0 else None
-    return Graded(found["jobs"], gpu_s / 3600, idle_gpu_s / 3600, utilization)
+    return {
+        "jobs": found["jobs"],
+        "gpu_hours": hours(gpu_s),
+        "idle_gpu_hours": hours(idle_gpu_s),
+        "utilization": rounded(utilization, 2),
+    }
 
 
 def least_efficient(period: Period, scope: Scope, *, most: int) -> list[Efficiency]:

@@ -8,10 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from muster.common.clock import hours, moment, rounded
+from muster.common.clock import hours, moment
 from muster.screening.selectors import ScreeningTotals
 from muster.usage.dimensions import By
-from muster.usage.efficiency import Graded
 from muster.usage.models import Efficiency
 from muster.usage.periods import Period
 from muster.usage.selectors import Row
@@ -19,6 +18,7 @@ from muster.usage.waste import Waste as WasteFound
 from muster_client.answers.usage import (
     AnswerOfPeriod,
     FailureUsage,
+    Graded,
     LeastEfficientList,
     ScreeningUsage,
     Usage,
@@ -105,12 +105,7 @@ def least_efficient_document(period: Period, total: Graded, rows: Iterable[Effic
     """The runs that left the most GPU time idle."""
     return {
         **period_document(period),
-        "total": {
-            "jobs": total.jobs,
-            "gpu_hours": _hours(total.gpu_hours),
-            "idle_gpu_hours": _hours(total.idle_gpu_hours),
-            "utilization": rounded(total.utilization, 2),
-        },
+        "total": total,
         "results": [
             {
                 "job": row.job_id,
