@@ -11,14 +11,7 @@ from muster_client.version import VERSION
 if TYPE_CHECKING:
     from muster_client.calls.logs import LogEnd, LogEvent, LogState, LogText
     from muster_client.client import Client
-    from muster_client.errors import (
-        ApiError,
-        MusterError,
-        NotLoggedInError,
-        PackError,
-        SpecError,
-        UnreachableError,
-    )
+    from muster_client.errors import ApiError, MusterError, NotLoggedInError, PackError, SpecError, UnreachableError
     from muster_client.local.pack import Archive, pack_folder
     from muster_client.local.spec import load_spec
     from muster_client.training import checkpoint, report

@@ -75,13 +75,7 @@ class LogEnd:
 LogEvent = LogText | LogState | LogEnd
 
 
-def follow(
-    transport: Transport,
-    path: str,
-    params: Mapping[str, str | int],
-    *,
-    after: str = "",
-) -> Iterator[LogEvent]:
+def follow(transport: Transport, path: str, params: Mapping[str, str | int], *, after: str = "") -> Iterator[LogEvent]:
     """Yield what a job writes until its end.
 
     1. Open the stream after the last id that was seen.

@@ -52,13 +52,7 @@ class ShellCalls:
         return _bytes(answer), _end_of(answer)
 
     def send(
-        self,
-        *,
-        first: int,
-        start: int,
-        data: bytes,
-        over: bool = False,
-        size: tuple[int, int] | None = None,
+        self, *, first: int, start: int, data: bytes, over: bool = False, size: tuple[int, int] | None = None
     ) -> Accepted:
         """Send input that begins at `start`; what was sent from `first` on can be sent again. It waits for room."""
         body: JsonObject = {"first": first, "start": start, "data": base64.b64encode(data).decode(), "over": over}

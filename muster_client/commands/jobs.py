@@ -12,16 +12,7 @@ from rich.text import Text
 
 from muster_client.calls.logs import LogPage, LogTurn
 from muster_client.client import Client
-from muster_client.commands.options import (
-    Attempt,
-    JobId,
-    JobIds,
-    JsonFlag,
-    Rank,
-    States,
-    Tags,
-    tags_for_api,
-)
+from muster_client.commands.options import Attempt, JobId, JobIds, JsonFlag, Rank, States, Tags, tags_for_api
 from muster_client.errors import EXIT_ERROR, EXIT_NOT_FOUND, ApiError, UsageError
 from muster_client.follow import exit_status_of, labels_ranks, show_logs, tell_end, tell_that_it_goes_on
 from muster_client.session import begin

@@ -32,8 +32,7 @@ def plan_command(
     node: Annotated[str | None, typer.Option("--node", help="This node.", show_default=False)] = None,
     pool: Annotated[str | None, typer.Option("--pool", help="Every node of this pool.", show_default=False)] = None,
     begins: Annotated[
-        str | None,
-        typer.Option("--begins", metavar="WHEN", help="2026-12-01T08:00Z, or 12h from now. Default: now."),
+        str | None, typer.Option("--begins", metavar="WHEN", help="2026-12-01T08:00Z, or 12h from now. Default: now.")
     ] = None,
     ends: Annotated[
         str | None, typer.Option("--ends", metavar="WHEN", help="When it is over.", show_default=False)

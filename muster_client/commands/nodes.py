@@ -49,8 +49,7 @@ def nodes_command(
         ),
     ] = None,
     reason: Annotated[
-        str | None,
-        typer.Option("--reason", "-m", help="Why; all users see it at the node.", show_default=False),
+        str | None, typer.Option("--reason", "-m", help="Why; all users see it at the node.", show_default=False)
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Move jobs off without asking.")] = False,
     health: Annotated[

@@ -80,8 +80,7 @@ def run_command(
         typer.Option("--output", metavar="PATTERN", help="Files to keep, such as 'results/**'; repeat it for more."),
     ] = None,
     nodes_in: Annotated[
-        str | None,
-        typer.Option("--nodes-in", metavar="NODE,…", help="Nodes that it may run on.", show_default=False),
+        str | None, typer.Option("--nodes-in", metavar="NODE,…", help="Nodes that it may run on.", show_default=False)
     ] = None,
     exclude_nodes: Annotated[
         str | None,

@@ -73,10 +73,7 @@ def _add_serving_options(run: argparse.ArgumentParser) -> None:
     """What `run` takes beside the platform, its folder and its token; `join` takes it for the unit."""
     run.add_argument("--gpus", default="auto", help="auto, nvml, none, or emulated:MODEL:COUNT[,...][@LAYOUT]")
     run.add_argument(
-        "--gpu-profiles",
-        type=folder,
-        metavar="FOLDER",
-        help="the speeds of emulated GPUs (default: they have none)",
+        "--gpu-profiles", type=folder, metavar="FOLDER", help="the speeds of emulated GPUs (default: they have none)"
     )
     run.add_argument("--cpus", type=_positive, help="processors to offer (default: all)")
     run.add_argument("--memory-mib", type=_positive, help="memory to offer (default: all)")

@@ -23,10 +23,7 @@ Try = Callable[..., Any]
 def condition_of(pynvml: Any, attempt: Try, uuid: str, handle: Any) -> Condition:
     """The condition of a GPU; `attempt` calls a function of NVML and is None where this GPU does not have it."""
     errors = attempt(
-        pynvml.nvmlDeviceGetTotalEccErrors,
-        handle,
-        pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED,
-        pynvml.NVML_VOLATILE_ECC,
+        pynvml.nvmlDeviceGetTotalEccErrors, handle, pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, pynvml.NVML_VOLATILE_ECC
     )
     rows = attempt(pynvml.nvmlDeviceGetRemappedRows, handle) or (0, 0, 0, 0)
     return Condition(

@@ -9,14 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Tuple
 
-from nodeagent.protocol.messages import (
-    EXIT_UNAUTHORIZED,
-    MAX_TAIL_BYTES,
-    BatchItem,
-    EndReason,
-    EndRequest,
-    HealthEvent,
-)
+from nodeagent.protocol.messages import EXIT_UNAUTHORIZED, MAX_TAIL_BYTES, BatchItem, EndReason, EndRequest, HealthEvent
 from nodeagent.runtime.port import ExitStatus, NotYet, Watched
 from nodeagent.ship.shipper import LogShipper
 from nodeagent.ship.tail import newest

@@ -73,11 +73,7 @@ class Pulse:
 
 
 def pieces_of(
-    descriptor: int,
-    wanted: Wanted,
-    *,
-    moved: Callable[[], int],
-    doing: Callable[[], Doing] = lambda: Doing.FETCHING,
+    descriptor: int, wanted: Wanted, *, moved: Callable[[], int], doing: Callable[[], Doing] = lambda: Doing.FETCHING
 ) -> Iterator[bytes]:
     """What can be read from a descriptor, as it comes, until its end; `ImageProblem` when the pull is given up.
 

@@ -87,12 +87,7 @@ class ContainerRuntime(FolderRuntime):
                 raise
             self.about, self.silent_because = NO_ENGINE, str(error)
         super().__init__(
-            state,
-            listener,
-            forker=forker,
-            job_user=setup.job_user,
-            spool_bytes=setup.spool_bytes,
-            beside=setup.beside,
+            state, listener, forker=forker, job_user=setup.job_user, spool_bytes=setup.spool_bytes, beside=setup.beside
         )
         self._agent = setup.agent
         self._options = setup.options

@@ -15,15 +15,7 @@ from docker.errors import APIError, DockerException, NotFound
 from docker.types import DeviceRequest, LogConfig, Mount, Ulimit
 
 from nodeagent.protocol.messages import RegistryLogin
-from nodeagent.runtime.container.engine import (
-    LABEL,
-    About,
-    EngineError,
-    EngineUnavailable,
-    Found,
-    NameTaken,
-    State,
-)
+from nodeagent.runtime.container.engine import LABEL, About, EngineError, EngineUnavailable, Found, NameTaken, State
 from nodeagent.runtime.container.images import qualified
 from nodeagent.runtime.container.meeting import Network
 from nodeagent.runtime.container.plan import Plan

@@ -55,12 +55,7 @@ class ProcessRuntime(FolderRuntime):
         `hide` are folders that jobs in namespaces of their own do not see, beside the agent's state folder.
         """
         super().__init__(
-            state,
-            listener,
-            forker=forker or Forker(JOBS),
-            job_user=job_user,
-            spool_bytes=spool_bytes,
-            others=others,
+            state, listener, forker=forker or Forker(JOBS), job_user=job_user, spool_bytes=spool_bytes, others=others
         )
         self._pids = pids
         self._cgroup_root = cgroup_root
@@ -125,10 +120,7 @@ class ProcessRuntime(FolderRuntime):
 
     def _isolation(self, folder: AllocationFolder) -> Isolation:
         return Isolation(
-            hidden=self._hidden,
-            read_only=read_only_paths(),
-            own=(folder.work, folder.home, folder.tmp),
-            tmp=folder.tmp,
+            hidden=self._hidden, read_only=read_only_paths(), own=(folder.work, folder.home, folder.tmp), tmp=folder.tmp
         )
 
     def _usage(self, head: tree.Process, members: Sequence[tree.Process], fraction: float) -> Usage:

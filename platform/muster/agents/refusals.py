@@ -55,13 +55,6 @@ def _store(told: dict[str, object], action: str, object_type: str, object_id: st
     try:
         with transaction.atomic():
             take([Counter(PER_ADDRESS, address or ""), Counter(ALL, "")])
-            audit(
-                action,
-                actor="agent",
-                object_type=object_type,
-                object_id=object_id,
-                after=told,
-                address=address,
-            )
+            audit(action, actor="agent", object_type=object_type, object_id=object_id, after=told, address=address)
     except Exceeded:
         log.warning("refusal_not_audited action=%s address=%s reason=%s", action, address, told["reason"])
