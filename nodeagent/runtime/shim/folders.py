@@ -44,10 +44,10 @@ from nodeagent.runtime.shim.layout import (
     AllocationFolder,
     Task,
     cause_of,
-    exit_to_dict,
     read_exit,
     read_kept,
     stop_to_dict,
+    to_dict,
 )
 from nodeagent.runtime.shim.leash import LeashedShell
 from nodeagent.runtime.shim.progress import read_progress
@@ -273,7 +273,7 @@ class FolderRuntime:
             detail = " ".join(filter(None, (fallback.detail, _last_line(folder.shim_err))))
             log_size = SpoolReader(folder.log).end()
             status = replace(fallback, detail=detail, ended_at=fallback.ended_at or time.time(), log_size=log_size)
-            write_atomic(folder.exit, json.dumps(exit_to_dict(status)).encode(), sync=True)
+            write_atomic(folder.exit, json.dumps(to_dict(status)).encode(), sync=True)
             return status
 
     def usage(self) -> Mapping[int, Usage]:

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import Any, Dict, Mapping, Optional
+from typing import Any, Dict, Mapping, Optional, Union
 
 from nodeagent import jobside
 from nodeagent.protocol.messages import EndReason, OnDisconnect
@@ -105,14 +105,9 @@ def cause_of(stop: Optional[Mapping[str, Any]]) -> Optional[StopCause]:
     return StopCause(EndReason(stop["reason"]), str(stop["detail"]))
 
 
-def exit_to_dict(status: ExitStatus) -> Dict[str, Any]:
-    """The content of the file `exit`."""
-    return dict(status.__dict__, reason=status.reason.value)
-
-
-def kept_to_dict(kept: Kept) -> Dict[str, Any]:
-    """The content of the file `kept`."""
-    return dict(kept.__dict__, reason=kept.reason.value)
+def to_dict(ended: Union[ExitStatus, Kept]) -> Dict[str, Any]:
+    """The content of the file `exit` or `kept`."""
+    return dict(ended.__dict__, reason=ended.reason.value)
 
 
 def read_kept(path: str) -> Optional[Kept]:
@@ -124,6 +119,4 @@ def read_kept(path: str) -> Optional[Kept]:
 def read_exit(path: str) -> Optional[ExitStatus]:
     """The status in the file `exit`, None while there is none."""
     data = read_json(path)
-    if data is None:
-        return None
-    return ExitStatus(**dict(data, reason=EndReason(data["reason"])))
+    return None if data is None else ExitStatus(**dict(data, reason=EndReason(data["reason"])))

@@ -29,7 +29,7 @@ from nodeagent.runtime.port import STOPPED_BEFORE_IT_STARTED, EventKind, ExitSta
 from nodeagent.runtime.shim import tree
 from nodeagent.runtime.shim.deadlines import Cause, Deadlines
 from nodeagent.runtime.shim.job import PIPE_BYTES, Ending, Job, StartFailed
-from nodeagent.runtime.shim.layout import AllocationFolder, Task, cause_of, exit_to_dict, kept_to_dict
+from nodeagent.runtime.shim.layout import AllocationFolder, Task, cause_of, to_dict
 from nodeagent.runtime.shim.shells import Shells
 from nodeagent.runtime.shim.spool import SpoolWriter
 from nodeagent.system.clock import boottime
@@ -231,7 +231,7 @@ class Shim:
         until = boottime() + self._task.keep_failed_s
         self._kept = Kept(until, reason, failed.exit_code, failed.signal, detail)
         try:
-            write_json(self._folder.kept, kept_to_dict(self._kept))
+            write_json(self._folder.kept, to_dict(self._kept))
         except OSError as error:  # without the file, the agent cannot report that it is kept
             sys.stderr.write("not kept: {}\n".format(error))
             self._kept = None
@@ -369,7 +369,7 @@ class Shim:
             file.write(b" " * _STATUS_BYTES)
 
     def _leave(self, status: ExitStatus) -> None:
-        text = json.dumps(exit_to_dict(status)).encode()
+        text = json.dumps(to_dict(status)).encode()
         with open(self._folder.exit + ".new", "r+b") as file:
             file.write(text.ljust(_STATUS_BYTES))
             file.flush()
