@@ -22,7 +22,8 @@ from muster.jobs.models import Allocation, Attempt, GpuClaim, Job, JobGroup
 from muster.tenants.models import Membership, Quota, Tenant, VirtualCluster
 from muster.tenants.roles import Role
 from scheduler.model import SLOTS
-from scheduler.model.lifecycle import AllocationState, AttemptState, GroupKind, JobState, NodeHealth, Reason
+from scheduler.model.lifecycle import AllocationState, AttemptState, GroupKind, JobState, NodeHealth
+from scheduler.model.reasons import Reason
 from scheduler.model.request import Choice, Request
 
 PASSWORD = "correct horse battery staple"

@@ -24,7 +24,8 @@ from muster.jobs.models import Allocation, Attempt, GpuClaim, Job
 from muster.tenants.models import VirtualCluster
 from muster.tenants.services import create_tenant, create_virtual_cluster, set_quota
 from scheduler.model import SLOTS
-from scheduler.model.lifecycle import AllocationState, AttemptState, JobState, NodeHealth, Observed, Reason
+from scheduler.model.lifecycle import AllocationState, AttemptState, JobState, NodeHealth, Observed
+from scheduler.model.reasons import Reason
 from scheduler.model.request import Choice, Request
 
 NODES, GPUS_PER_NODE, WAITING, FREE_NODES = 1_000, 8, 10_000, 8

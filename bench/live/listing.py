@@ -21,7 +21,8 @@ from muster.jobs.models import Job
 from muster.tenants.models import VirtualCluster
 from muster.tenants.roles import Role
 from muster.tenants.services import add_member, create_tenant, create_virtual_cluster
-from scheduler.model.lifecycle import HoldReason, JobState, Reason
+from scheduler.model.lifecycle import HoldReason, JobState
+from scheduler.model.reasons import Reason
 from scheduler.model.request import Choice, Request
 
 _PATH = "/api/v1/jobs"

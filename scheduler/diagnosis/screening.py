@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from scheduler.diagnosis.failures import Retry, Verdict
-from scheduler.model.lifecycle import AttemptState, Reason
+from scheduler.model.lifecycle import AttemptState
+from scheduler.model.reasons import Reason
 
 MAX_RUNS = 3
 """How many screening runs of a job may be interrupted before the job goes on unscreened."""
@@ -176,19 +177,6 @@ def may_be_due_to_few_gpus(failure: str, line: str) -> bool:
     return too_small or needs_gang(failure) or _NAMES_WORLD_SIZE.search(line) is not None
 
 
-# Reasons that the job itself causes: its command, or something its spec names.
-_CAUSED_BY_JOB = frozenset(
-    {
-        Reason.EXIT_NONZERO,
-        Reason.KILLED_BY_SIGNAL,
-        Reason.OUT_OF_MEMORY,
-        Reason.DISK_EXCEEDED,
-        Reason.COMMAND_NOT_FOUND,
-        Reason.IMAGE_NOT_FOUND,
-        Reason.IMAGE_DENIED,
-        Reason.INFEASIBLE,
-    }
-)
 # The run used its time; the platform or the agent noticed it first.
 _TIME_IS_UP = frozenset({Reason.SCREENING_PASSED, Reason.TIME_LIMIT})
 
@@ -218,11 +206,11 @@ def judge(
         return Judgement(ScreeningVerdict.PASSED, Then.GO_ON, "")
     if ended_as is AttemptState.SUCCEEDED:
         return Judgement(ScreeningVerdict.INCONCLUSIVE, Then.GO_ON, "it ended with status 0")
-    told = failure if reason in _CAUSED_BY_JOB else None
+    told = failure if reason.meaning.by_job else None
     if told is not None and may_be_due_to_few_gpus(told.failure, told.line):
         return Judgement(ScreeningVerdict.INCONCLUSIVE, Then.GO_ON, f"{told.failure} may be due to the few GPUs")
     healed = told is not None and told.retry in {Retry.YES, Retry.ELSEWHERE}
-    if reason in _CAUSED_BY_JOB and not healed and not by_node:
+    if reason.meaning.by_job and not healed and not by_node:
         return Judgement(ScreeningVerdict.FAILED, Then.FAIL, "")
     why = told.failure if told is not None else reason.value
     if tries < MAX_RUNS:

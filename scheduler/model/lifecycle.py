@@ -146,46 +146,6 @@ class ShellState(StrEnum):
     CLOSED = "closed"
 
 
-class Reason(StrEnum):
-    """Why an attempt or a job ended, or is being stopped."""
-
-    COMPLETED = "completed"
-    EXIT_NONZERO = "exit_nonzero"
-    KILLED_BY_SIGNAL = "killed_by_signal"
-    COMMAND_NOT_FOUND = "command_not_found"
-    LAUNCH_FAILED = "launch_failed"
-    CODE_UNAVAILABLE = "code_unavailable"
-    IMAGE_NOT_FOUND = "image_not_found"
-    IMAGE_DENIED = "image_denied"
-    IMAGE_UNREACHABLE = "image_unreachable"
-    IMAGE_NO_SPACE = "image_no_space"
-    OUT_OF_MEMORY = "out_of_memory"
-    DISK_EXCEEDED = "disk_exceeded"
-    SPEC_REFUSED = "spec_refused"
-    TIME_LIMIT = "time_limit"
-    CANCELLED_BY_USER = "cancelled_by_user"
-    PREEMPTED = "preempted"
-    REQUEUED_BY_USER = "requeued_by_user"
-    NOT_CLAIMED = "not_claimed"
-    NEVER_STARTED = "never_started"
-    NODE_LOST = "node_lost"
-    NODE_REBOOTED = "node_rebooted"
-    GPU_FAILED = "gpu_failed"
-    SCREENING_PASSED = "screening_passed"
-    GPU_CHECK_FAILED = "gpu_check_failed"
-    IDLE = "idle"
-    AGENT_STOPPED = "agent_stopped"
-    UNKNOWN = "unknown"
-    INFEASIBLE = "infeasible"
-    LOSS_DIVERGED = "loss_diverged"
-    LOG_RULE = "log_rule"
-    RESIZE_FAILED = "resize_failed"
-    STOPPED_EARLY = "stopped_early"
-    """Its sweep gave up on it."""
-    PAUSED = "paused"
-    """Its sweep paused it."""
-
-
 class HoldReason(StrEnum):
     """The dominant pending reason: why a cycle did not place a waiting job."""
 

@@ -14,7 +14,8 @@ from django.test import Client
 from muster.accounts.models import User
 from muster.jobs.models import Job
 from muster.jobs.selectors import matching_jobs
-from scheduler.model.lifecycle import JobState, Reason
+from scheduler.model.lifecycle import JobState
+from scheduler.model.reasons import Reason
 from tests.api.asking import fields_of, require_described
 from tests.api.conftest import World
 from tests.factories import make_group, make_job

@@ -16,7 +16,8 @@ from django.test.utils import CaptureQueriesContext
 from muster.accounts.models import User
 from muster.jobs.models import Attempt, Job
 from muster.monitoring.models import IdleWatch
-from scheduler.model.lifecycle import AttemptState, HoldReason, JobState, Reason
+from scheduler.model.lifecycle import AttemptState, HoldReason, JobState
+from scheduler.model.reasons import Reason
 from tests.api.asking import fields_of, problem_of, require_described
 from tests.api.conftest import World
 from tests.factories import job_fields, make_attempt, make_group, make_job, make_node

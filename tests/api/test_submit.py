@@ -16,7 +16,8 @@ from muster.events.models import Event
 from muster.fleet.models import Node
 from muster.jobs.models import IdempotencyKey, Job
 from muster.tenants.models import Tenant
-from scheduler.model.lifecycle import AttemptState, Reason
+from scheduler.model.lifecycle import AttemptState
+from scheduler.model.reasons import Reason
 from tests.api.asking import JOBS, fields_of, problem_of, require_described, send, submit
 from tests.api.conftest import World
 from tests.factories import make_attempt, make_job, make_node, make_tenant, make_user

@@ -16,7 +16,8 @@ from muster.accounts.models import User
 from muster.fleet.models import Gpu
 from muster.jobs.models import GpuClaim, Job
 from muster.usage.models import Efficiency
-from scheduler.model.lifecycle import AttemptState, Reason
+from scheduler.model.lifecycle import AttemptState
+from scheduler.model.reasons import Reason
 from tests.api.asking import fields_of, problem_of, require_described, send
 from tests.api.conftest import World
 from tests.factories import make_attempt, make_job, make_node

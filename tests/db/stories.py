@@ -30,8 +30,9 @@ from muster.jobs.services import submit_job
 from muster.tenants.models import Tenant, VirtualCluster
 from scheduler.engine.cycle import decide
 from scheduler.model import Snapshot
-from scheduler.model.lifecycle import ATTEMPT_LIVE, AllocationState, Reason
+from scheduler.model.lifecycle import ATTEMPT_LIVE, AllocationState
 from scheduler.model.plan import Place
+from scheduler.model.reasons import Reason
 from tests.factories import make_node, make_pool, make_tenant, make_user, make_vc
 
 BOOT = "boot-1"

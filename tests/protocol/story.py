@@ -24,14 +24,8 @@ from muster.jobs.attempt.attempts import stop_attempt
 from muster.jobs.models import Allocation, Attempt, GpuClaim, Job
 from muster.jobs.services import cancel_job, submit_job
 from nodeagent.protocol.messages import EXIT_SUPERSEDED, EXIT_UNAUTHORIZED, OnDisconnect
-from scheduler.model.lifecycle import (
-    ATTEMPT_TERMINAL,
-    JOB_TERMINAL,
-    AllocationState,
-    AttemptState,
-    NodeAdmin,
-    Reason,
-)
+from scheduler.model.lifecycle import ATTEMPT_TERMINAL, JOB_TERMINAL, AllocationState, AttemptState, NodeAdmin
+from scheduler.model.reasons import Reason
 from tests.db.stories import World, make_world, unsound
 from tests.factories import make_node, make_vc
 from tests.protocol.agents import Run

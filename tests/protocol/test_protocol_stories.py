@@ -20,7 +20,7 @@ from muster.jobs.attempt.gangs import Rank
 from muster.jobs.models import Allocation, Attempt, GpuClaim, Job
 from nodeagent.protocol.messages import EXIT_SUPERSEDED, EXIT_UNAUTHORIZED
 from nodeagent.runtime.port import Phase
-from scheduler.model.lifecycle import Reason
+from scheduler.model.reasons import Reason
 from tests.db.stories import rank_of
 from tests.protocol.conftest import Telling
 from tests.protocol.network import Fate

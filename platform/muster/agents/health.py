@@ -16,7 +16,8 @@ from muster.jobs.attempt.attempts import stop_attempt
 from muster.jobs.models import GpuClaim
 from nodeagent.protocol.messages import MAX_CHECKS, MAX_HEALTH_EVENTS, CheckResult, HealthEvent
 from scheduler.diagnosis.health import Kind, Meaning
-from scheduler.model.lifecycle import AttemptState, Reason
+from scheduler.model.lifecycle import AttemptState
+from scheduler.model.reasons import Reason
 
 _BEGINNING = (AttemptState.PLACED, AttemptState.STARTING)
 _OFF_THE_BUS = frozenset({79})

@@ -18,7 +18,8 @@ from muster.fleet.models import Node
 from muster.jobs.attempt.claimants import is_left_behind
 from muster.jobs.models import Allocation
 from nodeagent.protocol.messages import AllocationReport, Observed, SyncRequest
-from scheduler.model.lifecycle import AllocationState, Reason
+from scheduler.model.lifecycle import AllocationState
+from scheduler.model.reasons import Reason
 
 
 def take_report(node: Node, request: SyncRequest) -> None:

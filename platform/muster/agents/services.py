@@ -55,8 +55,9 @@ from nodeagent.protocol.messages import (
     Timers,
     WantedCheck,
 )
-from scheduler.model.lifecycle import AllocationState, Reason
+from scheduler.model.lifecycle import AllocationState
 from scheduler.model.lifecycle import Observed as KnownObserved
+from scheduler.model.reasons import Reason
 
 # Whose secret it is, and what storing logs and files needs to know: asked with every chunk.
 _ALLOCATIONS = """

@@ -32,9 +32,9 @@ from scheduler.model.lifecycle import (
     JobState,
     NodeAdmin,
     NodeHealth,
-    Reason,
     Stage,
 )
+from scheduler.model.reasons import Reason
 
 log = logging.getLogger(__name__)
 

@@ -12,7 +12,8 @@ from muster.jobs.attempt.attempts import stop_attempt
 from muster.jobs.attempt.resizes import TRIAL_S, resized_from
 from muster.jobs.models import Attempt
 from muster.samples.models import Speed
-from scheduler.model.lifecycle import AttemptState, Reason, Stage
+from scheduler.model.lifecycle import AttemptState, Stage
+from scheduler.model.reasons import Reason
 
 # A slow job may take longer for a step than the trial lasts.
 _STEPS = 3

@@ -22,7 +22,7 @@ from muster.jobs.attempt.gangs import Rank
 from muster.jobs.models import Allocation
 from muster.logs.store import Chunk, LogEnd
 from muster.monitoring.store import Point
-from scheduler.model.lifecycle import Reason
+from scheduler.model.reasons import Reason
 
 
 class Port(Protocol):

@@ -17,7 +17,8 @@ from muster.jobs.attempt.gangs import Rank
 from muster.jobs.models import Allocation
 from muster.logs.store import Chunk, LogEnd, append, finds_room, finish
 from muster.monitoring.store import Point, keep_points
-from scheduler.model.lifecycle import AllocationState, Reason
+from scheduler.model.lifecycle import AllocationState
+from scheduler.model.reasons import Reason
 
 __all__ = ["claim", "end", "end_log", "kept", "log", "look_at_closed", "lose", "progress", "report", "running"]
 

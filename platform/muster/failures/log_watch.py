@@ -21,7 +21,7 @@ from muster.jobs.models import Allocation, ExcludedNode, Job
 from muster.logs.models import LogFile
 from muster.logs.store import read
 from scheduler.diagnosis.logrules import MAX_LINE_BYTES, Action, LogRule
-from scheduler.model.lifecycle import Reason
+from scheduler.model.reasons import Reason
 
 V = TypeVar("V")
 

@@ -32,9 +32,9 @@ from scheduler.model.lifecycle import (
     JobState,
     Locality,
     Observed,
-    Reason,
     Stage,
 )
+from scheduler.model.reasons import Reason
 from scheduler.model.request import Request
 from scheduler.predict.estimate import Source
 

@@ -35,7 +35,15 @@ from muster.tenants.caps import caps_of
 from muster.tenants.models import Tenant
 from muster.tenants.selectors import require_open
 from scheduler.diagnosis.screening import Mode
-from scheduler.model.lifecycle import ATTEMPT_LIVE, JOB_TERMINAL, AttemptState, Desired, JobState, Reason, Stage
+from scheduler.model.lifecycle import (
+    ATTEMPT_LIVE,
+    JOB_TERMINAL,
+    AttemptState,
+    Desired,
+    JobState,
+    Stage,
+)
+from scheduler.model.reasons import Reason
 
 MAX_JOBS_PER_BATCH = 1000
 MAX_CANCELLED = 1000

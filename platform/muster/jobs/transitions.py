@@ -27,9 +27,9 @@ from scheduler.model.lifecycle import (
     AttemptState,
     Desired,
     JobState,
-    Reason,
     require_move,
 )
+from scheduler.model.reasons import Reason
 
 _ATTEMPT_TIMES = {
     AttemptState.STARTING: "starting_at",

@@ -35,7 +35,8 @@ from scheduler.diagnosis.idle import (
     judge,
     rules_of,
 )
-from scheduler.model.lifecycle import AttemptState, Desired, Reason, Stage
+from scheduler.model.lifecycle import AttemptState, Desired, Stage
+from scheduler.model.reasons import Reason
 
 MAX_LOOK_BACK = timedelta(minutes=15)
 """Older readings are skipped and count as a gap: a worker that was away does not read hours of minutes."""

@@ -18,12 +18,12 @@ from muster.monitoring.models import FailureRate, JobAdvice, Series
 from muster.monitoring.selectors import losses_of
 from scheduler.diagnosis.training import Advice, Kind, advise
 from scheduler.diagnosis.training.advice import LOSSES
-from scheduler.model.lifecycle import Reason
+from scheduler.model.reasons import Reason, reasons_where
 
 MAX_SERIES = 500
 COUNTED_FOR = timedelta(days=30)
 # Ends that say that a node failed under a job: no job can bring them about by what it does.
-_NODE_FAILURES = (Reason.NODE_LOST, Reason.NODE_REBOOTED, Reason.GPU_FAILED)
+_NODE_FAILURES = {*reasons_where(lambda meaning: meaning.is_departure), Reason.GPU_FAILED}
 STOPPED_FOR = frozenset({Kind.NAN, Kind.RISING})
 
 _RATES = """

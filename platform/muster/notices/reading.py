@@ -22,7 +22,8 @@ from muster.notices.preferences import DEFAULT, choice_in_spec, choices_of
 from muster.notices.webhooks import outbox_row
 from muster.notices.wording import Grade, Story, document_of, idle_words, kept_words
 from scheduler.diagnosis.screening import ScreeningVerdict
-from scheduler.model.lifecycle import JobState, Reason, Stage
+from scheduler.model.lifecycle import JobState, Stage
+from scheduler.model.reasons import Reason, reasons_where
 
 BATCH = 500
 
@@ -37,6 +38,7 @@ _VERDICTS = {
 }
 # Events of running jobs that their owners should know.
 _ADVICE = {"job.advice", "job.log_rule"}
+_BY_SWEEP = reasons_where(lambda meaning: meaning.by_sweep)
 _WHILE_IT_RUNS = {"attempt.running": Kind.STARTED, "attempt.idle": Kind.IDLE, "attempt.kept": Kind.KEPT}
 _KINDS_OF_EVENTS = ["job.queued", *_WHILE_IT_RUNS, *_ENDS, *_VERDICTS, *_ADVICE]
 
@@ -49,7 +51,7 @@ def read_events(*, most: int = BATCH) -> int:
 
 def kind_of(event: Event) -> Kind | None:
     """The kind of notice for an event; None if people are not told of it, such as of pauses in sweeps."""
-    if event.data.get("reason") in {Reason.STOPPED_EARLY, Reason.PAUSED}:
+    if event.data.get("reason") in _BY_SWEEP:
         return None
     if event.kind in _WHILE_IT_RUNS:
         return _WHILE_IT_RUNS[event.kind]

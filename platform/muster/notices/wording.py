@@ -14,7 +14,7 @@ from typing import Any
 
 from muster.jobs.spec.notify import Kind
 from scheduler.diagnosis.screening import ScreeningVerdict
-from scheduler.model.lifecycle import Reason
+from scheduler.model.reasons import Reason
 
 NO_SIGNATURE = "no_signature"
 """The class of what no rule knows: it says less than the platform's own reason."""

@@ -12,11 +12,12 @@ from muster.jobs.models import Allocation, Job
 from muster.outputs.models import HELD, Collection, FileState, OutputFile
 from muster.outputs.store import MAX_FILES
 from muster_client.answers.outputs import OutputsSummary
-from scheduler.model.lifecycle import AllocationState, Reason
+from scheduler.model.lifecycle import AllocationState
+from scheduler.model.reasons import Reason, reasons_where
 
 # The agent of a rank that ended so has nothing to tell, or may never be heard of again.
 _NEVER_RAN = {"", Reason.NEVER_STARTED, Reason.NOT_CLAIMED}
-_LOST = {Reason.NODE_LOST, Reason.NODE_REBOOTED}
+_LOST = reasons_where(lambda meaning: meaning.is_departure)
 
 
 def files_of(job: Job, *, attempt: int | None = None) -> QuerySet[OutputFile]:

@@ -31,14 +31,13 @@ from muster.screening.room import fitted, reshaped, room_of
 from muster.screening.selectors import screening_of
 from scheduler.diagnosis.failures import Retry as Advice
 from scheduler.diagnosis.screening import Judgement, ScreeningVerdict, Shape, Then, full_gpu_s, judge, spent_gpu_s
-from scheduler.model.lifecycle import AttemptState, Desired, HoldReason, JobState, Reason, Stage
+from scheduler.model.lifecycle import AttemptState, Desired, HoldReason, JobState, Stage
+from scheduler.model.reasons import Reason, Retried
 
 log = logging.getLogger(__name__)
 
 # Nothing that comes free would let it run.
 _NEVER_THERE = frozenset({HoldReason.INFEASIBLE, HoldReason.QUOTA_TOO_SMALL})
-# The next run need not wait after these.
-_AT_ONCE = frozenset({Reason.PREEMPTED, Reason.REQUEUED_BY_USER, Reason.NODE_LOST, Reason.NODE_REBOOTED})
 
 
 class Screening:
@@ -190,8 +189,10 @@ def _move_on(end: ScreeningEnd) -> None:
     elif found.then is Then.GO_ON:
         move_job(job, JobState.QUEUED, actor="platform", data=told, **_in_its_own_queue(job))
     elif found.then is Then.AGAIN:
-        pause_s = 0.0 if end.reason in _AT_ONCE else BACK_OFF_S
-        _try_again(end, told, Outcome(JobState.QUEUED, back_off_s=pause_s, avoid_nodes=end.reason not in _AT_ONCE))
+        meaning = end.reason.meaning
+        at_once = meaning.retry is Retried.FREE or meaning.is_departure
+        pause_s = 0.0 if at_once else BACK_OFF_S
+        _try_again(end, told, Outcome(JobState.QUEUED, back_off_s=pause_s, avoid_nodes=not at_once))
     else:
         _fail(end, told)
     _write(job, found.verdict, found.why or attempt.reason_detail, figures, end=end)

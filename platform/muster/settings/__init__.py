@@ -218,7 +218,7 @@ SPECTACULAR_SETTINGS = {
         "GroupState": "scheduler.model.lifecycle.GroupState",
         "MemberState": "muster.jobs.groups.progress.MEMBER_STATES",
         "AttemptState": "scheduler.model.lifecycle.AttemptState",
-        "EndReason": "scheduler.model.lifecycle.Reason",
+        "EndReason": "scheduler.model.reasons.Reason",
         "HoldReason": "scheduler.model.lifecycle.HoldReason",
         "Stage": "scheduler.model.lifecycle.Stage",
         "Desired": "scheduler.model.lifecycle.Desired",

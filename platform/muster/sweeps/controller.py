@@ -31,7 +31,15 @@ from muster.sweeps.ends import end_sweep_if_over, reason_to_stop
 from muster.sweeps.models import Progress, Trial
 from muster.sweeps.selectors import search_member
 from muster.sweeps.spec import SweepSpec, sweep_of
-from scheduler.model.lifecycle import JOB_TERMINAL, Desired, GroupKind, GroupState, HoldReason, JobState, Reason
+from scheduler.model.lifecycle import (
+    JOB_TERMINAL,
+    Desired,
+    GroupKind,
+    GroupState,
+    HoldReason,
+    JobState,
+)
+from scheduler.model.reasons import Reason
 from scheduler.search.history import saved_gpu_s
 from scheduler.search.outlook import gpu_s_per_step, steps_left
 from scheduler.search.rungs import Action, Judgement, Member, Rungs, judge

@@ -14,7 +14,8 @@ from muster.jobs.models import Job, JobGroup
 from muster.sweeps.models import Trial
 from muster.sweeps.spec import SweepSpec, sweep_of
 from muster_client.answers.sweeps import SweepMember
-from scheduler.model.lifecycle import JOB_TERMINAL, Reason
+from scheduler.model.lifecycle import JOB_TERMINAL
+from scheduler.model.reasons import Reason
 from scheduler.search import rungs as search
 from scheduler.search.rungs import RungCount, judge
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from muster.jobs.attempt.outcome import blamed_for
 from scheduler.diagnosis.failures.rules import NO_SIGNATURE
-from scheduler.model.lifecycle import ATTEMPT_LIVE, AttemptState, Reason, Stage
+from scheduler.model.lifecycle import ATTEMPT_LIVE, AttemptState, Stage
+from scheduler.model.reasons import Reason
 
 
 class Outcome(StrEnum):
@@ -55,10 +55,10 @@ def failure_sql() -> str:
 
 def category_sql() -> str:
     """Who is to blame for the failure of an attempt; null for one that did not fail."""
-    by_reason = " ".join(f"WHEN '{reason.value}' THEN '{blamed_for(reason)}'" for reason in Reason)
+    by_reason = " ".join(f"WHEN '{reason.value}' THEN '{reason.meaning.blames}'" for reason in Reason)
     return (
         f"CASE WHEN {_FAILED} THEN CASE WHEN {_IS_KNOWN} THEN attempt.failure->>'category'"
-        f" ELSE CASE attempt.reason {by_reason} ELSE '{blamed_for(Reason.UNKNOWN)}' END END END"
+        f" ELSE CASE attempt.reason {by_reason} ELSE '{Reason.UNKNOWN.meaning.blames}' END END END"
     )
 
 

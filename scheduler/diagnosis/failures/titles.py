@@ -4,28 +4,15 @@ from __future__ import annotations
 
 import re
 
+from scheduler.model.reasons import Reason
+
 _EXCEPTION = re.compile(r"(?:^|[\s.:])([A-Z]\w*(?:Error|Exception|Exit|Interrupt|Iteration))\b")
-_TITLES = {
+_TITLES = {reason.value: reason.meaning.title for reason in Reason} | {
     "cpu_out_of_memory": "Out of host memory",
-    "disk_exceeded": "Too much disk used",
-    "exit_nonzero": "Exited with an error",
     "gpu_ecc": "GPU memory error",
     "gpu_ecc_error": "GPU memory error",
-    "idle": "GPUs were idle",
-    "image_denied": "Image not allowed",
-    "image_unreachable": "Registry out of reach",
-    "infeasible": "Fits no node",
-    "launch_failed": "Could not be started",
-    "log_rule": "Stopped by a rule of the operators",
-    "loss_diverged": "The loss diverged",
     "model_diverged": "The model diverged",
     "no_signature": "Failed without a known cause",
-    "not_claimed": "Not picked up by the node",
-    "paused": "Paused by its sweep",
-    "resize_failed": "Did not come back from a resize",
-    "spec_refused": "Refused by the node",
-    "stopped_early": "Stopped by its sweep",
-    "time_limit": "Time limit reached",
 }
 _ACRONYMS = {"cpu": "CPU", "cuda": "CUDA", "gpu": "GPU", "io": "I/O", "nccl": "NCCL", "nvlink": "NVLink"}
 

@@ -28,9 +28,10 @@ from scheduler.admission import ADMISSIONS, Admission, LockScope
 from scheduler.admission.quota import Quota
 from scheduler.engine.cycle import compose, decide
 from scheduler.model.invariants import awaits_preemption, changed_since, check
-from scheduler.model.lifecycle import ATTEMPT_LIVE, AttemptState, JobClass, Reason, RuntimeNeed
+from scheduler.model.lifecycle import ATTEMPT_LIVE, AttemptState, JobClass, RuntimeNeed
 from scheduler.model.plan import Plan, apply, requeued
 from scheduler.model.planners import own_part, seen_by
+from scheduler.model.reasons import Reason
 from scheduler.model.request import Choice, Request
 from tests.db.stories import WAIT_S, World, claim, cycle, end, held, live_attempt, make_world, run, submit, unsound
 from tests.factories import make_node, make_vc

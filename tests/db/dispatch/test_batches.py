@@ -19,8 +19,9 @@ from muster.jobs.models import Attempt, GpuClaim, Job
 from muster.jobs.services import cancel_job
 from muster.tenants.models import Quota
 from scheduler.model import AllocationView, Snapshot
-from scheduler.model.lifecycle import ATTEMPT_LIVE, Reason
+from scheduler.model.lifecycle import ATTEMPT_LIVE
 from scheduler.model.plan import Place
+from scheduler.model.reasons import Reason
 from tests.db.stories import (
     Other,
     World,

@@ -13,7 +13,8 @@ from muster.fleet.models import Node
 from muster.jobs.models import Job
 from muster.samples.rates import refresh_rates
 from muster.tenants.models import Quota
-from scheduler.model.lifecycle import NodeAdmin, Reason
+from scheduler.model.lifecycle import NodeAdmin
+from scheduler.model.reasons import Reason
 from tests.db.stories import World, claim, cycle, end, live_attempt, make_world, now_of, ranks, run, submit
 from tests.factories import make_node
 

@@ -18,7 +18,7 @@ from muster.jobs.services import draft_job
 from muster.samples.models import SpeedAlone
 from scheduler import model
 from scheduler.authoring import AssignmentPolicy, Config, Cycle
-from scheduler.model.lifecycle import Reason
+from scheduler.model.reasons import Reason
 from scheduler.policies.optimus import Optimus
 from scheduler.predict.scaling import speeds_of
 from tests.db.stories import (

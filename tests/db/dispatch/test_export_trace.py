@@ -13,7 +13,7 @@ from muster.jobs.models import Job
 from muster.jobs.services import cancel_job
 from muster.samples.models import SpeedAlone
 from muster.tenants.models import Quota
-from scheduler.model.lifecycle import Reason
+from scheduler.model.reasons import Reason
 from scheduler.sim.readers import detect, read_trace
 from scheduler.sim.trace import Trace, TraceJob
 from scheduler.sim.work import FixedWork, ScalingWork

@@ -31,8 +31,8 @@ from muster.tenants.models import Quota, VirtualCluster
 from muster.tenants.services import set_quota
 from nodeagent.protocol.messages import ClaimRequest
 from scheduler.model import Snapshot
-from scheduler.model.lifecycle import Reason
 from scheduler.model.plan import Place
+from scheduler.model.reasons import Reason
 from tests.db.stories import (
     WAIT_S,
     Other,

@@ -36,8 +36,9 @@ from scheduler.diagnosis.health import HealthLevel, Kind, Recovers
 from scheduler.engine.cycle import compose, decide
 from scheduler.model import AllocationView, Snapshot
 from scheduler.model.invariants import changed_since, check
-from scheduler.model.lifecycle import NodeHealth, Reason
+from scheduler.model.lifecycle import NodeHealth
 from scheduler.model.plan import Place, Plan, Preempt
+from scheduler.model.reasons import Reason
 from tests.db.stories import World, end, let_answer, make_world, now_of, ranks, silent, start, states, submit, unsound
 from tests.factories import make_node, make_tenant, make_user, make_vc
 

@@ -26,8 +26,9 @@ from muster.jobs.models import Attempt, Job, Reservation, ReservedGpu
 from muster.jobs.services import cancel_job, submit_job
 from scheduler.engine.cycle import compose, decide
 from scheduler.model import AllocationView, Snapshot
-from scheduler.model.lifecycle import HoldReason, Reason
+from scheduler.model.lifecycle import HoldReason
 from scheduler.model.plan import Place, Preempt
+from scheduler.model.reasons import Reason
 from tests.db.stories import (
     Other,
     World,

@@ -17,8 +17,8 @@ from muster.dispatch.config.settings import config_of
 from muster.dispatch.snapshot.snapshot import pool_snapshot
 from muster.jobs.models import Attempt, GpuClaim, Job
 from scheduler.model import AllocationView
-from scheduler.model.lifecycle import Reason
 from scheduler.model.plan import Place
+from scheduler.model.reasons import Reason
 from scheduler.model.request import Choice, ElasticRange, Request
 from tests.db.stories import World, end, kinds, let_pass, live_attempt, make_world, now_of, place, ranks, submit
 from tests.factories import make_node

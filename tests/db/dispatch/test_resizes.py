@@ -15,7 +15,7 @@ from muster.jobs.attempt.resizes import BACK_OFF_S, FailedResize, failed_resize_
 from muster.jobs.models import Attempt, Job
 from muster.jobs.services import cancel_job
 from muster.samples.models import Speed
-from scheduler.model.lifecycle import Reason
+from scheduler.model.reasons import Reason
 from tests.db.stories import (
     World,
     claim,

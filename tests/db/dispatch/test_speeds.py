@@ -21,7 +21,7 @@ from muster.samples.models import RankTenSeconds, Speed, SpeedAlone
 from muster.samples.speeds import Stretch, keep_speeds, read_on
 from nodeagent.protocol.messages import UsageSample
 from scheduler import model
-from scheduler.model.lifecycle import Reason
+from scheduler.model.reasons import Reason
 from tests.db.agent_calls import Agent
 from tests.db.stories import (
     World,

@@ -33,7 +33,8 @@ from nodeagent.protocol.messages import (
     ReportedMetrics,
     SyncRequest,
 )
-from scheduler.model.lifecycle import AllocationState, Reason
+from scheduler.model.lifecycle import AllocationState
+from scheduler.model.reasons import Reason
 from tests.db.stories import BOOT
 
 

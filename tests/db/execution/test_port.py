@@ -24,7 +24,7 @@ from muster.logs.models import LogFile
 from muster.logs.store import Chunk, LogEnd
 from muster.monitoring.models import Series
 from muster.monitoring.store import curve_of
-from scheduler.model.lifecycle import Reason
+from scheduler.model.reasons import Reason
 from tests.db.execution.executors import EXECUTORS
 from tests.db.stories import (
     BOOT,

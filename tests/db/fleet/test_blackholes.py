@@ -14,7 +14,7 @@ from muster.fleet.models import Node, Pool
 from muster.fleet.services import resume_node
 from muster.jobs.attempt.attempts import End, report_kept
 from muster.jobs.models import Attempt, Job
-from scheduler.model.lifecycle import Reason
+from scheduler.model.reasons import Reason
 from tests.db.stories import (
     World,
     claim,

@@ -16,7 +16,7 @@ from muster.fleet.leases import renew
 from muster.fleet.models import Node, NodeLease, Strike
 from muster.fleet.services import cordon_node, drain_node, resume_node, retire_node
 from muster.jobs.services import cancel_job
-from scheduler.model.lifecycle import Reason
+from scheduler.model.reasons import Reason
 from tests.db.stories import (
     Other,
     World,

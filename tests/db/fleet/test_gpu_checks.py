@@ -18,7 +18,7 @@ from muster.jobs.attempt.blackholes import _cordon
 from nodeagent.protocol.messages import CheckOutcome, CheckResult, HealthEvent
 from scheduler.diagnosis.blackholes import Judgement, Opinion
 from scheduler.diagnosis.checks import FIRST_PAUSE_S, IDLE_S, RELAPSE_S, UNANSWERED_AFTER_S
-from scheduler.model.lifecycle import Reason
+from scheduler.model.reasons import Reason
 from tests.db.stories import World, end, let_pass, make_world, now_of, place, ranks, start
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("sound")]

@@ -14,7 +14,7 @@ from muster.fleet.services import repair_gpus
 from muster.jobs.attempt.outcome import FREE_CHECKS
 from muster.jobs.models import Attempt, GpuClaim
 from nodeagent.protocol.messages import MAX_HEALTH_EVENTS, AllocationReport, EndReason, HealthEvent, Observed
-from scheduler.model.lifecycle import Reason
+from scheduler.model.reasons import Reason
 from tests.db.agent_calls import Agent
 from tests.db.stories import World, claim, cycle, end, let_pass, live_attempt, make_world, now_of, place, ranks, start
 from tests.factories import make_node

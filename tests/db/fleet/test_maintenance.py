@@ -22,7 +22,8 @@ from muster.jobs.attempt.attempts import End, end_allocation
 from muster.jobs.attempt.claimants import Claimant
 from muster.jobs.models import Allocation, Attempt, Job
 from muster.jobs.services import submit_job
-from scheduler.model.lifecycle import AttemptState, HoldReason, JobState, NodeAdmin, NodeHealth, Reason
+from scheduler.model.lifecycle import AttemptState, HoldReason, JobState, NodeAdmin, NodeHealth
+from scheduler.model.reasons import Reason
 from tests.db.stories import BOOT, rank_of
 from tests.factories import make_attempt, make_job, make_node, make_pool, make_user, make_vc
 

@@ -25,7 +25,7 @@ from muster.jobs.attempt.attempts import lose_allocations
 from muster.jobs.models import Attempt
 from muster.jobs.services import cancel_job
 from nodeagent.protocol.messages import HealthEvent
-from scheduler.model.lifecycle import Reason
+from scheduler.model.reasons import Reason
 from tests.db.agent_calls import Agent, inventory
 from tests.db.stories import (
     World,

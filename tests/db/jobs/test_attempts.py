@@ -12,7 +12,8 @@ from muster.jobs.attempt.attempts import lose_allocations, stop_attempt
 from muster.jobs.attempt.outcome import JITTER
 from muster.jobs.models import Attempt, GpuClaim, Job
 from muster.jobs.services import cancel_job, requeue_job
-from scheduler.model.lifecycle import AttemptState, HoldReason, Reason
+from scheduler.model.lifecycle import AttemptState, HoldReason
+from scheduler.model.reasons import Reason
 from tests.db.stories import (
     World,
     claim,

@@ -16,7 +16,8 @@ from muster.dispatch.snapshot.snapshot import pool_snapshot
 from muster.jobs.attempt.estimates import _HISTORY, current_estimate, estimate_jobs
 from muster.jobs.models import Job
 from muster.jobs.services import draft_job, edit_job, submit_batch
-from scheduler.model.lifecycle import JobState, Reason
+from scheduler.model.lifecycle import JobState
+from scheduler.model.reasons import Reason
 from tests.db.stories import World, cycle, end, let_pass, make_world, now_of, ranks, start, submit
 from tests.factories import job_fields, make_user
 

@@ -15,7 +15,7 @@ from muster.failures.selectors import unknown_failures
 from muster.failures.services import draft, put_into_force, with_rule
 from muster.jobs.models import Job
 from muster.logs.store import Chunk, append
-from scheduler.model.lifecycle import Reason
+from scheduler.model.reasons import Reason
 from tests.db.stories import World, end, make_world, now_of, ranks, start
 from tests.factories import make_user
 

@@ -21,7 +21,8 @@ from muster.jobs.services import cancel_job, requeue_job
 from muster.monitoring.idle import look
 from muster.shells.services import Wanted, request_shell
 from nodeagent.protocol.messages import AllocationReport, EndReason, KeptReport, Observed, SyncRequest
-from scheduler.model.lifecycle import AllocationState, AttemptState, Reason, Stage
+from scheduler.model.lifecycle import AllocationState, AttemptState, Stage
+from scheduler.model.reasons import Reason
 from tests.db.stories import BOOT, World, claim, end, make_world, now_of, place, ranks, start, submit
 from tests.factories import make_token, make_user
 

@@ -9,7 +9,7 @@ from muster.fleet.models import Strike
 from muster.jobs.attempt.attempts import lose_allocations
 from muster.jobs.models import Attempt, Job, RankTail
 from muster.jobs.services import cancel_job
-from scheduler.model.lifecycle import Reason
+from scheduler.model.reasons import Reason
 from tests.db.stories import (
     World,
     claim,

@@ -16,7 +16,7 @@ from muster.failures.services import draft, put_into_force
 from muster.fleet.models import Strike
 from muster.jobs.models import Allocation, Attempt, ExcludedNode, Job
 from muster.logs.store import Chunk, append
-from scheduler.model.lifecycle import Reason
+from scheduler.model.reasons import Reason
 from tests.db.agent_calls import Agent
 from tests.db.stories import World, end, make_world, ranks, start
 

@@ -14,7 +14,7 @@ from muster.failures import log_watch
 from muster.failures.models import LogMatch, LogRuleBook
 from muster.jobs.models import Attempt
 from muster.logs.store import Chunk, append
-from scheduler.model.lifecycle import Reason
+from scheduler.model.reasons import Reason
 from tests.db.stories import World, end, make_world, ranks, start
 from tests.factories import make_user
 

@@ -36,7 +36,7 @@ from nodeagent.runtime.port import WorkFolder
 from nodeagent.ship.outputs import OutputStream
 from nodeagent.transport.client import Client
 from nodeagent.transport.transport import Dialled
-from scheduler.model.lifecycle import Reason
+from scheduler.model.reasons import Reason
 from tests.db.agent_calls import Agent, agent_of
 from tests.db.stories import World, claim, cycle, end, live_attempt, place, ranks, start, submit
 from tests.factories import make_node

@@ -33,7 +33,8 @@ from muster.notices.webhooks import add_webhook
 from muster.notices.wording import Story
 from muster.screening.models import PoolScreening
 from muster.sweeps.services import submit_sweep
-from scheduler.model.lifecycle import AttemptState, JobState, Reason
+from scheduler.model.lifecycle import AttemptState, JobState
+from scheduler.model.reasons import Reason
 from tests.db.receivers import Hook, MailServer, hook_server, mail_server
 from tests.db.stories import (
     Other,

@@ -14,7 +14,8 @@ from muster.jobs.models import Job
 from muster.offers.models import Framework, Offer, Role
 from muster.offers.services import register_framework
 from muster_client import Client
-from scheduler.model.lifecycle import JobState, Reason
+from scheduler.model.lifecycle import JobState
+from scheduler.model.reasons import Reason
 from tests.db.conftest import client as client_of
 from tests.db.stories import Other, World, claim, cycle, end, live_attempt, make_world, ranks, run
 from tests.factories import make_token, make_user

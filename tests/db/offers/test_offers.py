@@ -21,7 +21,8 @@ from muster.offers.selectors import get_offer, note_asked, standing_offers
 from muster.offers.services import Wanted, accept_offer, decline_offer, leave, register_framework
 from muster.offers.tasks import forget_old_offers
 from muster.tenants.models import Membership, Quota, VirtualCluster
-from scheduler.model.lifecycle import HoldReason, JobClass, JobState, OfferState, Reason, RuntimeNeed
+from scheduler.model.lifecycle import HoldReason, JobClass, JobState, OfferState, RuntimeNeed
+from scheduler.model.reasons import Reason
 from tests.db.stories import (
     Other,
     World,

@@ -24,7 +24,8 @@ from muster.screening.models import PoolScreening, ScreeningResult
 from muster.screening.outlook import digest_of
 from muster.screening.services import go_on_unscreened, keep_screening
 from muster.tenants.models import Tenant, VirtualCluster, Volume
-from scheduler.model.lifecycle import AttemptState, Reason
+from scheduler.model.lifecycle import AttemptState
+from scheduler.model.reasons import Reason
 from tests.db.jobs.test_verdicts import BROKEN_CODE, BROKEN_GPU, BROKEN_NETWORK
 from tests.db.stories import (
     claim,

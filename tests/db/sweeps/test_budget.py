@@ -13,7 +13,8 @@ from muster.dispatch.snapshot.snapshot import pool_snapshot
 from muster.jobs.models import Job, JobGroup, Reservation
 from muster.sweeps.services import submit_sweep
 from scheduler.engine.cycle import decide
-from scheduler.model.lifecycle import HoldReason, JobState, Reason
+from scheduler.model.lifecycle import HoldReason, JobState
+from scheduler.model.reasons import Reason
 from tests.db.stories import World, cycle, end, live_attempt, make_world, ranks
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("as_committed", "sound")]

@@ -16,7 +16,8 @@ from muster.sweeps.selectors import standings
 from muster.usage.models import Efficiency
 from muster.usage.totals import count_ended
 from scheduler.diagnosis.efficiency import NoGradeReason
-from scheduler.model.lifecycle import GroupState, JobState, Reason
+from scheduler.model.lifecycle import GroupState, JobState
+from scheduler.model.reasons import Reason
 from tests.db.stories import World, make_world
 from tests.db.sweeps.test_budget import job
 from tests.db.sweeps.test_controller import finish, look, report, running, start_members, states

@@ -19,7 +19,7 @@ from muster.samples.models import GpuTenSeconds
 from muster.tenants.models import Tenant
 from nodeagent.gpu.emulated import EmulatedGpus
 from nodeagent.runtime.port import Usage
-from scheduler.model.lifecycle import Reason
+from scheduler.model.reasons import Reason
 from tests.db.stories import World, end, make_world, now_of, place, ranks, start
 
 pytestmark = pytest.mark.django_db

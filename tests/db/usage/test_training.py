@@ -21,7 +21,7 @@ from muster.monitoring.selectors import checkpoint_advice, losses_of
 from muster.monitoring.store import curve_of, keep_points, told_points
 from nodeagent.protocol.messages import MAX_REPORTED_NAMES, EndReason, MetricPoint, ReportedMetrics
 from scheduler.diagnosis.training.curve import MAX_POINTS
-from scheduler.model.lifecycle import Reason
+from scheduler.model.reasons import Reason
 from tests.db.agent_calls import Agent
 from tests.db.stories import World, end, make_world, ranks, start, submit
 

@@ -24,7 +24,8 @@ from muster.usage.scope import Asked, Scope, scope_of
 from muster.usage.selectors import parse_by, read, usage
 from muster.usage.waste import NO_SCREENING, waste
 from scheduler import model
-from scheduler.model.lifecycle import AttemptState, JobClass, Reason, Stage
+from scheduler.model.lifecycle import AttemptState, JobClass, Stage
+from scheduler.model.reasons import Reason
 from tests.factories import given, make_job, make_node, make_pool, make_tenant, make_user, make_vc
 
 pytestmark = pytest.mark.django_db

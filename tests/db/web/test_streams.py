@@ -21,7 +21,7 @@ from muster.jobs.models import Allocation, Attempt
 from muster.jobs.services import cancel_job, requeue_job
 from muster.logs.store import Chunk, LogEnd, append, finish
 from muster.sweeps.services import submit_sweep
-from scheduler.model.lifecycle import Reason
+from scheduler.model.reasons import Reason
 from tests.db.conftest import client
 from tests.db.stories import (
     WAIT_S,

@@ -15,7 +15,6 @@ from muster.events.models import Event
 from muster.fleet.networks import host_network_reason
 from muster.fleet.runtimes import in_container
 from muster.jobs.attempt.estimates import current_estimate
-from muster.jobs.attempt.outcome import blamed_for
 from muster.jobs.attempt.resizes import failed_resize_from
 from muster.jobs.groups.progress import GroupProgress as Progress
 from muster.jobs.groups.progress import Membership, memberships_of
@@ -57,7 +56,8 @@ from muster_client.answers.jobs import Job as JobDocument
 from scheduler.diagnosis.failures import title_of
 from scheduler.diagnosis.failures.rules import NO_SIGNATURE
 from scheduler.engine.finish import Finish
-from scheduler.model.lifecycle import JOB_TERMINAL, AttemptState, JobState, Reason
+from scheduler.model.lifecycle import JOB_TERMINAL, AttemptState, JobState
+from scheduler.model.reasons import Reason
 
 _PRIORITY_NAMES = {number: name for name, number in PRIORITIES.items()}
 
@@ -326,7 +326,7 @@ def failure(job: Job) -> Failure | None:
     return {
         "class": reason.value,
         "title": title_of(reason, exit_code=job.exit_code),
-        "category": blamed_for(reason),
+        "category": reason.meaning.blames,
         "line": None,
         "hint": None if job.reason_detail == f"exit status {job.exit_code}" else job.reason_detail or None,
         "retry": None,

@@ -33,8 +33,9 @@ from scheduler import model
 from scheduler.admission import LockScope
 from scheduler.engine.cycle import CycleConfig, compose
 from scheduler.model.invariants import PlanValidator, awaits_preemption, changed_since, check
-from scheduler.model.lifecycle import ATTEMPT_LIVE, AttemptState, Desired, JobState, NodeAdmin, Reason
+from scheduler.model.lifecycle import ATTEMPT_LIVE, AttemptState, Desired, JobState, NodeAdmin
 from scheduler.model.plan import RESERVATION_S, Place, Plan, Preempt
+from scheduler.model.reasons import Reason
 from scheduler.model.request import Request
 
 log = logging.getLogger(__name__)

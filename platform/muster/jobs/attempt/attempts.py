@@ -40,17 +40,9 @@ from scheduler.model.lifecycle import (
     Desired,
     JobState,
     Observed,
-    Reason,
     Stage,
 )
-
-# Ends that a node is blamed for: no job can bring them about by what it does.
-_BAD_LAUNCHES = {
-    Reason.LAUNCH_FAILED: StrikeReason.LAUNCH_FAILED,
-    Reason.NEVER_STARTED: StrikeReason.NEVER_STARTED,
-    Reason.NOT_CLAIMED: StrikeReason.NOT_CLAIMED,
-}
-_DEPARTURES = {Reason.NODE_LOST: StrikeReason.NODE_LOST, Reason.NODE_REBOOTED: StrikeReason.NODE_REBOOTED}
+from scheduler.model.reasons import Reason
 
 _ENDS_AS_IT_FAILED = frozenset({AttemptState.FAILED, AttemptState.CANCELLED, AttemptState.PREEMPTED})
 _MAX_RETAINED_S = 7 * 86_400.0
@@ -265,10 +257,10 @@ def lose_allocations(
             )
             if blame:
                 allocation.end_reason = reason
-        if blame and reason in _DEPARTURES:
+        if blame and reason.meaning.is_departure:
             blame_for_leaving(
                 node_id=node_id,
-                reason=_DEPARTURES[reason],
+                reason=StrikeReason(reason.value),
                 job_id=gang.job.pk,
                 attempt_id=attempt_id,
                 detail=detail,
@@ -336,10 +328,10 @@ def _begin_stop(
 
 
 def _blame_for_launch(gang: Gang, node_ids: list[int], reason: Reason, detail: str) -> None:
-    if reason in _BAD_LAUNCHES:
+    if reason.meaning.strikes:
         blame_for_launch(
             node_ids=node_ids,
-            reason=_BAD_LAUNCHES[reason],
+            reason=StrikeReason(reason.value),
             job_id=gang.job.pk,
             attempt_id=gang.attempt.pk,
             detail=detail,

@@ -16,22 +16,10 @@ from muster.fleet.models import Node
 from muster.fleet.services import cordon_node
 from muster.jobs.models import Allocation
 from scheduler.diagnosis.blackholes import Judgement, NodeRun, Opinion, judge
-from scheduler.model.lifecycle import AllocationState, AttemptState, NodeAdmin, Reason, Stage
+from scheduler.model.lifecycle import AllocationState, AttemptState, NodeAdmin, Stage
+from scheduler.model.reasons import Reason, reasons_where
 
-# Ends that the node may have caused. The others come from a user, a limit of the spec, or its image.
-_FAILURES = frozenset(
-    {
-        Reason.EXIT_NONZERO,
-        Reason.KILLED_BY_SIGNAL,
-        Reason.COMMAND_NOT_FOUND,
-        Reason.LAUNCH_FAILED,
-        Reason.NEVER_STARTED,
-        Reason.CODE_UNAVAILABLE,
-        Reason.IMAGE_UNREACHABLE,
-        Reason.IMAGE_NO_SPACE,
-        Reason.UNKNOWN,
-    }
-)
+_FAILURES = reasons_where(lambda meaning: meaning.black_hole)
 # Older runs say nothing of the node's present state, and this many runs elsewhere are enough to compare with.
 _WINDOW = timedelta(hours=1)
 _RUNS_HERE, _RUNS_ELSEWHERE = 20, 200
@@ -45,7 +33,7 @@ def failed_by_node(node_ids: Collection[int], *, reason: Reason, failed_s: float
     the nodes let jobs that fail at once take turns: each sees those before it, so that however many lay there no more
     are lost than it takes to become suspicious.
     """
-    if reason not in _FAILURES:
+    if not reason.meaning.black_hole:
         return False
     nodes = Node.objects.filter(pk__in=node_ids, pool__black_hole_jobs__gt=0, pool__black_hole_s__gte=failed_s)
     opinions = [

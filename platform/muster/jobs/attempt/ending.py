@@ -11,7 +11,8 @@ from muster.events.services import record, recorded_together, wake_pool
 from muster.jobs.attempt.attempts import stop_attempt
 from muster.jobs.models import Attempt, Job
 from muster.jobs.transitions import forget_reservations, move_job
-from scheduler.model.lifecycle import ATTEMPT_LIVE, JOB_TERMINAL, AttemptState, Desired, JobState, Reason
+from scheduler.model.lifecycle import ATTEMPT_LIVE, JOB_TERMINAL, AttemptState, Desired, JobState
+from scheduler.model.reasons import Reason
 
 
 def end_for_good(*, job_id: int, reason: Reason, detail: str, actor: str) -> bool:

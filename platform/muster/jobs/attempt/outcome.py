@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from muster.jobs.spec.spec import Retry, RetryOn
+from muster.jobs.spec.spec import Retry
 from scheduler.diagnosis.failures import Retry as Advice
 from scheduler.diagnosis.failures import Verdict, title_of
-from scheduler.model.lifecycle import AttemptState, Desired, JobState, Reason
+from scheduler.model.lifecycle import AttemptState, Desired, JobState
+from scheduler.model.reasons import Log, Reason, Retried, RetryOn
 
 BACK_OFF_S, MAX_BACK_OFF_S = 5.0, 300.0
 JITTER = 0.25
@@ -18,49 +19,8 @@ SURE = 0.8
 TRIES_ELSEWHERE = 3
 """A job that fails in the same way on this many placements is the likelier cause itself."""
 
-_CATEGORIES = {
-    Reason.NOT_CLAIMED: RetryOn.INFRASTRUCTURE,
-    Reason.NEVER_STARTED: RetryOn.INFRASTRUCTURE,
-    Reason.LAUNCH_FAILED: RetryOn.INFRASTRUCTURE,
-    Reason.CODE_UNAVAILABLE: RetryOn.INFRASTRUCTURE,
-    Reason.IMAGE_UNREACHABLE: RetryOn.INFRASTRUCTURE,
-    Reason.IMAGE_NO_SPACE: RetryOn.INFRASTRUCTURE,
-    Reason.SPEC_REFUSED: RetryOn.INFRASTRUCTURE,
-    Reason.AGENT_STOPPED: RetryOn.INFRASTRUCTURE,
-    Reason.UNKNOWN: RetryOn.INFRASTRUCTURE,
-    Reason.GPU_FAILED: RetryOn.INFRASTRUCTURE,
-    Reason.GPU_CHECK_FAILED: RetryOn.INFRASTRUCTURE,
-    Reason.NODE_LOST: RetryOn.NODE_LOST,
-    Reason.NODE_REBOOTED: RetryOn.NODE_LOST,
-    Reason.EXIT_NONZERO: RetryOn.FAILED,
-    Reason.KILLED_BY_SIGNAL: RetryOn.FAILED,
-    Reason.OUT_OF_MEMORY: RetryOn.FAILED,
-    Reason.DISK_EXCEEDED: RetryOn.FAILED,
-}
-
-# Which part is to blame, in the words of the failure classes; what no other part is blamed for is the job's own.
-_BLAMED = {
-    RetryOn.INFRASTRUCTURE: "infrastructure",
-    RetryOn.NODE_LOST: "infrastructure",
-    RetryOn.FAILED: "user",
-    None: "user",
-}
-
-# Ends whose cause the platform does not know by itself: what the job printed may say it.
-_TOLD_BY_THE_LOG = frozenset(
-    {Reason.EXIT_NONZERO, Reason.KILLED_BY_SIGNAL, Reason.OUT_OF_MEMORY, Reason.COMMAND_NOT_FOUND}
-)
-
-# The node is not to blame for these, and the next try need not wait.
-_FREE_OF_CHARGE = frozenset({Reason.PREEMPTED, Reason.REQUEUED_BY_USER, Reason.RESIZE_FAILED, Reason.PAUSED})
 FREE_CHECKS = 8
 """So often a job is sent elsewhere for nothing because a GPU was not fit: then something else may be wrong."""
-# What these are due to is out of service already, so that the next try need not wait either.
-_PAST = frozenset({Reason.NODE_LOST, Reason.NODE_REBOOTED, Reason.GPU_FAILED, Reason.GPU_CHECK_FAILED})
-
-
-# The job was stopped for good: by its own spec, or by a rule of the operators.
-_FINAL = frozenset({Reason.LOSS_DIVERGED, Reason.LOG_RULE})
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,16 +35,6 @@ class Outcome:
     uses_retry: bool = False
     avoid_nodes: bool = False
     because: str = ""
-
-
-def category_of(reason: Reason) -> RetryOn | None:
-    """Under which of a spec's `retry.on` words an end falls; None for one that no retry can mend."""
-    return _CATEGORIES.get(reason)
-
-
-def blamed_for(reason: Reason) -> str:
-    """The category of failures under which an end falls of which nothing but its reason is known."""
-    return "platform" if reason is Reason.PREEMPTED else _BLAMED[category_of(reason)]
 
 
 def derive_job_state(
@@ -102,11 +52,11 @@ def derive_job_state(
     """The job's next state after its attempt ended.
 
     1. Success is success, even if a cancellation was on its way.
-    2. What the owner wants stopped is cancelled, and what was stopped for good has failed, whatever its spec says.
-    3. A preempted or requeued job goes back without charge, whatever its spec says of retries: nothing failed, and
+    2. What the owner wants stopped is cancelled.
+    3. An end that is never retried fails the job whatever its spec says: it was stopped for good, or stood idle.
+    4. A preempted or requeued job goes back without charge, whatever its spec says of retries: nothing failed, and
        what the platform or the owner did is not the job's to pay for. Who wants no preemption says so in the spec.
        So does one of which nothing was started because a GPU was not fit, but it goes elsewhere (`FREE_CHECKS`).
-    4. What stood idle is not tried again, whatever its spec says: it would stand idle again.
     5. Anything else is queued again if its spec names the category and has tries left, after a growing pause. What
        a node has done that fails whatever comes to it (`by_node`) is infrastructure's.
     6. A `verdict` on its log counts more than an exit status. What another try may heal is infrastructure's; where that
@@ -119,15 +69,14 @@ def derive_job_state(
         return Outcome(JobState.SUCCEEDED)
     if desired is Desired.STOP:
         return Outcome(JobState.CANCELLED)
-    if reason in _FINAL:
+    meaning = reason.meaning
+    if meaning.retry is Retried.NEVER:
         return Outcome(JobState.FAILED)
-    if reason in _FREE_OF_CHARGE:
+    if meaning.retry is Retried.FREE:
         return Outcome(JobState.QUEUED)
     if reason is Reason.GPU_CHECK_FAILED and failed_so_before < FREE_CHECKS:
         return Outcome(JobState.QUEUED, avoid_nodes=True)
-    if reason is Reason.IDLE:
-        return Outcome(JobState.FAILED)
-    told = verdict if reason in _TOLD_BY_THE_LOG else None
+    told = verdict if meaning.log is Log.DECIDES else None
     category = RetryOn.INFRASTRUCTURE if by_node else _category(reason, told)
     if RetryOn.ANYTHING not in retry.on and (category is None or category not in retry.on):
         return Outcome(JobState.FAILED)
@@ -140,7 +89,7 @@ def derive_job_state(
     in_place = told is not None and told.retry is Advice.YES and not by_node
     return Outcome(
         JobState.QUEUED,
-        back_off_s=0 if reason in _PAST else pause_s,
+        back_off_s=pause_s if meaning.pauses else 0,
         uses_retry=True,
         avoid_nodes=category not in {None, RetryOn.FAILED} and not in_place,
         because=_because(retry, category, told, by_node=by_node),
@@ -170,15 +119,15 @@ def is_told_of_node(verdict: Verdict, reason: Reason) -> bool:
     """Whether the log of what failed for that reason speaks against the node, and not the platform's own eyes."""
     # A verdict without a line of the log came from what the agent reported of the GPU, which has its own consequences.
     by_log = verdict.line_number is not None
-    return by_log and reason in _TOLD_BY_THE_LOG and verdict.retry is Advice.ELSEWHERE
+    return by_log and reason.meaning.log is Log.DECIDES and verdict.retry is Advice.ELSEWHERE
 
 
 def _category(reason: Reason, verdict: Verdict | None) -> RetryOn | None:
     if verdict is None:
-        return category_of(reason)
+        return reason.meaning.category
     if verdict.retry in {Advice.YES, Advice.ELSEWHERE}:
         # Also where a library told it: a collective that timed out may have any cause between the ranks.
         return RetryOn.INFRASTRUCTURE
     if verdict.retry is Advice.NO and verdict.confidence >= SURE:
         return None
-    return category_of(reason)
+    return reason.meaning.category

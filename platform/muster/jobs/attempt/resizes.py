@@ -11,15 +11,14 @@ from muster.common.rows import first_of
 from muster.jobs.models import Attempt, Job
 from scheduler.diagnosis.failures import Verdict, title_of
 from scheduler.model.codec import from_json, to_json
-from scheduler.model.lifecycle import AttemptState, Desired, Reason, Stage
+from scheduler.model.lifecycle import AttemptState, Desired, Stage
+from scheduler.model.reasons import Reason, Retried
 from scheduler.model.request import Request, interned
 
 TRIAL_S = 600.0
 """Seconds in which a resized attempt makes its first progress; a job that reports none must run for so long."""
 BACK_OFF_S, MAX_BACK_OFF_S = 600.0, 21_600.0
 
-# The size is not to blame for these ends, and another size does not help.
-_NOT_THE_SIZE = frozenset({Reason.IDLE, Reason.LOSS_DIVERGED, Reason.LOG_RULE, Reason.TIME_LIMIT})
 _BROKEN_CHECKPOINT = "checkpoint_error"
 
 _grown: list[Callable[[Collection[int]], set[int]]] = []
@@ -91,7 +90,9 @@ def resize_that_failed(
 
     A checkpoint that cannot be read fails in every size: that is a failure of the job.
     """
-    if ended_as is not AttemptState.FAILED or job.desired != Desired.RUN or reason in _NOT_THE_SIZE:
+    # An end that is never retried, or one by its time limit, is not the size's fault: another size does not help.
+    not_the_size = reason.meaning.retry is Retried.NEVER or reason is Reason.TIME_LIMIT
+    if ended_as is not AttemptState.FAILED or job.desired != Desired.RUN or not_the_size:
         return None
     if verdict is not None and verdict.failure == _BROKEN_CHECKPOINT:
         return None

@@ -9,7 +9,8 @@ from typing import Protocol
 from muster.common.errors import Invalid
 from muster.jobs.models import Attempt, Job
 from scheduler.diagnosis.failures import Verdict
-from scheduler.model.lifecycle import AttemptState, Reason
+from scheduler.model.lifecycle import AttemptState
+from scheduler.model.reasons import Reason
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,27 +11,12 @@ from muster.jobs.models import Allocation, Attempt, GpuClaim, RankTail
 from scheduler.diagnosis.failures import GpuEvent, RuleSet, Tail, Verdict, builtin, classify
 from scheduler.diagnosis.failures.log_excerpt import excerpt_of
 from scheduler.diagnosis.failures.rules import NO_SIGNATURE
-from scheduler.model.lifecycle import AttemptState, Reason
+from scheduler.model.lifecycle import AttemptState
+from scheduler.model.reasons import Log, Reason
 
 # The first ranks that end tell most; each more costs a few milliseconds while the job is locked.
 MAX_TAILS = 8
 _FAILED = frozenset({AttemptState.FAILED, AttemptState.LOST})
-# What the platform did to the job before it ran, or while it could not be heard: there is no log to read.
-_KNOWN = frozenset(
-    {
-        Reason.LAUNCH_FAILED,
-        Reason.CODE_UNAVAILABLE,
-        Reason.SPEC_REFUSED,
-        Reason.NOT_CLAIMED,
-        Reason.GPU_CHECK_FAILED,
-        Reason.NEVER_STARTED,
-        Reason.AGENT_STOPPED,
-        Reason.IDLE,
-        Reason.INFEASIBLE,
-        Reason.LOG_RULE,
-        Reason.RESIZE_FAILED,
-    }
-)
 _XIDS = {"gpu_lost": 79, "ecc": 48}
 """The Xid that goes with what an agent saw by other means than the kernel's log."""
 
@@ -61,7 +46,7 @@ def verdict_on(
     tails = dict(kept.values_list("allocation_id", "text")) if len(allocations) > 1 else {}
     if tails:
         kept.delete()
-    if ended_as not in _FAILED or reason in _KNOWN:
+    if ended_as not in _FAILED or reason.meaning.log is Log.UNREAD:
         return None
     if len(allocations) == 1:
         tails = {allocations[0].pk: last_tail}

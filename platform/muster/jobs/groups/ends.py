@@ -13,7 +13,8 @@ from muster.events.services import record, recorded_together, wake_pool
 from muster.jobs.attempt.ending import cancel_for
 from muster.jobs.models import Job, JobGroup
 from muster.jobs.transitions import forget_reservations, move_jobs
-from scheduler.model.lifecycle import Desired, GroupState, JobState, Reason, require_move
+from scheduler.model.lifecycle import Desired, GroupState, JobState, require_move
+from scheduler.model.reasons import Reason
 
 Outcome = tuple[GroupState, str]
 """What becomes of a group, and why if there is something to say."""

@@ -15,7 +15,8 @@ from muster.common.clock import utc_now
 from muster.common.rows import require_first
 from muster.jobs.models import Attempt, Job, JobGroup
 from muster.tenants.selectors import tenants_of
-from scheduler.model.lifecycle import ATTEMPT_LIVE, GroupKind, JobState, Reason
+from scheduler.model.lifecycle import ATTEMPT_LIVE, GroupKind, JobState
+from scheduler.model.reasons import Reason
 
 MEMBER_STATES = ("waiting", "running", "paused", "succeeded", "failed", "stopped", "cancelled")
 STOPPED_BY_GROUP = Q(state=JobState.CANCELLED, reason=Reason.STOPPED_EARLY)

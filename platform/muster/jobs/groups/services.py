@@ -17,7 +17,15 @@ from muster.jobs.queue import hold_jobs, release_jobs
 from muster.jobs.rights import require_may_act
 from muster.jobs.transitions import requeue_ended
 from muster.tenants.selectors import require_open
-from scheduler.model.lifecycle import RETRIED_FROM, Desired, GroupKind, GroupState, HoldReason, JobState, Reason
+from scheduler.model.lifecycle import (
+    RETRIED_FROM,
+    Desired,
+    GroupKind,
+    GroupState,
+    HoldReason,
+    JobState,
+)
+from scheduler.model.reasons import Reason
 
 
 def store_group(

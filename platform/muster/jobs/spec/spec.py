@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from enum import StrEnum
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
@@ -37,21 +36,13 @@ from nodeagent.protocol.messages import MAX_MOUNTS
 from scheduler.diagnosis.idle import Rule
 from scheduler.diagnosis.screening import Mode
 from scheduler.model.lifecycle import JobClass, Locality, RuntimeNeed
+from scheduler.model.reasons import RetryOn
 from scheduler.model.request import Over
 
 PRIORITIES = {"low": 0, "normal": 10, "high": 20, "urgent": 30}
 MAX_CPUS = 4096
 MAX_COMMAND_CHARS = 65_536
 MAX_OUTPUTS = 20
-
-
-class RetryOn(StrEnum):
-    """After which kinds of end a job is queued again."""
-
-    INFRASTRUCTURE = "infrastructure"
-    NODE_LOST = "node_lost"
-    FAILED = "failed"
-    ANYTHING = "anything"
 
 
 def _without_preemptions(on: object) -> object:

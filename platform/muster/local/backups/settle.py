@@ -18,7 +18,8 @@ from muster.logs.store import state_missing_segments
 from muster.notices.models import Reader as NoticeReader
 from muster.outputs.store import state_missing_files
 from muster.usage.models import Reader as GradeReader
-from scheduler.model.lifecycle import AllocationState, LeaseState, NodeAdmin, Reason
+from scheduler.model.lifecycle import AllocationState, LeaseState, NodeAdmin
+from scheduler.model.reasons import Reason
 
 IDS_PER_S = 100_000
 """No table grows faster: the ids that were given since the backup are fewer than this for each second."""

@@ -28,7 +28,8 @@ from scheduler.diagnosis.screening import (
     shape_for,
     spent_gpu_s,
 )
-from scheduler.model.lifecycle import AttemptState, Reason
+from scheduler.model.lifecycle import AttemptState
+from scheduler.model.reasons import Reason
 from scheduler.sim.times import CAUSES
 
 RULES = Rules()
