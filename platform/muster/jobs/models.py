@@ -10,7 +10,7 @@ from django.contrib.postgres.constraints import ExclusionConstraint
 from django.contrib.postgres.fields import ArrayField, BigIntegerRangeField
 from django.contrib.postgres.indexes import GinIndex, OpClass
 from django.db import models
-from django.db.models import Case, F, Q, Value, When
+from django.db.models import Case, ExpressionWrapper, F, Q, Value, When
 from django.db.models.fields.json import KT
 from django.db.models.functions import Cast, Coalesce, Upper
 
@@ -39,6 +39,12 @@ from scheduler.model.request import Request
 from scheduler.predict.estimate import Source
 
 _NO_TYPE = Value("", models.TextField())
+
+
+def end_reasons() -> list[tuple[str, str]]:
+    """The reasons for which jobs and attempts end, as Django's choices; named in migrations, so that a new one needs
+    none."""
+    return choices(Reason)
 
 
 class CodeArchive(models.Model):
@@ -152,6 +158,15 @@ class Job(models.Model):
     held = models.BooleanField(
         default=False, db_default=False, help_text="Whether it is held back until its owner or a manager releases it."
     )
+    startable = models.GeneratedField(
+        expression=ExpressionWrapper(
+            Q(state=JobState.QUEUED.value, desired=Desired.RUN.value, held=False, paused=False),
+            output_field=models.BooleanField(),
+        ),
+        output_field=models.BooleanField(),
+        db_persist=True,
+        help_text="Whether a cycle may start it, once `eligible_at` has come and its group has room.",
+    )
     bumped = models.PositiveIntegerField(
         default=0, db_default=0, help_text="In its virtual cluster the job with the largest number goes first; 0: none."
     )
@@ -185,7 +200,7 @@ class Job(models.Model):
     relax_after_s = models.FloatField(null=True, help_text="How long it waits for its locality.")
     avoid_nodes = models.JSONField(default=list)
     exit_code = models.IntegerField(null=True)
-    reason = models.CharField(max_length=20, choices=choices(Reason), default="", blank=True)
+    reason = models.CharField(max_length=20, choices=end_reasons, default="", blank=True)
     reason_detail = models.CharField(max_length=500, default="", blank=True)
     failure = models.JSONField(null=True, help_text="The verdict on its last attempt, if that failed: jobs.verdicts.")
     failed_resize = models.JSONField(
@@ -222,7 +237,7 @@ class Job(models.Model):
             ),
         ]
         indexes = [
-            index("job_queued", ["pool", "id"], Q(state=JobState.QUEUED)),
+            index("job_startable", ["pool", "id"], Q(startable=True)),
             index("job_active", ["pool", "id"], Q(state=JobState.ACTIVE)),
             index("job_screened", ["pool"], Q(stage=Stage.SCREENING, state__in=[JobState.QUEUED, JobState.ACTIVE])),
             models.Index(
@@ -292,7 +307,7 @@ class Attempt(models.Model):
     outcome = models.CharField(
         max_length=10, choices=choices(AttemptState), default="", help_text="What it becomes once all is released."
     )
-    reason = models.CharField(max_length=20, choices=choices(Reason), default="")
+    reason = models.CharField(max_length=20, choices=end_reasons, default="")
     reason_detail = models.CharField(max_length=500, default="")
     exit_code = models.IntegerField(null=True)
     failure = models.JSONField(null=True, help_text="Why it failed, by its logs: jobs.verdicts.")
@@ -358,7 +373,7 @@ class Allocation(models.Model):
     failed_at = models.DateTimeField(null=True, help_text="When its command failed, if what it ran in is kept.")
     ended_at = models.DateTimeField(null=True, help_text="When the agent said that no process is left.")
     exit_code = models.IntegerField(null=True)
-    end_reason = models.CharField(max_length=20, choices=choices(Reason), default="")
+    end_reason = models.CharField(max_length=20, choices=end_reasons, default="")
     end_detail = models.CharField(max_length=500, default="")
     released_at = models.DateTimeField(null=True)
 

@@ -14,7 +14,7 @@ from muster.common.models import DatabaseNow
 from muster.events.models import AuditEntry
 from muster.events.services import audit
 from muster.fleet.models import Gpu, Node, NodeLease, Pool
-from muster.jobs.models import Allocation, Attempt, GpuClaim, IdempotencyKey, Job
+from muster.jobs.models import Allocation, Attempt, GpuClaim, IdempotencyKey, Job, JobGroup
 from muster.tenants.models import Membership, Quota, Tenant
 from scheduler.model import SLOTS
 from scheduler.model.codec import to_json
@@ -54,6 +54,20 @@ class _refused:  # noqa: N801 (reads as the sentence that it is)
         assert isinstance(error, IntegrityError), f"it was not refused: {error!r}"
         assert error.__cause__.diag.constraint_name == self.constraint
         return True
+
+
+@pytest.mark.parametrize("change", [{}, {"held": True}, {"desired": "stop"}, {"paused": True, "member": 1}])
+def test_only_a_waiting_job_that_nothing_holds_back_is_startable(world: World, change: dict[str, Any]) -> None:
+    job = submit(world)
+    if "member" in change:
+        owner = {"owner": world.user, "tenant": world.tenant, "vc": world.vc, "pool": world.pool}
+        change = {**change, "group": JobGroup.objects.create(kind="sweep", spec={}, size=1, parallel=1, **owner)}
+    Job.objects.filter(pk=job.pk).update(**change)
+    assert Job.objects.filter(pk=job.pk, startable=True).exists() is (not change)
+
+
+def test_a_job_with_a_live_attempt_is_not_startable(world: World) -> None:
+    assert not Job.objects.filter(pk=place(world).job_id, startable=True).exists()
 
 
 def attempt_of(job: Job, **fields: Any) -> Attempt:

@@ -63,7 +63,7 @@ def pending_reserved(plan: Plan, reserved: Iterable[int]) -> Iterator[Hold]:
 
 def pending_while_paused(pool_id: int, why: str) -> Iterator[Hold]:
     """The pending reasons of the pool's waiting jobs while placement is paused."""
-    waiting = Job.objects.filter(pool_id=pool_id, state=JobState.QUEUED, held=False).order_by("pk")
+    waiting = Job.objects.filter(pool_id=pool_id, startable=True).order_by("pk")
     helps = ("each node has reported, or the jobs that it may still run have stopped",)
     for job_id in waiting.values_list("pk", flat=True):
         yield Hold(job_id, HoldReason.MAINTENANCE, why, {}, helps, position=1)
@@ -115,9 +115,7 @@ def stored_holds(pool_id: int) -> dict[int, StoredHold]:
     """The pending reasons that are stored of the waiting jobs."""
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT id, tenant_id, hold::text, hold_reason FROM jobs_job"
-            " WHERE pool_id = %s AND state = %s AND NOT held",
-            [pool_id, JobState.QUEUED.value],
+            "SELECT id, tenant_id, hold::text, hold_reason FROM jobs_job WHERE pool_id = %s AND startable", [pool_id]
         )
         return {
             pk: StoredHold(tenant_id, orjson.loads(hold) if hold else None, reason)
@@ -131,12 +129,11 @@ def _store(holds: Mapping[int, dict[str, Any]]) -> list[int]:
         cursor.execute(
             "UPDATE jobs_job SET hold = new.hold::jsonb, hold_reason = new.reason"
             " FROM unnest(%s::bigint[], %s::text[], %s::text[]) AS new(id, hold, reason)"
-            " WHERE jobs_job.id = new.id AND jobs_job.state = %s AND NOT jobs_job.held RETURNING jobs_job.id",
+            " WHERE jobs_job.id = new.id AND jobs_job.startable RETURNING jobs_job.id",
             [
                 list(holds),
                 [orjson.dumps(hold).decode() for hold in holds.values()],
                 [hold["reason"] for hold in holds.values()],
-                JobState.QUEUED.value,
             ],
         )
         return sorted(job_id for (job_id,) in cursor.fetchall())

@@ -18,7 +18,6 @@ from muster.dispatch.lanes.solver import SolveError, Solver
 from muster.dispatch.models import Lane, Target
 from muster.dispatch.snapshot.snapshot import planner_snapshot
 from muster.events.models import Event
-from scheduler.model.lifecycle import JobState
 from scheduler.model.planners import own_part
 
 log = logging.getLogger(__name__)
@@ -31,7 +30,7 @@ _LOCK_KEYS = 1 << 31
 _CHANGES = """
 SELECT md5(concat(
     (SELECT string_agg(concat_ws(':', id, state, desired, priority, eligible_at, request), ',' ORDER BY id)
-     FROM jobs_job WHERE pool_id = %s AND state = ANY(%s)),
+     FROM jobs_job WHERE pool_id = %s AND (startable OR state = 'active')),
     (SELECT string_agg(concat_ws(':', id, version, health, admin), ',' ORDER BY id)
      FROM fleet_node WHERE pool_id = %s)))
 """
@@ -118,8 +117,7 @@ class PoolLane:
 
     def _changes(self) -> str:
         with connection.cursor() as cursor:
-            states = [JobState.QUEUED.value, JobState.ACTIVE.value]
-            cursor.execute(_CHANGES, [self.pool_id, states, self.pool_id])
+            cursor.execute(_CHANGES, [self.pool_id, self.pool_id])
             return str(cursor.fetchone()[0])
 
 

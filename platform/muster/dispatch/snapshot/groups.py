@@ -11,7 +11,7 @@ from django.db.models import Count
 
 from muster.jobs.models import Job, JobGroup
 from scheduler import model
-from scheduler.model.lifecycle import JOB_TERMINAL, Desired, JobState
+from scheduler.model.lifecycle import JOB_TERMINAL, JobState
 
 # Members with reserved GPUs come first, those in a pause between two tries last; then the order of their numbers.
 _TURNS = """
@@ -27,7 +27,7 @@ SELECT turn.id FROM (
     ) AS place
     FROM grp JOIN jobs_job job ON job.group_id = grp.id
     LEFT JOIN jobs_reservation reservation ON reservation.job_id = job.id
-    WHERE job.state = %(queued)s AND job.desired = %(run)s AND NOT job.paused AND NOT job.held
+    WHERE job.startable
 ) turn WHERE turn.place <= turn.room
 """
 # What is stored in the meantime is of no use to a job that saves no checkpoints.
@@ -45,9 +45,8 @@ FROM (
 
 def members_whose_turn_it_is(pool_id: int) -> list[int]:
     """The waiting members of groups that may start: of each group as many as its budget has room for."""
-    names = {"pool": pool_id, "active": JobState.ACTIVE, "queued": JobState.QUEUED, "run": Desired.RUN}
     with connection.cursor() as cursor:
-        cursor.execute(_TURNS, {name: str(value) for name, value in names.items()})
+        cursor.execute(_TURNS, {"pool": pool_id, "active": JobState.ACTIVE.value})
         return [job_id for (job_id,) in cursor.fetchall()]
 
 

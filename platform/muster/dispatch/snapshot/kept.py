@@ -23,11 +23,10 @@ from django.db.backends.signals import connection_created
 
 from muster.common.statements import Statement, statement_of
 from scheduler import model
-from scheduler.model.lifecycle import Desired, JobState
 
 KEPT_FOR_S = 3600.0
 
-_WHICH = """FROM jobs_job job WHERE job.pool_id = %s AND job.state = %s AND job.desired = %s AND NOT job.held
+_WHICH = """FROM jobs_job job WHERE job.pool_id = %s AND job.startable
 AND (job.group_id IS NULL OR job.id = ANY(%s))"""
 _VERSION = "job.id || ',' || job.xmin || job.ctid"
 _VERSIONS = Statement(f"SELECT pg_postmaster_start_time(), string_agg({_VERSION}, ' ' ORDER BY job.id) {_WHICH}")
@@ -127,7 +126,7 @@ class WaitingRows:
 
     def read(self, fields: Sequence[str], turns: Sequence[int], parse: Parse, *, now: float) -> tuple[model.Job, ...]:
         """The jobs of the pool that wait as the running transaction sees them; `turns` are members that may start."""
-        which: list[Any] = [self._pool_id, JobState.QUEUED.value, Desired.RUN.value, list(turns)]
+        which: list[Any] = [self._pool_id, list(turns)]
 
         def read(unread: Mapping[int, str]) -> Mapping[str, _Row]:
             columns = ", ".join(f"job.{name}" for name in fields)

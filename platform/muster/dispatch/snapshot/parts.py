@@ -16,7 +16,7 @@ _WORK = """
 SELECT pool.id, planner.id,
     EXISTS (SELECT FROM events_restore WHERE resumed_at IS NULL),
     EXISTS (
-        SELECT FROM jobs_job job WHERE job.pool_id = pool.id AND job.state = 'queued' AND NOT job.held AND (
+        SELECT FROM jobs_job job WHERE job.pool_id = pool.id AND job.startable AND (
             SELECT planned.planner_id FROM dispatch_plannedcluster planned
             JOIN dispatch_planner owner ON owner.id = planned.planner_id AND owner.pool_id = pool.id
             WHERE planned.vc_id = job.vc_id

@@ -45,7 +45,6 @@ from scheduler.model.lifecycle import (
     ATTEMPT_LIVE,
     AllocationState,
     AttemptState,
-    Desired,
     JobClass,
     JobState,
     NodeHealth,
@@ -112,7 +111,7 @@ ORDER BY attempt.id, allocation.rank
 """
 # A pool may have ten thousand waiting jobs.
 _WAITING = """
-SELECT {job_fields} FROM jobs_job job WHERE job.pool_id = %s AND job.state = %s AND job.desired = %s AND NOT job.held
+SELECT {job_fields} FROM jobs_job job WHERE job.pool_id = %s AND job.startable
 AND (job.group_id IS NULL OR job.id = ANY(%s)) ORDER BY job.id
 """
 _NODE_VERSIONS = Statement("SELECT id, version FROM fleet_node WHERE id = ANY(%s)")
@@ -346,8 +345,7 @@ def _waiting(pool: Pool, parts: Parts, rows: WaitingRows | None, now: float) -> 
     if rows is not None:
         return rows.read(_JOB_FIELDS, turns, _job, now=now)
     with connection.cursor() as cursor:
-        params: list[Any] = [pool.pk, JobState.QUEUED.value, Desired.RUN.value, turns]
-        cursor.execute(_WAITING.format(job_fields=_SELECTED), params)
+        cursor.execute(_WAITING.format(job_fields=_SELECTED), [pool.pk, turns])
         return tuple(_job(dict(zip(_JOB_FIELDS, row, strict=True)), now) for row in cursor.fetchall())
 
 

@@ -89,7 +89,7 @@ def resume_jobs(job_ids: Collection[int], *, hold: dict[str, Any], actor: str) -
     with transaction.atomic(), recorded_together():
         jobs = list(Job.objects.select_for_update(no_key=True).filter(pk__in=job_ids, paused=True).order_by("pk"))
         Job.objects.filter(pk__in=[job.pk for job in jobs]).update(paused=False)
-        queued = Job.objects.filter(pk__in=[job.pk for job in jobs], state=JobState.QUEUED, held=False)
+        queued = Job.objects.filter(pk__in=[job.pk for job in jobs], startable=True)
         queued.update(hold_reason=hold["reason"], hold=hold)
         for job in jobs:
             record("job.resumed", actor=actor, tenant_id=job.tenant_id, job_id=job.pk)
