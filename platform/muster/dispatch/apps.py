@@ -8,6 +8,6 @@ class DispatchConfig(AppConfig):
 
     def ready(self) -> None:
         from muster.dispatch.explain.feasibility import why_infeasible  # noqa: PLC0415 (models can be imported from here on)
-        from muster.jobs.submit.feasibility import check_feasibility_by  # noqa: PLC0415
+        from muster.jobs.ports import ports  # noqa: PLC0415
 
-        check_feasibility_by(why_infeasible)
+        ports.why_infeasible = why_infeasible

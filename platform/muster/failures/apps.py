@@ -8,6 +8,6 @@ class FailuresConfig(AppConfig):
 
     def ready(self) -> None:
         from muster.failures.selectors import rules_in_force  # noqa: PLC0415 (models can be imported from here on)
-        from muster.jobs.attempt import verdicts  # noqa: PLC0415
+        from muster.jobs.ports import ports  # noqa: PLC0415
 
-        verdicts.judge_by(rules_in_force)
+        ports.failure_rules = rules_in_force

@@ -16,15 +16,15 @@ from muster.common.errors import Conflict, FieldError, Forbidden, Invalid, Muste
 from muster.events.services import record, recorded_together, wake_pool
 from muster.jobs.attempt.attempts import stop_attempt
 from muster.jobs.attempt.estimates import estimate_jobs
-from muster.jobs.attempt.screener import screener
 from muster.jobs.models import Attempt, CodeArchive, IdempotencyKey, Job
+from muster.jobs.ports import ports
 from muster.jobs.rights import require_may_act
 from muster.jobs.spec.requests import request_of_spec
 from muster.jobs.spec.spec import PRIORITIES, JobSpec, parse_spec
 from muster.jobs.spec.throughput import require_known_types
 from muster.jobs.submit.caps import require_within_caps
 from muster.jobs.submit.desk import Desk
-from muster.jobs.submit.feasibility import require_feasible, why_infeasible
+from muster.jobs.submit.feasibility import require_feasible
 from muster.jobs.submit.idempotency import once
 from muster.jobs.submit.images import require_runtime
 from muster.jobs.submit.memory import with_types
@@ -119,7 +119,7 @@ def warnings_of(job: Job) -> list[str]:
     """What the submitter should know of a job that was accepted: that it waits for GPUs or quota that do not exist."""
     if not job.tenant.wait_for_hardware:
         return []  # it was refused, if so
-    found = why_infeasible(job)
+    found = ports.why_infeasible(job)
     return [] if found is None else [f"{found.errors[0].message}. It waits until the pool or the quota grows"]
 
 
@@ -168,7 +168,7 @@ def draft_job(*, user: User, data: object, desk: Desk | None = None) -> Job:
     )
     require_feasible(job)
     if spec.screening is Mode.ALWAYS:
-        screener().require_pool(job)
+        ports.screener.require_pool(job)
     return job
 
 
@@ -297,7 +297,7 @@ def _require_future(spec: JobSpec) -> None:
 def _store(jobs: Sequence[Job], user: User, *, has_place: bool = False) -> None:
     with recorded_together():
         for job in jobs:
-            tell = None if has_place else screener().submitted(job)
+            tell = None if has_place else ports.screener.submitted(job)
             job.save(force_insert=True)
             data = {"name": job.name, "vc": job.vc.name, "gpus": job.gpus_total, "nodes": job.request.nodes}
             if job.stage == Stage.SCREENING:

@@ -19,6 +19,7 @@ from muster.common.models import DatabaseNow
 from muster.common.statements import statement_of
 from muster.events.services import STORE_EVENTS, record, recorded_so_far
 from muster.jobs.models import Allocation, Attempt, Job, Reservation
+from muster.jobs.ports import ports
 from scheduler.model.lifecycle import (
     ATTEMPT_TERMINAL,
     JOB_TERMINAL,
@@ -194,7 +195,7 @@ def requeue_ended(jobs: Sequence[Job], *, actor: str, hold: Mapping[str, Any]) -
     """
     if not {JobState(job.state) for job in jobs} <= RETRIED_FROM or any(job.group_id is None for job in jobs):
         raise RuntimeError("only failed and cancelled members of groups are queued again")
-    for forget in _forget_ends:
+    for forget in ports.when_requeued:
         forget([job.pk for job in jobs])
     for job in jobs:
         told = {"from": job.state, "state": JobState.QUEUED, "reason": Reason.REQUEUED_BY_USER}
@@ -218,14 +219,6 @@ def requeue_ended(jobs: Sequence[Job], *, actor: str, hold: Mapping[str, Any]) -
         retries_used=0,
         retried_because="",
     )
-
-
-_forget_ends: list[Callable[[Sequence[int]], object]] = []
-
-
-def when_requeued(forget: Callable[[Sequence[int]], object]) -> None:
-    """Let an app above this one forget what it stored of the ends of these jobs when they are queued again."""
-    _forget_ends.append(forget)
 
 
 def forget_reservations(job_ids: Iterable[int]) -> None:

@@ -8,7 +8,7 @@ class SamplesConfig(AppConfig):
 
     def ready(self) -> None:
         """Say which attempts have made progress."""
-        from muster.jobs.attempt.resizes import attempts_with_progress_by  # noqa: PLC0415 (models load after apps)
+        from muster.jobs.ports import ports  # noqa: PLC0415 (models load after apps)
         from muster.samples.speeds import with_progress  # noqa: PLC0415
 
-        attempts_with_progress_by(with_progress)
+        ports.with_progress = with_progress

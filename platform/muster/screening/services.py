@@ -3,36 +3,28 @@
 from __future__ import annotations
 
 import logging
-import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from typing import Any
 
 from django.db import transaction
 
 from muster.common.clock import database_now, utc_now
 from muster.common.errors import Invalid
-from muster.common.models import DatabaseNow
 from muster.events.services import record, wake_pool
 from muster.fleet.models import Pool
 from muster.jobs.attempt.attempts import stop_attempt
-from muster.jobs.attempt.blackholes import failed_by_node
-from muster.jobs.attempt.outcome import BACK_OFF_S, Outcome, derive_job_state, retry_fields
-from muster.jobs.attempt.runs import ScreeningRun, screening_run_of
-from muster.jobs.attempt.screener import ScreeningEnd
-from muster.jobs.attempt.verdicts import failed_so_before
+from muster.jobs.attempt.runs import ScreeningRun, in_its_own_queue, screening_run_of
 from muster.jobs.models import Attempt, Job, Reservation
-from muster.jobs.spec.spec import Retry
-from muster.jobs.transitions import forget_reservations, move_job
+from muster.jobs.ports import ScreeningEnd
+from muster.jobs.transitions import forget_reservations
 from muster.screening.models import ScreeningResult
 from muster.screening.outlook import digest_of, outlook_of, run_for
 from muster.screening.room import fitted, reshaped, room_of
 from muster.screening.selectors import screening_of
-from scheduler.diagnosis.failures import Retry as Advice
-from scheduler.diagnosis.screening import Judgement, ScreeningVerdict, Shape, Then, full_gpu_s, judge, spent_gpu_s
+from scheduler.diagnosis.screening import ScreeningVerdict, Shape, full_gpu_s, spent_gpu_s
 from scheduler.model.lifecycle import AttemptState, Desired, HoldReason, JobState, Stage
-from scheduler.model.reasons import Reason, Retried
+from scheduler.model.reasons import Reason
 
 log = logging.getLogger(__name__)
 
@@ -61,9 +53,18 @@ class Screening:
 
         return tell_skipped
 
+    def next_run(self, job: Job) -> dict[str, Any] | None:
+        """The fields of a job that is screened again, in the pool that screens its pool now; None if there is none."""
+        screening = screening_of(job.vc.pool_id)
+        run = None if screening is None else run_for(job, screening)
+        if screening is None or run is None:
+            return None
+        return {"stage": Stage.SCREENING, "screening": run.stored(), "pool": screening.screening_pool, "memo": {}}
+
     def ended(self, end: ScreeningEnd) -> None:
-        """Move the job on by the verdict of its screening run, and store the result."""
-        _move_on(end)
+        """Store the result of a screening run."""
+        found = end.judgement
+        _write(end.job, found.verdict, found.why or end.attempt.reason_detail, _figures(end), end=end)
 
 
 def keep_screening(pool: Pool) -> None:
@@ -95,7 +96,7 @@ def go_on_unscreened(*, job_id: int, why: str) -> bool:
             return False
         waited_s = max(0.0, database_now().timestamp() - run.since)
         forget_reservations([job.pk])
-        Job.objects.filter(pk=job.pk).update(**_in_its_own_queue(job), hold=None, hold_reason="")
+        Job.objects.filter(pk=job.pk).update(**in_its_own_queue(job), hold=None, hold_reason="")
         _write(job, ScreeningVerdict.UNTRIED, why, _Figures(waited_s=waited_s))
         wake_pool(job.vc.pool_id)
     return True
@@ -161,100 +162,6 @@ def _why_in_vain(job: Job, run: ScreeningRun, *, room_is_there: bool, now: float
     if job.hold_reason in _NEVER_THERE and run.gpus_total == 1:
         return f"the screening pool cannot run it: {(job.hold or {}).get('detail', job.hold_reason)}"[:500]
     return ""
-
-
-def _move_on(end: ScreeningEnd) -> None:
-    job, attempt = end.job, end.attempt
-    pools, figures = {job.pool_id, job.vc.pool_id}, _figures(end)
-    own_fault = end.verdict is not None and end.verdict.retry is Advice.NO
-    by_node = (
-        end.ended_as is AttemptState.FAILED
-        and not own_fault
-        and failed_by_node(end.nodes, reason=end.reason, failed_s=end.held_s)
-    )
-    found = judge(
-        ended_as=end.ended_as,
-        reason=end.reason,
-        failure=end.verdict,
-        tries=Attempt.objects.filter(job=job, stage=Stage.SCREENING).count(),
-        by_node=by_node,
-    )
-    told = {"reason": end.reason, "attempt": attempt.number, "stage": Stage.SCREENING}
-    if end.verdict is not None:
-        told["failure"] = end.verdict.failure
-    if job.desired == Desired.STOP:
-        found = Judgement(ScreeningVerdict.INTERRUPTED, Then.FAIL, "it was cancelled")
-        told["reason"] = Reason.CANCELLED_BY_USER
-        move_job(job, JobState.CANCELLED, actor="platform", data=told, **_as_it_ended(end, Reason.CANCELLED_BY_USER))
-    elif found.then is Then.GO_ON:
-        move_job(job, JobState.QUEUED, actor="platform", data=told, **_in_its_own_queue(job))
-    elif found.then is Then.AGAIN:
-        meaning = end.reason.meaning
-        at_once = meaning.retry is Retried.FREE or meaning.is_departure
-        pause_s = 0.0 if at_once else BACK_OFF_S
-        _try_again(end, told, Outcome(JobState.QUEUED, back_off_s=pause_s, avoid_nodes=not at_once))
-    else:
-        _fail(end, told)
-    _write(job, found.verdict, found.why or attempt.reason_detail, figures, end=end)
-    for pool_id in pools:
-        wake_pool(pool_id)
-
-
-def _fail(end: ScreeningEnd, told: dict[str, Any]) -> None:
-    """End the job, unless its owner wants even such failures tried again: then that is done here, too."""
-    job = end.job
-    outcome = derive_job_state(
-        ended_as=end.ended_as,
-        reason=end.reason,
-        desired=Desired.RUN,
-        retry=Retry.model_validate(job.spec["retry"]),
-        retries_used=job.retries_used,
-        verdict=end.verdict,
-        failed_so_before=failed_so_before(end.attempt, end.verdict, end.reason),
-        chance=random.random(),  # noqa: S311 (it spreads pauses, and is no secret)
-    )
-    if outcome.state is JobState.QUEUED:
-        _try_again(end, told, outcome)
-        return
-    move_job(job, JobState.FAILED, actor="platform", data=told, **_as_it_ended(end, end.reason))
-
-
-def _try_again(end: ScreeningEnd, told: dict[str, Any], outcome: Outcome) -> None:
-    """Back into the queue of the screening pool, as that is now; where nothing can screen it, into its own."""
-    job = end.job
-    screening = screening_of(job.vc.pool_id)
-    run = None if screening is None else run_for(job, screening)
-    fields: dict[str, Any] = _in_its_own_queue(job)
-    if screening is not None and run is not None:
-        fields = {"screening": run.stored(), "pool": screening.screening_pool, "memo": {}}
-        fields |= {"avoid_nodes": list(end.nodes)} if outcome.avoid_nodes else {}
-    if outcome.back_off_s:
-        fields["eligible_at"] = DatabaseNow() + timedelta(seconds=outcome.back_off_s)
-    move_job(
-        job,
-        JobState.QUEUED,
-        actor="platform",
-        data=told,
-        **retry_fields(outcome, retries_used=job.retries_used, attempt=end.attempt.number),
-        **fields,
-    )
-
-
-def _in_its_own_queue(job: Job) -> dict[str, Any]:
-    """The fields of a job that is done with screening. Its times stay, and with them its place in the queue."""
-    return {"stage": Stage.FULL, "screening": None, "pool_id": job.vc.pool_id, "memo": {}, "avoid_nodes": []}
-
-
-def _as_it_ended(end: ScreeningEnd, reason: Reason) -> dict[str, Any]:
-    attempt = end.attempt
-    found_on = f"found in its screening run on {end.attempt.gpus_total} of {end.job.gpus_total} GPUs"
-    detail = f"{attempt.reason_detail[:400]} ({found_on})" if attempt.reason_detail else found_on
-    return {
-        "exit_code": attempt.exit_code,
-        "reason": reason,
-        "reason_detail": detail if reason is not Reason.CANCELLED_BY_USER else attempt.reason_detail,
-        "failure": attempt.failure,
-    }
 
 
 @dataclass(frozen=True, slots=True)

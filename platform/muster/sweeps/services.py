@@ -13,10 +13,10 @@ from muster.common.errors import Invalid, MusterError
 from muster.jobs.attempt.estimates import estimate_jobs
 from muster.jobs.groups.services import store_group
 from muster.jobs.models import IdempotencyKey, Job, JobGroup
+from muster.jobs.ports import ports
 from muster.jobs.services import draft_job
 from muster.jobs.spec.spec_texts import checked_params
 from muster.jobs.submit.desk import Desk
-from muster.jobs.submit.feasibility import why_infeasible
 from muster.jobs.submit.idempotency import once
 from muster.sweeps.models import Progress
 from muster.sweeps.spec import SweepSpec, params_of, parse_sweep
@@ -95,7 +95,7 @@ def size_of(data: object) -> int:
 
 def warnings_of(member: Job) -> list[str]:
     """What the submitter should know of a sweep with this member: that it waits for GPUs that do not exist."""
-    found = why_infeasible(member)
+    found = ports.why_infeasible(member)
     return [] if found is None else [f"{found.errors[0].message}. It waits until the pool or the quota grows"]
 
 

@@ -8,11 +8,10 @@ class UsageConfig(AppConfig):
 
     def ready(self) -> None:
         """Have the grade of a job told with its end, and forgotten with it."""
-        from muster.jobs.transitions import when_requeued  # noqa: PLC0415 (models can be imported from here on)
+        from muster.jobs.ports import ports  # noqa: PLC0415 (models can be imported from here on)
         from muster.notices.grades import grade_by  # noqa: PLC0415
         from muster.usage.grading import forget_grades, grades_for_notices  # noqa: PLC0415
         from muster.usage.totals import uncount  # noqa: PLC0415
 
         grade_by(grades_for_notices)
-        when_requeued(uncount)
-        when_requeued(forget_grades)
+        ports.when_requeued += [uncount, forget_grades]

@@ -46,7 +46,7 @@ class _Known:
 _known: dict[int, _Known] = {}
 
 
-def why_infeasible(job: Job, *, each_choice: bool) -> Invalid | None:
+def why_infeasible(job: Job, *, each_choice: bool = False) -> Invalid | None:
     """Why the pool of a draft could never run it, with the nearest request that it could run; None if it could.
 
     With `each_choice`, a job that accepts several GPU types is refused for each of them that no node could hold.

@@ -6,7 +6,6 @@ makes a claim and a stop of the same attempt take turns.
 
 from __future__ import annotations
 
-import random
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -18,27 +17,19 @@ from muster.common.clock import utc_now
 from muster.common.errors import Conflict
 from muster.common.models import DatabaseNow
 from muster.common.rows import first_of
-from muster.events.services import record, recorded_together, wake_group, wake_node, wake_pool
-from muster.fleet.checks import check_soon
-from muster.fleet.models import Gpu, Node, StrikeReason
-from muster.fleet.strikes import blame_for_failure, blame_for_launch, blame_for_leaving, nodes_of_failed_gpus
+from muster.events.services import record, recorded_together, wake_node
+from muster.fleet.models import Node, StrikeReason
+from muster.fleet.strikes import blame_for_launch, blame_for_leaving
 from muster.jobs.attempt.blackholes import failed_by_node
 from muster.jobs.attempt.claimants import Claimant, is_left_behind
-from muster.jobs.attempt.estimates import learn_from
+from muster.jobs.attempt.finish import finish_if_released
 from muster.jobs.attempt.gangs import Gang, Rank, locked_gang
-from muster.jobs.attempt.outcome import Outcome, derive_job_state, is_told_of_node, retry_fields
-from muster.jobs.attempt.resizes import FailedResize, resize_that_failed
-from muster.jobs.attempt.screener import ScreeningEnd, screener
-from muster.jobs.attempt.verdicts import failed_so_before, keep_tail, stored, verdict_on
-from muster.jobs.models import Allocation, ExcludedNode, Job
-from muster.jobs.spec.spec import Retry
-from scheduler.diagnosis.failures import Verdict
+from muster.jobs.attempt.verdicts import keep_tail
+from muster.jobs.models import Allocation
 from scheduler.model.lifecycle import (
     ATTEMPT_TERMINAL,
     AllocationState,
     AttemptState,
-    Desired,
-    JobState,
     Observed,
     Stage,
 )
@@ -209,7 +200,7 @@ def end_allocation(rank: Rank, *, claimant: Claimant, end: End) -> None:
                 outcome, reason = AttemptState.CANCELLED, Reason.SCREENING_PASSED
             _begin_stop(gang, outcome, reason, detail, exit_code=end.exit_code, actor="agent")
             _blame_for_launch(gang, [rank.node_id], end.reason, end.detail)
-        _finish_if_released(gang, tail=end.tail)
+        finish_if_released(gang, tail=end.tail)
         gang.moves.write()
 
 
@@ -224,7 +215,7 @@ def stop_attempt(
         late = [one.node_id for one in gang.allocations if one.state == AllocationState.RESERVED]
         _begin_stop(gang, outcome, reason, detail, exit_code=None, actor=actor)
         _blame_for_launch(gang, late, reason, detail)
-        _finish_if_released(gang)
+        finish_if_released(gang)
         gang.moves.write()
         return AttemptState(gang.attempt.state)
 
@@ -268,7 +259,7 @@ def lose_allocations(
             )
         if gang.attempt.state not in ATTEMPT_TERMINAL and gang.attempt.state != AttemptState.STOPPING:
             _begin_stop(gang, AttemptState.LOST, reason, detail, exit_code=None, actor=actor)
-        _finish_if_released(gang)
+        finish_if_released(gang)
         gang.moves.write()
         return True
 
@@ -335,110 +326,4 @@ def _blame_for_launch(gang: Gang, node_ids: list[int], reason: Reason, detail: s
             job_id=gang.job.pk,
             attempt_id=gang.attempt.pk,
             detail=detail,
-        )
-
-
-def _finish_if_released(gang: Gang, *, tail: str = "") -> None:
-    """End the attempt once nothing of it is held, and move its job on; `tail` is that of the rank that ended last."""
-    if not gang.all_released or gang.attempt.state in ATTEMPT_TERMINAL:
-        return
-    job, attempt, moves = gang.job, gang.attempt, gang.moves
-    verdict = None
-    if attempt.state == AttemptState.STOPPING:
-        target, reason = AttemptState(attempt.outcome), Reason(attempt.reason)
-        verdict = verdict_on(attempt, gang.allocations, ended_as=target, reason=reason, last_tail=tail)
-        failure = None if verdict is None else stored(verdict)
-        told = {"reason": reason} | ({"failure": failure["class"]} if failure else {})
-        moves.move_attempt(attempt, target, job=job, actor="platform", data=told, failure=failure)
-        moves.write()  # what becomes of the job depends on what else has failed on its nodes
-    else:
-        target, reason = AttemptState.SUCCEEDED, Reason.COMPLETED
-        if attempt.state == AttemptState.STARTING:
-            moves.move_attempt(attempt, AttemptState.RUNNING, job=job, actor="agent")
-        moves.move_attempt(attempt, target, job=job, actor="platform", reason=reason, exit_code=0)
-        if attempt.stage == Stage.SCREENING:
-            moves.write()  # the screener moves the job
-    _move_job_on(gang, target, reason, verdict)
-
-
-def _move_job_on(gang: Gang, ended_as: AttemptState, reason: Reason, verdict: Verdict | None) -> None:
-    job, attempt, now = gang.job, gang.attempt, utc_now()
-    # The other ranks were stopped because of it: their own ends say nothing against their nodes.
-    to_blame = [one for one in gang.allocations if one.end_reason == reason]
-    blamed = sorted({one.node_id for one in to_blame})
-    # What a failed rank ran in may be kept for a while: that says nothing of how quickly it failed.
-    failed_s = (min((one.failed_at or now for one in to_blame), default=now) - attempt.placed_at).total_seconds()
-    if reason is Reason.GPU_FAILED:
-        blamed = nodes_of_failed_gpus(attempt.pk)
-    held_s = (now - attempt.placed_at).total_seconds()
-    if attempt.stage == Stage.SCREENING:
-        if job.desired == Desired.RUN:
-            _blame_for_failure(gang, blamed, reason, verdict)
-        screener().ended(ScreeningEnd(job, attempt, ended_as, reason, verdict, blamed, held_s))
-        return
-    outcome = derive_job_state(
-        ended_as=ended_as,
-        reason=reason,
-        desired=Desired(job.desired),
-        retry=Retry.model_validate(job.spec["retry"]),
-        retries_used=job.retries_used,
-        by_node=ended_as is AttemptState.FAILED and failed_by_node(blamed, reason=reason, failed_s=failed_s),
-        verdict=verdict,
-        failed_so_before=failed_so_before(attempt, verdict, reason),
-        chance=random.random(),  # noqa: S311 (it spreads pauses, and is no secret)
-    )
-    resize = resize_that_failed(job, attempt, ended_as=ended_as, reason=reason, verdict=verdict)
-    if resize is not None:
-        outcome = Outcome(JobState.QUEUED, avoid_nodes=outcome.avoid_nodes)
-    if outcome.state is JobState.CANCELLED:
-        reason = reason if reason is Reason.STOPPED_EARLY else Reason.CANCELLED_BY_USER
-    else:
-        _blame_for_failure(gang, blamed, reason, verdict)
-    fields: dict[str, object] = {
-        "attained_gpu_s": job.attained_gpu_s + attempt.gpus_total * max(held_s, 0.0),
-        "ran_s": job.ran_s + max(held_s, 0.0),
-        "exit_code": attempt.exit_code,
-        "reason": reason,
-        "reason_detail": attempt.reason_detail,
-        "failure": attempt.failure,
-        "failed_resize": job.failed_resize if resize is None else resize.stored(),
-    }
-    if outcome.state is JobState.QUEUED:
-        fields["requeued_at"] = DatabaseNow()
-        fields["eligible_at"] = DatabaseNow() + timedelta(seconds=outcome.back_off_s)
-        fields |= retry_fields(outcome, retries_used=job.retries_used, attempt=attempt.number)
-        if outcome.avoid_nodes:
-            excluded = ExcludedNode.objects.filter(job=job).values_list("node_id", flat=True)
-            fields["avoid_nodes"] = sorted({*blamed, *excluded})
-    told = {"reason": reason, "attempt": attempt.number, "exit_code": attempt.exit_code}
-    if verdict is not None:
-        told["failure"] = verdict.failure
-    gang.moves.move_job(job, outcome.state, actor="platform", data=told, **fields)
-    _record_resize(job, resize)
-    if outcome.state is not JobState.QUEUED:
-        learn_from(job)
-        if job.group_id is not None:
-            wake_group(job.group_id)
-    if outcome.avoid_nodes:
-        # Last: the code that takes the results of checks locks the node first.
-        on_blamed = Gpu.objects.filter(claims__allocation__attempt=attempt, node__in=blamed)
-        check_soon(set(on_blamed.values_list("pk", flat=True)))
-    wake_pool(job.pool_id)
-
-
-def _record_resize(job: Job, resize: FailedResize | None) -> None:
-    if resize is not None:
-        data = {"before": resize.before, "wanted": resize.wanted, "because": resize.because}
-        record("job.resize_failed", actor="platform", tenant_id=job.tenant_id, job_id=job.pk, data=data)
-
-
-def _blame_for_failure(gang: Gang, blamed: list[int], reason: Reason, verdict: Verdict | None) -> None:
-    if verdict is not None and is_told_of_node(verdict, reason):
-        blame_for_failure(
-            node_ids=blamed,
-            failure=verdict.failure,
-            owner_id=gang.job.owner_id,
-            job_id=gang.job.pk,
-            attempt_id=gang.attempt.pk,
-            detail=f"{verdict.failure}: {verdict.line}",
         )

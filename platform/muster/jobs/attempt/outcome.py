@@ -1,13 +1,15 @@
-"""What becomes of a job when an attempt has ended: a pure decision."""
+"""The consequences of the end of an attempt for its job: a pure judgement."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from muster.jobs.attempt.resizes import FailedResize
 from muster.jobs.spec.spec import Retry
 from scheduler.diagnosis.failures import Retry as Advice
 from scheduler.diagnosis.failures import Verdict, title_of
+from scheduler.diagnosis.screening import Judgement, ScreeningVerdict, Then, judge
 from scheduler.model.lifecycle import AttemptState, Desired, JobState
 from scheduler.model.reasons import Log, Reason, Retried, RetryOn
 
@@ -23,11 +25,33 @@ FREE_CHECKS = 8
 """So often a job is sent elsewhere for nothing because a GPU was not fit: then something else may be wrong."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndFacts:
+    """What is known of an attempt that has ended, and of its job."""
+
+    ended_as: AttemptState
+    reason: Reason
+    desired: Desired
+    retry: Retry
+    retries_used: int
+    verdict: Verdict | None = None
+    by_node: bool = False
+    """One of its nodes fails whatever comes to it, or may do so for all that is known."""
+    failed_so_before: int = 0
+    """Earlier attempts of the same failure class, or for the same reason where there is no log."""
+    resize: FailedResize | None = None
+    """The resize that fails with this end."""
+    screening_runs: int = 0
+    """Of the job, this one included; 0: this was a full run."""
+    chance: float = 0.5
+    """From 0 to 1; it spreads the pauses."""
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """The job's next state, and for one that is queued again: after how long, and whether it used up a retry.
 
-    `because` says which rule granted the retry, in words that follow "because".
+    `because` says which rule granted the retry, in words that follow "because". `reason` is stored with the job.
     """
 
     state: JobState
@@ -35,20 +59,52 @@ class Outcome:
     uses_retry: bool = False
     avoid_nodes: bool = False
     because: str = ""
+    reason: Reason = Reason.UNKNOWN
+    strikes_nodes: bool = False
+    """Its log speaks against its nodes."""
+    screening: Judgement | None = None
+    """The judgement on a screening run."""
 
 
-def derive_job_state(
-    *,
-    ended_as: AttemptState,
-    reason: Reason,
-    desired: Desired,
-    retry: Retry,
-    retries_used: int,
-    by_node: bool = False,
-    verdict: Verdict | None = None,
-    failed_so_before: int = 0,
-    chance: float = 0.5,
-) -> Outcome:
+def judge_end(facts: EndFacts) -> Outcome:
+    """The consequences of the end of an attempt. Reads nothing and writes nothing."""
+    outcome = _after_screening(facts) if facts.screening_runs else _after_full_run(facts)
+    if outcome.state is JobState.CANCELLED:
+        early = facts.reason is Reason.STOPPED_EARLY
+        return replace(outcome, reason=facts.reason if early else Reason.CANCELLED_BY_USER)
+    strikes = facts.verdict is not None and _is_told_of_node(facts.verdict, facts.reason)
+    return replace(outcome, reason=facts.reason, strikes_nodes=strikes)
+
+
+def _after_screening(facts: EndFacts) -> Outcome:
+    found = judge(
+        ended_as=facts.ended_as,
+        reason=facts.reason,
+        failure=facts.verdict,
+        tries=facts.screening_runs,
+        by_node=facts.by_node,
+    )
+    if facts.desired is Desired.STOP:
+        found = Judgement(ScreeningVerdict.INTERRUPTED, Then.FAIL, "it was cancelled")
+        outcome = Outcome(JobState.CANCELLED)
+    elif found.then is Then.GO_ON:
+        outcome = Outcome(JobState.QUEUED)
+    elif found.then is Then.AGAIN:
+        meaning = facts.reason.meaning
+        at_once = meaning.retry is Retried.FREE or meaning.is_departure
+        outcome = Outcome(JobState.QUEUED, back_off_s=0.0 if at_once else BACK_OFF_S, avoid_nodes=not at_once)
+    else:
+        # Its owner may want even such failures tried again.
+        outcome = _by_its_spec(facts)
+    return replace(outcome, screening=found)
+
+
+def _after_full_run(facts: EndFacts) -> Outcome:
+    outcome = _by_its_spec(facts)
+    return outcome if facts.resize is None else Outcome(JobState.QUEUED, avoid_nodes=outcome.avoid_nodes)
+
+
+def _by_its_spec(facts: EndFacts) -> Outcome:
     """The job's next state after its attempt ended.
 
     1. Success is success, even if a cancellation was on its way.
@@ -60,39 +116,38 @@ def derive_job_state(
     5. Anything else is queued again if its spec names the category and has tries left, after a growing pause. What
        a node has done that fails whatever comes to it (`by_node`) is infrastructure's.
     6. A `verdict` on its log counts more than an exit status. What another try may heal is infrastructure's; where that
-       must be another place it is looked for, until it has failed so on several (`failed_so_before`: attempts of the
-       same class, or the same reason where there is no log). What no retry can help is not tried again.
-
-    `chance`, from 0 to 1, spreads the pauses.
+       must be another place it is looked for, until it has failed so on several (`failed_so_before`). What no retry
+       can help is not tried again.
     """
-    if ended_as is AttemptState.SUCCEEDED:
+    reason, retry = facts.reason, facts.retry
+    if facts.ended_as is AttemptState.SUCCEEDED:
         return Outcome(JobState.SUCCEEDED)
-    if desired is Desired.STOP:
+    if facts.desired is Desired.STOP:
         return Outcome(JobState.CANCELLED)
     meaning = reason.meaning
     if meaning.retry is Retried.NEVER:
         return Outcome(JobState.FAILED)
     if meaning.retry is Retried.FREE:
         return Outcome(JobState.QUEUED)
-    if reason is Reason.GPU_CHECK_FAILED and failed_so_before < FREE_CHECKS:
+    if reason is Reason.GPU_CHECK_FAILED and facts.failed_so_before < FREE_CHECKS:
         return Outcome(JobState.QUEUED, avoid_nodes=True)
-    told = verdict if meaning.log is Log.DECIDES else None
-    category = RetryOn.INFRASTRUCTURE if by_node else _category(reason, told)
+    told = facts.verdict if meaning.log is Log.DECIDES else None
+    category = RetryOn.INFRASTRUCTURE if facts.by_node else _category(reason, told)
     if RetryOn.ANYTHING not in retry.on and (category is None or category not in retry.on):
         return Outcome(JobState.FAILED)
-    if retries_used >= retry.max:
+    if facts.retries_used >= retry.max:
         return Outcome(JobState.FAILED)
     elsewhere = told is not None and told.retry is Advice.ELSEWHERE
-    if elsewhere and failed_so_before + 1 >= TRIES_ELSEWHERE and RetryOn.ANYTHING not in retry.on:
+    if elsewhere and facts.failed_so_before + 1 >= TRIES_ELSEWHERE and RetryOn.ANYTHING not in retry.on:
         return Outcome(JobState.FAILED)
-    pause_s = min(BACK_OFF_S * 2**retries_used, MAX_BACK_OFF_S) * (1 + JITTER * (2 * chance - 1))
-    in_place = told is not None and told.retry is Advice.YES and not by_node
+    pause_s = min(BACK_OFF_S * 2**facts.retries_used, MAX_BACK_OFF_S) * (1 + JITTER * (2 * facts.chance - 1))
+    in_place = told is not None and told.retry is Advice.YES and not facts.by_node
     return Outcome(
         JobState.QUEUED,
         back_off_s=pause_s if meaning.pauses else 0,
         uses_retry=True,
         avoid_nodes=category not in {None, RetryOn.FAILED} and not in_place,
-        because=_because(retry, category, told, by_node=by_node),
+        because=_because(retry, category, told, by_node=facts.by_node),
     )
 
 
@@ -115,7 +170,7 @@ def retry_fields(outcome: Outcome, *, retries_used: int, attempt: int) -> dict[s
     return {"retries_used": retries_used + 1, "retried_because": because[:300]}
 
 
-def is_told_of_node(verdict: Verdict, reason: Reason) -> bool:
+def _is_told_of_node(verdict: Verdict, reason: Reason) -> bool:
     """Whether the log of what failed for that reason speaks against the node, and not the platform's own eyes."""
     # A verdict without a line of the log came from what the agent reported of the GPU, which has its own consequences.
     by_log = verdict.line_number is not None

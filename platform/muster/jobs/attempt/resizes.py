@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
 from muster.common.clock import utc_now
 from muster.common.rows import first_of
 from muster.jobs.models import Attempt, Job
+from muster.jobs.ports import ports
 from scheduler.diagnosis.failures import Verdict, title_of
 from scheduler.model.codec import from_json, to_json
 from scheduler.model.lifecycle import AttemptState, Desired, Stage
@@ -20,8 +20,6 @@ TRIAL_S = 600.0
 BACK_OFF_S, MAX_BACK_OFF_S = 600.0, 21_600.0
 
 _BROKEN_CHECKPOINT = "checkpoint_error"
-
-_grown: list[Callable[[Collection[int]], set[int]]] = []
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +45,6 @@ class FailedResize:
 def failed_resize_from(stored: object) -> FailedResize:
     """The record that `FailedResize.stored` made `stored` from."""
     return from_json(FailedResize, stored)
-
-
-def attempts_with_progress_by(read: Callable[[Collection[int]], set[int]]) -> None:
-    """Let an app above this one say which of some attempts have made progress; called when Django starts."""
-    _grown.append(read)
 
 
 def in_former_size(request: Request, failed: FailedResize) -> Request:
@@ -114,8 +107,7 @@ def resize_that_failed(
 
 def _came_back(attempt: Attempt, before: Attempt | None) -> bool:
     ids = {attempt.pk} if before is None else {attempt.pk, before.pk}
-    grown: set[int] = set().union(*(read(ids) for read in _grown))
-    if grown:
+    if grown := ports.with_progress(ids):
         return attempt.pk in grown
     ended_at = attempt.stopping_at or utc_now()
     return attempt.running_at is not None and (ended_at - attempt.running_at).total_seconds() >= TRIAL_S

@@ -47,6 +47,11 @@ def screening_run_from(stored: object) -> ScreeningRun:
     return replace(run, request=interned(run.request))
 
 
+def in_its_own_queue(job: Job) -> dict[str, Any]:
+    """The fields of a job that is done with screening. Its times stay, and with them its place in the queue."""
+    return {"stage": Stage.FULL, "screening": None, "pool_id": job.vc.pool_id, "memo": {}, "avoid_nodes": []}
+
+
 def screening_grace_s(job_grace_s: float) -> float:
     """How long a screening run has to end when it is asked to: it has nothing to save."""
     return min(job_grace_s, MAX_GRACE_S)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from muster.events.models import Event
 from muster.jobs.models import Allocation, Attempt, GpuClaim, RankTail
-from scheduler.diagnosis.failures import GpuEvent, RuleSet, Tail, Verdict, builtin, classify
+from muster.jobs.ports import ports
+from scheduler.diagnosis.failures import GpuEvent, Tail, Verdict, classify
 from scheduler.diagnosis.failures.log_excerpt import excerpt_of
 from scheduler.diagnosis.failures.rules import NO_SIGNATURE
 from scheduler.model.lifecycle import AttemptState
@@ -19,14 +20,6 @@ MAX_TAILS = 8
 _FAILED = frozenset({AttemptState.FAILED, AttemptState.LOST})
 _XIDS = {"gpu_lost": 79, "ecc": 48}
 """The Xid that goes with what an agent saw by other means than the kernel's log."""
-
-
-_rules: list[Callable[[], RuleSet]] = [builtin]
-
-
-def judge_by(rules: Callable[[], RuleSet]) -> None:
-    """Let an app above this one say by which rules failures are judged; called when Django starts."""
-    _rules.append(rules)
 
 
 def keep_tail(allocation: Allocation, tail: str, *, of_gang: bool) -> None:
@@ -56,7 +49,7 @@ def verdict_on(
         status=attempt.exit_code,
         platform={reason.value},
         gpus=_gpu_events(attempt, [one.node_id for one in allocations]),
-        rules=_rules[-1](),
+        rules=ports.failure_rules(),
     )
     if verdict.failure == NO_SIGNATURE and not verdict.line:
         # No rule knows this failure. The excerpt lets a user judge it, and groups jobs with the same message.

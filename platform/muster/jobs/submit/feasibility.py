@@ -1,35 +1,10 @@
-"""The check that its pool could ever run a job. The app that plans registers it when Django starts."""
+"""The check that its pool could ever run a job."""
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from muster.common.errors import FieldError, Invalid
 from muster.jobs.models import Job
-
-
-class Check(Protocol):
-    """Why the pool of a job could never run it, naming the field; None if it could.
-
-    With `each_choice`, every one of the GPU types that the job accepts must be one that the pool could give it.
-    """
-
-    def __call__(self, job: Job, *, each_choice: bool) -> Invalid | None:
-        """The refusal of the job."""
-        ...
-
-
-_checks: list[Check] = []
-
-
-def check_feasibility_by(check: Check) -> None:
-    """Have each job checked before it is submitted."""
-    _checks.append(check)
-
-
-def why_infeasible(job: Job, *, each_choice: bool = False) -> Invalid | None:
-    """Why the pool of the job, even if it was empty, could not run it; None if it could."""
-    return next((found for check in _checks if (found := check(job, each_choice=each_choice)) is not None), None)
+from muster.jobs.ports import ports
 
 
 def require_feasible(job: Job) -> None:
@@ -40,7 +15,7 @@ def require_feasible(job: Job) -> None:
     """
     if job.tenant.wait_for_hardware:
         return
-    found = why_infeasible(job, each_choice=True)
+    found = ports.why_infeasible(job, each_choice=True)
     if found is not None:
         allow = f"An operator can let tenant {job.tenant.name} submit it all the same (wait_for_hardware)"
         errors = tuple(FieldError(one.field, f"{one.message}. {allow}") for one in found.errors)
