@@ -89,6 +89,8 @@ class OrderedPolicy(BasePolicy):
             if job.id in context.deferred:
                 if not context.explain:
                     return
+                # While nothing changes, the limit leaves out the others of its class too.
+                context.deferred.update(walk.take_rest() if droppable and not context.preempts else ())
                 continue
             if droppable:
                 walk.drop()

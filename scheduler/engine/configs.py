@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from scheduler.engine.context import CycleContext
+from scheduler.engine.demands import feasible_sizes
 from scheduler.model import Job, Locality, Rate, Running
 from scheduler.model.given import batch_of
 from scheduler.model.request import Choice, Config, words_for_choices
@@ -22,16 +23,15 @@ def configs_of(context: CycleContext, job: Job) -> Sequence[Config]:
 
     Of an elastic job, the other sizes of its range follow the size that it asks for, ascending.
     """
-    request = job.request
-    key = (request, context.placement.within(job, context.now), context.closed_to(job))
-    known = context.state.configs.get(key)
-    if known is not None:
-        return known
-    found = []
-    for choice in request.choices_among(context.state.capacity.types):
-        configs = (Config(choice.gpu_type, gpus) for gpus in request.sizes(choice))
-        found += [config for config in configs if is_feasible(context, _demands(context, job, choice, config))]
-    context.state.configs[key] = found
+    capacity, placement, request = context.state.capacity, context.placement, job.request
+    within = request.locality if placement.relaxes else placement.within(job, context.now)
+    found = context.state.configs.get((request, within))
+    if found is None:
+        found = context.state.configs[request, within] = [
+            Config(choice.gpu_type, gpus)
+            for choice in request.choices_among(capacity.types)
+            for gpus in feasible_sizes(capacity, request, choice, within)
+        ]
     return found
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
+from functools import partial
 
 from scheduler.model import Locality
-from scheduler.model.request import Request
+from scheduler.model.request import Choice, Request
 from scheduler.placement.capacity import Capacity
 from scheduler.placement.demand import Demand, demand_of
 
@@ -32,6 +34,24 @@ def demands_in_size(
         demands = [_relaxed(capacity, demand, farthest) for demand in demands]
         possible = _possible(capacity, demands)
     return possible or demands[:1]
+
+
+def feasible_sizes(capacity: Capacity, request: Request, choice: Choice, within: Locality) -> Sequence[int]:
+    """Those of the `sizes` of the request that the empty pool could give it within the locality, in their order."""
+    sizes = request.sizes(choice)
+
+    def lacks(gpus: int, nodes: int) -> bool:
+        given = request.given(request.resized(choice, gpus), nodes)
+        return capacity.infeasible(demand_of(given, within=within)) is not None
+
+    if not request.over_gang:
+        return [size for size in sizes if not lacks(size // request.nodes, request.nodes)]
+    # With the same GPUs on each node, a gang that fits also fits on fewer nodes.
+    feasible = set[int]()
+    for gpus in range(1, max(1, capacity.largest(choice.gpu_type)) + 1):
+        nodes = bisect_left(range(1, max(sizes) // gpus + 1), True, key=partial(lacks, gpus))
+        feasible.update(range(gpus, gpus * nodes + 1, gpus))
+    return [size for size in sizes if size in feasible]
 
 
 def _possible(capacity: Capacity, demands: Sequence[Demand]) -> list[Demand]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import replace
+from functools import cache
 
 from scheduler.engine.context import CycleContext, backoff_reason
 from scheduler.model import Job
@@ -160,6 +161,7 @@ def _behind(job: Job, head: Job) -> Denial:
     )
 
 
+@cache
 def _cycle_limit(max_places: int) -> Denial:
     return Denial(
         HoldReason.CYCLE_LIMIT,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_left, insort
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from itertools import islice
 from types import MappingProxyType
 from typing import Any, Protocol
 
@@ -201,6 +202,12 @@ class QueueWalk:
     def drop(self) -> None:
         """Skip the other jobs in the equivalence class of the last job."""
         self._last = None
+
+    def take_rest(self) -> Iterator[int]:
+        """Skip the other jobs in the equivalence class of the last job. Returns their ids."""
+        members, position = self._last or ([], 0)
+        self.drop()
+        return (self._jobs[place][0].id for _, place in islice(members, position + 1, None))
 
 
 class PreemptionOrder:

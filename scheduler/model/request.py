@@ -274,12 +274,12 @@ class Request(_CachesHash):
     @property
     def min_gpus(self) -> int:
         """The fewest GPUs of the whole gang in its elastic range; 0 without one."""
-        return min(self._range(), default=0)
+        return min(self._range()[:1], default=0)
 
     @property
     def max_gpus(self) -> int:
         """The most GPUs of the whole gang in its elastic range; 0 without one."""
-        return max(self._range(), default=0)
+        return max(self._range()[-1:], default=0)
 
     @property
     def only_type(self) -> str | None:

@@ -52,6 +52,10 @@ class Capacity:
         found: T = self._derived[key]
         return found
 
+    def largest(self, gpu_type: str | None) -> int:
+        """The most GPUs of the type on one node; 0 without any."""
+        return max((gpus for gpus, _, _ in self._kinds.get(gpu_type, ())), default=0)
+
     def infeasible(self, demand: Demand) -> Denial | None:
         """Why even the empty pool could not meet the demand; None if it could.
 
@@ -121,7 +125,7 @@ class Capacity:
         fitting = self._nodes_with(demand.gpu_type, demand.gpus, demand.cpus, demand.memory_mib)
         if fitting >= demand.nodes or not self.nodes:
             return self._too_far_apart(demand)
-        largest = max((gpus for gpus, _, _ in self._kinds.get(demand.gpu_type, ())), default=0)
+        largest = self.largest(demand.gpu_type)
         if demand.gpu_type is not None and not largest:
             return self._no_such_type(demand)
         if demand.gpus > largest:
