@@ -67,7 +67,7 @@ def document(name: str) -> Document | None:
 def parts() -> tuple[Part, ...]:
     """The index as a table of contents; a folder that it lists stands for all of its pages."""
     found = []
-    for title, _, text in sections_of(source(INDEX)):
+    for title, _, text in list(sections_of(source(INDEX)))[1:]:  # the first is the title of the index itself
         pages = dict[str, str]()
         for target in re.findall(r"\]\(([a-z0-9/-]+)(?:\.md)?\)", text):
             inside = [name for name in names() if name == target or name.startswith(target.rstrip("/") + "/")]
