@@ -14,8 +14,8 @@ from django.db.models import Case, JSONField, Value, When
 from psycopg2.errors import DeadlockDetected, ExclusionViolation, UniqueViolation
 
 from muster.common.errors import Invalid
-from muster.dispatch.apply.chains import AsPlanned, Chains
 from muster.dispatch.apply.launch import NoPort, launch, request_at
+from muster.dispatch.apply.locks import Locks, locks_of
 from muster.dispatch.apply.plan_units import Unit, batches_of, units_of
 from muster.dispatch.config.policy_state import keep_pool_state
 from muster.dispatch.models import Planner
@@ -30,7 +30,6 @@ from muster.jobs.models import Attempt, Job
 from muster.jobs.transitions import forget_reservations
 from muster.tenants.models import VirtualCluster
 from scheduler import model
-from scheduler.admission import LockScope
 from scheduler.engine.cycle import CycleConfig, compose
 from scheduler.model.invariants import PlanValidator, awaits_preemption, changed_since, check
 from scheduler.model.lifecycle import ATTEMPT_LIVE, AttemptState, Desired, JobState, NodeAdmin
@@ -94,12 +93,12 @@ def apply_plan(
     _write_notes(snapshot, plan)
     keep_pool_state(pool, planner, snapshot.pool_state, plan)
     applied, units = Applied(), units_of(snapshot, plan, compose(config).admission)
-    chains = Chains(pool, snapshot.cell_versions)
+    locks = locks_of(pool, config, snapshot.cell_versions)
     if planner is not None and planner.all_or_nothing:
-        applied = apply_together(pool, units, config, snapshot, chains)
+        applied = apply_together(pool, units, config, snapshot, locks)
     else:
         for batch in batches_of(snapshot, units):
-            applied.add(apply_units(pool, batch, config, snapshot, chains))
+            applied.add(apply_units(pool, batch, config, snapshot, locks))
     for refusal in applied.refusals:
         log.info("place_refused job=%s reason=%s", refusal.job_id, refusal.reason)
     return applied
@@ -118,7 +117,7 @@ def apply_together(
     units: Sequence[Unit],
     config: CycleConfig,
     seen: model.Snapshot | None = None,
-    chains: Chains | None = None,
+    locks: Locks | None = None,
 ) -> Applied:
     """Apply all units in one transaction, or none of them if one is refused."""
     applied = Applied()
@@ -126,7 +125,7 @@ def apply_together(
         return applied
     try:
         with transaction.atomic(), recorded_together():
-            applied = _apply(pool, units, config, seen, chains or Chains(pool, None))
+            applied = _apply(pool, units, seen, locks or locks_of(pool, config))
             if applied.refusals:
                 raise _Conflict(applied.refusals)
             return applied
@@ -162,23 +161,23 @@ def apply_units(
     units: Sequence[Unit],
     config: CycleConfig,
     seen: model.Snapshot | None = None,
-    chains: Chains | None = None,
+    locks: Locks | None = None,
 ) -> Applied:
     """Apply the units in one transaction; each is applied as a whole or refused with a reason.
 
     `seen` is the snapshot of the plan: a unit is refused if a GPU has another type now, or a victim is another attempt.
     Any other change since then counts only if it breaks an invariant on the locked rows. Locks are taken in the
-    documented order: cells, virtual clusters, jobs, attempts and nodes, each by id; the claims lock themselves by their
-    index. `chains` are the versions of the cells that the plan was made for; None: they are checked anew.
+    documented order: those of `locks`, virtual clusters, jobs, attempts and nodes, each by id; the claims lock
+    themselves by their index.
 
     A check that fails before anything is written refuses one unit. If the database refuses a statement, the unit at
     fault is unknown: the transaction is rolled back, and each unit runs in a transaction of its own.
     """
-    chains = chains or Chains(pool, None)
+    locks = locks or locks_of(pool, config)
     try:
         with transaction.atomic(), recorded_together():
-            done = _apply(pool, units, config, seen, chains)
-        chains.committed()
+            done = _apply(pool, units, seen, locks)
+        locks.committed()
         return done
     except (NoPort, IntegrityError, OperationalError) as error:
         reason = _reason_of(error)
@@ -187,22 +186,16 @@ def apply_units(
         applied.refuse(units[0], reason)
         return applied
     for unit in units:
-        applied.add(apply_units(pool, [unit], config, seen, chains))
+        applied.add(apply_units(pool, [unit], config, seen, locks))
     return applied
 
 
-def _apply(
-    pool: Pool, units: Sequence[Unit], config: CycleConfig, seen: model.Snapshot | None, chains: Chains
-) -> Applied:
+def _apply(pool: Pool, units: Sequence[Unit], seen: model.Snapshot | None, locks: Locks) -> Applied:
     placed = [place.job_id for unit in units for place in unit.places]
     stopped = [preempt.job_id for unit in units for preempt in unit.preempts]
-    admission: PlanValidator = compose(config).admission
-    scope = compose(config).admission.lock_scope
-    whole = False
-    if scope is LockScope.CHAINS:
-        whole = not chains.lock(place for unit in units for place in unit.places)
-        admission = admission if whole else AsPlanned(admission)
-    vcs = _locked_vcs(pool, placed, scope, whole=whole)
+    locked = locks.take(place for unit in units for place in unit.places)
+    admission = locked.validator
+    vcs = _locked_vcs(pool, placed, all_clusters=locked.all_clusters)
     gaining = [one.for_job_id for unit in units for one in unit.preempts if one.for_job_id is not None]
     rows = Job.objects.select_for_update(no_key=True).filter(pk__in={*placed, *stopped, *gaining}).order_by("pk")
     jobs = {job.pk: job for job in rows}
@@ -216,10 +209,9 @@ def _apply(
     if not wanted:
         return applied
     known = NOTHING_SEEN if seen is None else seen.node_by_id
-    seen_nodes = (
-        list(nodes.values()) if not whole else list(Node.objects.filter(pool=pool).exclude(admin=NodeAdmin.RETIRED))
-    )
-    snapshot = locked_snapshot(pool, vcs, list(jobs.values()), seen_nodes, seen=known)
+    in_service = Node.objects.filter(pool=pool).exclude(admin=NodeAdmin.RETIRED)
+    checked = [*(in_service if locked.all_nodes else nodes.values())]
+    snapshot = locked_snapshot(pool, vcs, list(jobs.values()), checked, seen=known)
     current = [unit for unit in wanted if applied.unless(unit, _outdated(unit, seen, snapshot))]
     valid = _valid(snapshot, current, admission, applied)
     given: dict[int, Request] = {}
@@ -240,25 +232,21 @@ def _apply(
             else:
                 starts.append((jobs[place.job_id], place, given[place.job_id]))
                 applied.started.append(place.job_id)
-    if scope is LockScope.CHAINS:
-        bound = (place for unit in valid for place in unit.places)
-        chains.bind(bound, {gpu_id: gpu.type for gpu_id, gpu in snapshot.gpu_by_id.items()})
+    locks.bind((place for unit in valid for place in unit.places), snapshot.gpu_by_id)
     forget_reservations([job.pk for job, *_ in starts if job.pk in kept])
     launch(pool, starts, nodes)
     return applied
 
 
-def _locked_vcs(pool: Pool, job_ids: list[int], scope: LockScope, *, whole: bool = False) -> list[VirtualCluster]:
-    """The virtual clusters whose jobs the admission must see, under the lock that it needs; all of them if `whole`.
+def _locked_vcs(pool: Pool, job_ids: list[int], *, all_clusters: bool) -> list[VirtualCluster]:
+    """The virtual clusters of the jobs, locked; with `all_clusters` those of the whole pool, the others unlocked.
 
     The lock makes two plans that both see the last of a limit take turns.
     """
-    if scope is LockScope.POOL:
-        list(Pool.objects.select_for_update(no_key=True).filter(pk=pool.pk).values_list("pk"))
     lock_capped(job_ids)
     rows = VirtualCluster.objects.select_for_update(no_key=True, of=("self",)).select_related("tenant")
     locked = list(rows.filter(pk__in=Job.objects.filter(pk__in=job_ids).values("vc_id")).order_by("pk"))
-    if scope is not LockScope.POOL and not whole:
+    if not all_clusters:
         return locked
     others = VirtualCluster.objects.filter(pool=pool).exclude(pk__in=[vc.pk for vc in locked])
     return sorted([*locked, *others.select_related("tenant")], key=lambda vc: vc.pk)

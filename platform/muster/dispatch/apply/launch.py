@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import orjson
 from django.db.models import F
 
+from muster.cells.models import Binding
 from muster.common.statements import Statement
-from muster.dispatch.apply.chains import write_bindings
 from muster.events.services import record, wake_node
 from muster.fleet.models import Node, Pool
 from muster.jobs.attempt.runs import next_run, request_given
@@ -150,7 +150,7 @@ def _write(pool: Pool, starts: Sequence[_Start]) -> None:
         *map(list, zip(*claims, strict=True) if claims else [[]] * 5),
     )
     ids = {(job_id, rank): pk for job_id, rank, pk in written}
-    write_bindings([ids[job_id, share.rank] for job_id, share in shares], [share for _, share in shares])
+    _write_bindings([ids[job_id, share.rank] for job_id, share in shares], [share for _, share in shares])
 
 
 def _tell(starts: Sequence[_Start]) -> None:
@@ -208,3 +208,17 @@ class _Ports:
                 self._taken[address].add(port)
                 return port
         raise NoPort(f"every port of {address} is taken")
+
+
+def _write_bindings(allocation_ids: Sequence[int], shares: Sequence[AllocationView]) -> None:
+    """Write which GPUs of new allocations count for which virtual cells; both in one order."""
+    rows: list[Binding] = []
+    for allocation_id, share in zip(allocation_ids, shares, strict=True):
+        if not share.cells:
+            continue
+        by_cell: dict[str, list[int]] = {}
+        for gpu_id, cell in zip(share.gpu_ids, share.cells, strict=True):
+            by_cell.setdefault(cell, []).append(gpu_id)
+        rows += [Binding(allocation_id=allocation_id, cell=cell, gpu_ids=gpu_ids) for cell, gpu_ids in by_cell.items()]
+    if rows:
+        Binding.objects.bulk_create(rows)
