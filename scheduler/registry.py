@@ -80,6 +80,10 @@ class Registry(Generic[P]):
             raise ConfigError(f"{self.kind} {name}: {error}") from None
         return cast(P, self._class(name)(**params))
 
+    def has(self, name: str, trait: str) -> bool:
+        """Whether the class of the plug-in says so, as `chooses_gpus`; False for one that is not there."""
+        return bool(getattr(self._classes.get(name), trait, False))
+
     def _class(self, name: str) -> Any:
         if name not in self._classes and name in self._broken:
             raise ConfigError(f"{self.kind} {name} cannot be loaded: {self._broken[name]}")

@@ -40,6 +40,10 @@ class Admission:
     chooses_gpus: ClassVar[bool] = False
     reclaims: ClassVar[bool] = False
     """Whether `Ledger.reclaims` can return True."""
+    lends: ClassVar[bool] = True
+    """Whether a virtual cluster may hold more than its quota."""
+    has_cells: ClassVar[bool] = False
+    """Whether virtual clusters have cells in place of quotas."""
 
     def ledger(self, view: View) -> Ledger:
         """The ledger of the view, which counts its running jobs."""

@@ -59,6 +59,7 @@ class Quota(Admission):
     """Admits jobs within the quota of their virtual cluster, by GPU type."""
 
     lock_scope: ClassVar[LockScope] = LockScope.VIRTUAL_CLUSTERS
+    lends: ClassVar[bool] = False
 
     def ledger(self, view: View) -> Ledger:
         return QuotaLedger(view)

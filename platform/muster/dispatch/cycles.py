@@ -38,6 +38,7 @@ from muster.dispatch.snapshot.reservations import delete_expired_reservations
 from muster.dispatch.snapshot.snapshot import planner_snapshot
 from muster.events.services import forget_hint, wake_pool
 from muster.fleet.models import Pool
+from scheduler.admission import ADMISSIONS
 from scheduler.engine.cycle import CycleConfig, compose, decide, decide_by_target
 from scheduler.model import Snapshot
 from scheduler.model.codec import from_json, to_json
@@ -94,7 +95,7 @@ def run_cycle(pool_id: int, *, trigger: str, planner_id: int | None = None) -> C
         if work.expired:
             delete_expired_reservations(pool)
         result, again = _cycle(pool, planner, trigger, work)
-        if planner is None and (work.loans or (result.applied.started and pool.admission != "quota")):
+        if planner is None and (work.loans or (result.applied.started and ADMISSIONS.has(pool.admission, "lends"))):
             keep_loans(pool)
         if work.after:
             end_cycle(pool)

@@ -45,6 +45,7 @@ class Hived(Admission):
     lock_scope: ClassVar[LockScope] = LockScope.CHAINS
     chooses_gpus: ClassVar[bool] = True
     reclaims: ClassVar[bool] = True
+    has_cells: ClassVar[bool] = True
 
     cluster: Mapping[str, Any] | None = param(
         None, "The physical cells, as `physicalCluster` of HiveD's configuration. Empty: measured.", hash=False

@@ -18,6 +18,7 @@ from muster.tenants.models import CommonQuota, Loan, Membership, Organisation, Q
 from muster.tenants.roles import Role
 from muster.tenants.selectors import organisations_of, tenants_of
 from muster_client.answers import tree as answers
+from scheduler.admission import ADMISSIONS
 from scheduler.model.lifecycle import JobState, Stage
 
 LOANS_SHOWN, LOANS_KEPT = 100, timedelta(days=30)
@@ -185,8 +186,9 @@ def _holding(rows: list[VirtualCluster]) -> tuple[dict[tuple[int, str], int], di
     claims = GpuClaim.objects.filter(
         released_at__isnull=True, allocation__attempt__job__vc__in=rows, allocation__attempt__stage=Stage.FULL
     )
+    by_cells = [name for name in ADMISSIONS.names if ADMISSIONS.has(name, "has_cells")]
     bound = Exists(Binding.objects.filter(allocation=OuterRef("allocation")))
-    within = ~Q(allocation__attempt__job__pool__admission="hived") | Q(bound)
+    within = ~Q(allocation__attempt__job__pool__admission__in=by_cells) | Q(bound)
     counted = claims.values_list("allocation__attempt__job__vc_id", "gpu__type").annotate(
         count=Count("gpu_id", distinct=True), within=Count("gpu_id", distinct=True, filter=within)
     )

@@ -10,6 +10,7 @@ from muster.common.models import DatabaseNow
 from muster.dispatch.snapshot.snapshot import held_snapshot
 from muster.fleet.models import Pool
 from muster.tenants.models import Loan
+from scheduler.admission import ADMISSIONS
 from scheduler.admission.screening import FIRST_ID
 from scheduler.admission.tree.arithmetic import Level, loans
 from scheduler.model import Snapshot
@@ -38,7 +39,7 @@ WHERE used.held > coalesce(quota.gpus, 0) LIMIT 1
 def keep_loans(pool: Pool) -> None:
     """End the loans that are over, and store those that are new or of another size."""
     rows = list(Loan.objects.filter(borrower__pool=pool, until__isnull=True))
-    if pool.admission == "quota" and not rows:  # it lends nothing
+    if not rows and not ADMISSIONS.has(pool.admission, "lends"):
         return
     with connection.cursor() as cursor:
         cursor.execute(_OVER, [pool.pk, Stage.FULL.value])

@@ -18,6 +18,7 @@ from muster.fleet.models import Pool
 from muster.jobs.models import Job
 from muster.jobs.spec.units import written_duration
 from muster.tenants.models import Quota, VirtualCluster
+from scheduler.admission import ADMISSIONS
 from scheduler.engine.policy import PreemptivePolicy
 from scheduler.model.lifecycle import JobClass, JobState
 
@@ -148,7 +149,7 @@ def _live(pool: Pool) -> Any:
 
 
 def _by_cells(admission: str) -> bool:
-    return bool(getattr(made("admission", admission, {}), "chooses_gpus", False))
+    return ADMISSIONS.has(admission, "has_cells")
 
 
 def _stops_others(policy: str, params: Mapping[str, Any]) -> bool:

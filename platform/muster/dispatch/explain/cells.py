@@ -53,7 +53,7 @@ class CellsNow:
 
 def admission_of(pool: Pool) -> Hived:
     """The pool's admission by cells; a pool with another admission is a `Conflict`."""
-    if pool.admission != "hived":
+    if not ADMISSIONS.has(pool.admission, "has_cells"):
         raise Conflict(f"pool {pool.name} has no cells: its admission is {pool.admission}, not hived")
     return cast(Hived, ADMISSIONS.make(pool.admission, pool.admission_params))
 
@@ -71,7 +71,7 @@ def cells_now(pool: Pool) -> CellsNow:
 
 def with_cells(pool: Pool, places: Sequence[Place]) -> list[Place]:
     """The places of guaranteed jobs on given GPUs with the cells around these, if the pool has cells."""
-    if pool.admission != "hived":
+    if not ADMISSIONS.has(pool.admission, "has_cells"):
         return list(places)
     now, bound = cells_now(pool), []
     for place in places:

@@ -10,6 +10,7 @@ from datetime import datetime
 
 from muster.common.statements import statement_of
 from muster.dispatch import hooks
+from scheduler.admission import ADMISSIONS
 
 # Each planner of each pool; the default planner has no id. Loans are looked after while any may begin or end.
 _WORK = """
@@ -35,7 +36,7 @@ SELECT pool.id, planner.id,
     planner.id IS NULL AND (EXISTS (
         SELECT FROM tenants_loan loan JOIN tenants_virtualcluster vc ON vc.id = loan.borrower_id
         WHERE vc.pool_id = pool.id AND loan.until IS NULL
-    ) OR pool.admission <> 'quota' AND EXISTS (
+    ) OR pool.admission = ANY(%s) AND EXISTS (
         SELECT FROM jobs_gpuclaim claim JOIN fleet_gpu gpu ON gpu.id = claim.gpu_id
         JOIN fleet_node node ON node.id = gpu.node_id WHERE node.pool_id = pool.id AND claim.released_at IS NULL
     )),
@@ -131,7 +132,8 @@ def all_work() -> list[Work]:
 
 
 def _work(which: str, *params: int | None) -> list[Work]:
-    rows = statement_of(_WORK.format(which=which, after=hooks.has_work_after())).rows(*params)
+    lenders = [name for name in ADMISSIONS.names if ADMISSIONS.has(name, "lends")]
+    rows = statement_of(_WORK.format(which=which, after=hooks.has_work_after())).rows(lenders, *params)
     return [Work(*row) for row in rows]
 
 
