@@ -11,6 +11,11 @@ from scheduler.model import Snapshot, Tenant, VirtualCluster
 FIRST_ID = 1 << 48
 
 
+def screens(vc_id: int) -> bool:
+    """Whether the virtual cluster is one of screening runs, whose quota is a cap and no share of the pool."""
+    return vc_id >= FIRST_ID
+
+
 def with_screening_clusters(snapshot: Snapshot, tenants: Iterable[Tenant], *, cap: int) -> Snapshot:
     """Add a virtual cluster for the screening runs of each tenant; its runs may hold `cap` GPUs at once.
 

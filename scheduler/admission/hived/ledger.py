@@ -10,7 +10,7 @@ from scheduler.admission.hived.config import CellConfig
 from scheduler.admission.hived.pool import Cells
 from scheduler.admission.hived.want import OPPORTUNISTIC, Leaf, Placed, Want
 from scheduler.admission.ledger import ANY_GPUS, Grant, Ledger
-from scheduler.admission.screening import FIRST_ID
+from scheduler.admission.screening import screens
 from scheduler.model import AllocationView, Job, Locality, View
 from scheduler.model.eligibility import NodeEligibility
 from scheduler.model.lifecycle import HoldReason, JobClass
@@ -149,7 +149,7 @@ class CellLedger(Ledger):
 
     def is_guaranteed(self, job: Job) -> bool:
         """Whether the job uses cells; screening runs use idle GPUs."""
-        return job.job_class is JobClass.GUARANTEED and job.vc_id < FIRST_ID
+        return job.job_class is JobClass.GUARANTEED and not screens(job.vc_id)
 
     def _pinned(self, vc_id: int) -> tuple[str, ...]:
         vc = self.view.vc_by_id.get(vc_id)
@@ -168,14 +168,14 @@ class CellLedger(Ledger):
         """Why an opportunistic job would exceed what its virtual cluster may borrow, or a screening run its quota."""
         vc, gpu_type = self.view.vc_by_id.get(job.vc_id), str(config.gpu_type)
         name = vc.name if vc is not None else f"virtual cluster {job.vc_id}"
-        screens = job.vc_id >= FIRST_ID
-        limits: Mapping[str, int] = {} if vc is None else vc.quotas if screens else vc.borrowing
+        screened = screens(job.vc_id)
+        limits: Mapping[str, int] = {} if vc is None else vc.quotas if screened else vc.borrowing
         limit = limits.get(gpu_type)
-        used = self.usage[job.vc_id if screens else -job.vc_id, gpu_type]
+        used = self.usage[job.vc_id if screened else -job.vc_id, gpu_type]
         if limit is None or used + config.gpus <= limit:
             return None
         evidence: Evidence = {"vc": name, "gpu_type": gpu_type, "used": used, "quota": limit, "needed": config.gpus}
-        what = "GPUs of screening runs" if screens else "opportunistic jobs"
+        what = "GPUs of screening runs" if screened else "opportunistic jobs"
         detail = f"{what} of {name} may hold {limit} {gpu_type} and hold {used}; this job needs {config.gpus}"
         if config.gpus > limit:
             helps = (f"ask for at most {limit} {gpu_type}", f"ask an operator to raise the borrowing limit of {name}")

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from scheduler.admission.ledger import Ledger
-from scheduler.admission.screening import FIRST_ID
+from scheduler.admission.screening import screens
 from scheduler.model import Organisation, Tenant, View, VirtualCluster
 
 
@@ -61,7 +61,7 @@ class Tree:
             above[Level.TENANT, tenant.id] = None if of is None else (Level.ORGANISATION, of)
         for vc in view.vcs:
             self._rows[Level.VIRTUAL_CLUSTER, vc.id] = vc
-            above[Level.VIRTUAL_CLUSTER, vc.id] = (Level.TENANT, vc.tenant_id) if vc.id < FIRST_ID else None
+            above[Level.VIRTUAL_CLUSTER, vc.id] = (Level.TENANT, vc.tenant_id) if not screens(vc.id) else None
         self._above = above
         self._paths: dict[NodeId, tuple[NodeId, ...]] = {}
         self._roots: Sequence[NodeId] | None = None
@@ -118,7 +118,7 @@ class Tree:
     def screens(self, node: NodeId) -> bool:
         """Whether a node is the virtual cluster of screening runs, whose quota is a cap and no share of the pool."""
         level, number = node
-        return level is Level.VIRTUAL_CLUSTER and number >= FIRST_ID
+        return level is Level.VIRTUAL_CLUSTER and screens(number)
 
     def below(self, node: NodeId) -> Iterator[NodeId]:
         """The node and all nodes below it."""

@@ -11,7 +11,7 @@ from muster.dispatch.snapshot.snapshot import held_snapshot
 from muster.fleet.models import Pool
 from muster.tenants.models import Loan
 from scheduler.admission import ADMISSIONS
-from scheduler.admission.screening import FIRST_ID
+from scheduler.admission.screening import screens
 from scheduler.admission.tree.arithmetic import Level, loans
 from scheduler.model import Snapshot
 from scheduler.model.lifecycle import Stage
@@ -66,4 +66,4 @@ def keep_loans(pool: Pool) -> None:
 
 
 def _without_screening(snapshot: Snapshot) -> Snapshot:
-    return replace(snapshot, running=tuple(run for run in snapshot.running if run.vc_id < FIRST_ID))
+    return replace(snapshot, running=tuple(run for run in snapshot.running if not screens(run.vc_id)))

@@ -12,7 +12,7 @@ from django.db import connection, transaction
 from muster.dispatch.snapshot.kept import StoredHold
 from muster.events.services import record, recorded_together
 from muster.jobs.models import Job
-from scheduler.admission.screening import FIRST_ID
+from scheduler.admission.screening import screens
 from scheduler.model import Snapshot
 from scheduler.model.lifecycle import HoldReason, JobState
 from scheduler.model.plan import MOMENTS, Hold, Plan
@@ -141,7 +141,7 @@ def _store(holds: Mapping[int, dict[str, Any]]) -> list[int]:
 
 def write_queue_orders(snapshot: Snapshot, plan: Plan) -> None:
     """Store the order in which the jobs of each virtual cluster wait after the plan, where it has changed."""
-    stored = {vc.id for vc in snapshot.vcs if vc.id < FIRST_ID}
+    stored = {vc.id for vc in snapshot.vcs if not screens(vc.id)}
     orders: dict[int, list[int]] = {}
     for hold in plan.holds:
         vc_id = snapshot.waiting_by_id[hold.job_id].vc_id

@@ -16,7 +16,7 @@ from muster.jobs.attempt.runs import ScreeningRun, screening_grace_s
 from muster.screening.selectors import tenant_cap
 from muster.tenants.models import Tenant
 from scheduler import model
-from scheduler.admission.screening import FIRST_ID, with_screening_clusters
+from scheduler.admission.screening import FIRST_ID, screens, with_screening_clusters
 from scheduler.model.lifecycle import JobClass
 
 
@@ -44,7 +44,7 @@ def while_screened(row: Mapping[str, Any], run: ScreeningRun) -> dict[str, Any]:
 def with_screening(pool: Pool, snapshot: model.Snapshot, *, also_of: Collection[int] = ()) -> model.Snapshot:
     """The snapshot with virtual clusters for the tenants that have screening runs in it, and for `also_of`."""
     jobs = [*snapshot.waiting, *(run.job for run in snapshot.running)]
-    tenant_ids = {job.tenant_id for job in jobs if job.vc_id > FIRST_ID}.union(also_of)
+    tenant_ids = {job.tenant_id for job in jobs if screens(job.vc_id)}.union(also_of)
     if not tenant_ids:
         return snapshot
     rows = Tenant.objects.filter(pk__in=tenant_ids).order_by("pk")
