@@ -13,7 +13,7 @@ import pytest
 from django.db import connection, transaction
 from django.db.models import F
 
-from muster.agents import services as services_of_agents
+from muster.agents.batches import apply_alone
 from muster.common.errors import Conflict, Invalid
 from muster.dispatch import cycles
 from muster.dispatch.apply.apply import Refusal, apply_unit
@@ -29,7 +29,7 @@ from muster.jobs.models import Attempt, GpuClaim, IdempotencyKey, Job
 from muster.jobs.services import cancel_job, edit_job, submit_job
 from muster.tenants.models import Quota, VirtualCluster
 from muster.tenants.services import set_quota
-from nodeagent.protocol.messages import ClaimRequest
+from nodeagent.protocol.messages import BatchItem, ClaimRequest
 from scheduler.model import Snapshot
 from scheduler.model.plan import Place
 from scheduler.model.reasons import Reason
@@ -122,9 +122,11 @@ class TestClaimAndCancel:
         request = ClaimRequest(fence=attempt.pk, boot_id="boot-1", epoch=node.lease.epoch, state_id="state-1")
         with transaction.atomic():
             NodeLease.objects.filter(pk=node.pk).update(epoch=F("epoch") + 1)
-            late = Other(lambda: services_of_agents.claim(node, ranks(attempt)[0].pk, request)).until_it_waits()
-        with pytest.raises(Conflict, match="superseded"):
-            late.result()
+            item = BatchItem(ranks(attempt)[0].pk, claim=request)
+            late = Other(lambda: apply_alone(node, item)).until_it_waits()
+        refused = late.result()
+        assert refused.status == Conflict.status
+        assert "superseded" in str(refused)
         assert states(attempt.job) == ("active", "placed", ["reserved"])
 
 
