@@ -14,7 +14,10 @@ import pytest
 
 SHARE = 0.1
 _FILES = ("tests/e2e/test_page_actions.py", "tests/sim/test_published")
-_TESTS = ("tests/api/test_openapi.py::test_made_up_requests",)
+_TESTS = (
+    "tests/api/test_openapi.py::test_made_up_requests",
+    "tests/unit/scheduler/policies/gavel/test_gavel.py::test_the_authors_figures",
+)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -25,10 +25,12 @@ def test_an_unknown_profile_is_refused_with_the_names_that_exist() -> None:
 
 
 @pytest.mark.parametrize(
-    ("count", "quick", "long"), [(100, 10, 500), (12, 3, 60), (2, 2, 10)], ids=["scaled", "at least three", "few"]
+    ("count", "quick", "ci", "long"),
+    [(100, 10, 40, 500), (12, 3, 5, 60), (2, 2, 2, 10)],
+    ids=["scaled", "at least three", "few"],
 )
-def test_a_profile_scales_the_examples(count: int, quick: int, long: int) -> None:
-    assert [scaled(count, profile=name) for name in ("quick", "ci", "long")] == [quick, count, long]
+def test_a_profile_scales_the_examples(count: int, quick: int, ci: int, long: int) -> None:
+    assert [scaled(count, profile=name) for name in ("quick", "ci", "long")] == [quick, ci, long]
 
 
 @pytest.mark.parametrize("name", FACTORS)

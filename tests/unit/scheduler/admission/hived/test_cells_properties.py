@@ -71,7 +71,7 @@ def _check_counts(cells: Cells) -> None:
         assert ground.priority[leaf] == max(holders.values())
 
 
-@settings(max_examples=examples(60))
+@settings(max_examples=examples(150))
 @given(pools(), SEEDS)
 def test_the_state_follows_from_what_is_held(config: CellConfig, seed: int) -> None:
     random, cells = Random(seed), Cells(config)

@@ -16,9 +16,10 @@ from scheduler.policies.gavel.large import Equal, highest_level, solve
 from scheduler.policies.gavel.matching import allox
 from scheduler.policies.gavel.pairs import random_pairs
 from scheduler.policies.gavel.problem import Floats, Problem
+from tests.profiles import examples
 from tests.unit.scheduler.policies.gavel.problems import drawn, problem
 
-SEEDS = range(100)
+SEEDS = range(examples(50))
 CLOSE = 1e-4
 
 
@@ -154,7 +155,7 @@ def test_water_filling_keeps_what_max_min_gives_to_the_worst_job(seed: int) -> N
     assert lowest == pytest.approx(objectives.levels(alike, objectives.max_min(alike)).min(), rel=1e-3)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_after_water_filling_no_level_can_rise_without_lowering_one_that_is_no_higher(seed: int) -> None:
     asked = drawn(seed)
     same = problem(asked.rates, asked.supply, gpus=asked.size)
