@@ -454,7 +454,7 @@ def test_postgres_and_the_model_tell_the_same_story(
 @pytest.mark.parametrize(("policy", "params"), [("srtf", {}), ("tiresias", {"limits_gpu_s": [0.05, 0.5]})])
 def test_postgres_and_the_model_tell_the_same_story_of_preemptions(policy: str, params: dict[str, Any]) -> None:
     lines: list[str] = []
-    for seed in range(2):
+    for seed in range(5):
         world = make_world(nodes=2, gpus=4, quota=6, policy=policy, policy_params=params)
         world.nodes.append(make_node(world.pool, gpus=3, gpu_type="V100", cpus=32))
         other = make_vc(world.tenant, world.pool, quotas={"A100": 3, "V100": 2})
