@@ -13,6 +13,7 @@ from muster.fleet.models import Node, NodeLease, Pool, Strike, Tick
 from muster.jobs.models import Attempt
 from muster.jobs.services import cancel_job
 from scheduler.model.lifecycle import HoldReason
+from scheduler.model.reasons import Reason
 from tests.db.stories import (
     World,
     claim,
@@ -473,7 +474,7 @@ class TestFence:
 
     def test_an_attempt_that_was_stopping_ends_as_it_was_to_end(self, world: World) -> None:
         attempt = start(world, nodes=2, retry={"max": 0})
-        end(ranks(attempt)[0], "exit_nonzero", exit_code=2)  # type: ignore[arg-type]
+        end(ranks(attempt)[0], Reason.EXIT_NONZERO, exit_code=2)
         silent(node_of(attempt, 1), FENCE_S + 20)
         reap(world.pool)
         assert states(attempt.job)[:2] == ("failed", "failed")
