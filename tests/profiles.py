@@ -15,8 +15,7 @@ from hypothesis import settings
 
 VARIABLE = "MUSTER_HYPOTHESIS_PROFILE"
 DEFAULT = "ci"
-# The examples of each profile, as a multiple of the number that a test names. The seeded faults (`tests/mutants`) that
-# properties must notice are noticed with half of those of `ci`.
+# The examples of each profile, as a multiple of the number that a test names.
 FACTORS: Mapping[str, float] = {"quick": 0.1, DEFAULT: 0.4, "long": 5}
 # The first example that Hypothesis draws is the simplest one, so fewer than these test next to nothing.
 MIN_EXAMPLES = 3

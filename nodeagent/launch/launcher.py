@@ -53,7 +53,7 @@ class _Launch:
     claimed_at: float
     folder: str = ""
     host: str = ""
-    """What something must be fetched from; empty for nothing."""
+    """The sources of a fetch; empty if nothing is fetched."""
 
     @property
     def id(self) -> int:

@@ -1,4 +1,4 @@
-"""What the parts of one run of the agent share."""
+"""The resources that the parts of a running agent share."""
 
 from __future__ import annotations
 

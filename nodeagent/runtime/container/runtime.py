@@ -49,7 +49,7 @@ _ASKED_WITHOUT = " (asked without credentials of the tenant for {})"
 
 @dataclass(frozen=True)
 class Setup:
-    """What the runtime of an engine is opened with, whichever engine it is."""
+    """The options and resources of a container runtime, the same for each engine."""
 
     agent: str
     """A short name that no other agent of the engine has."""

@@ -37,7 +37,7 @@ def finite(value: float | None) -> float | None:
 
 
 def rounded(value: float | None, digits: int) -> float | None:
-    """The number with so many digits behind the point."""
+    """The number, rounded to this many decimals."""
     return None if value is None else round(value, digits)
 
 

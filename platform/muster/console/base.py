@@ -177,7 +177,7 @@ class RecordsMixin(ReadOnlyMixin):
 
 
 class RefusalsMixin:
-    """What the services refuse is told on the page."""
+    """Shows refusals of the services on the page."""
 
     def changeform_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
         return self._told(super().changeform_view, request, *args, **kwargs)  # type: ignore[misc]

@@ -1,4 +1,4 @@
-"""What requests about jobs say, and which jobs a list, a count or a cancellation is about."""
+"""Bodies and queries of requests about jobs, and the jobs that a list, a count or a cancellation selects."""
 
 from __future__ import annotations
 

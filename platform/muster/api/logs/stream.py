@@ -54,7 +54,7 @@ class RankText:
         self._next = offset
 
     def of(self, offset: int, body: bytes) -> str:
-        """What the piece adds; bytes on two sides of a hole never make a character."""
+        """The text that the piece adds; bytes on two sides of a hole never make a character."""
         broken = ""
         if offset != self._next:
             broken = self._decoder.decode(b"", final=True)

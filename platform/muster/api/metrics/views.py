@@ -1,4 +1,4 @@
-"""What jobs and nodes used over time, and how the training of a job goes."""
+"""Samples of jobs and nodes over time, and the training metrics of a job."""
 
 from __future__ import annotations
 

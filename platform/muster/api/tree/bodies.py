@@ -1,4 +1,4 @@
-"""What requests about the tree of tenants and their registries say."""
+"""Bodies of requests about the tree of tenants and their registries."""
 
 from __future__ import annotations
 

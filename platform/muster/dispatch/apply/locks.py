@@ -19,7 +19,7 @@ from scheduler.model.plan import Place, Plan
 
 @dataclass(frozen=True, slots=True)
 class Locked:
-    """What a plan is checked by under its locks, and on which part of its pool, beside what its jobs need."""
+    """The admission that checks a plan under its locks, and the part of the pool that it checks beside the jobs."""
 
     validator: PlanValidator
     all_clusters: bool = False
