@@ -29,11 +29,16 @@ def eventually(
         if value:
             return value
         # The load is read again in each turn: other workers may have begun something heavy since.
-        patience_s = within_s * patience(os.getloadavg()[0], os.cpu_count() or 1)
+        patience_s = stretched(within_s)
         if time.monotonic() - began >= patience_s:
             raise AssertionError(f"{what} did not come true within {patience_s:g} s; last seen: {value!r}")
         select.select([], [], [], pause_s)
         pause_s = min(max_pause_s, pause_s * 1.1)
+
+
+def stretched(limit_s: float) -> float:
+    """A limit of time, as much longer as this machine is busy now."""
+    return limit_s * patience(os.getloadavg()[0], os.cpu_count() or 1)
 
 
 def patience(load: float, cpus: int) -> float:

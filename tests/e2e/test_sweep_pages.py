@@ -13,6 +13,7 @@ from playwright.sync_api import Page, expect
 from muster_client.answers.sweeps import Sweep
 from tests.e2e.browser import NEEDS, sign_in
 from tests.e2e.demo import Demo
+from tests.waiting import stretched
 
 pytestmark = NEEDS
 
@@ -83,7 +84,7 @@ def test_a_thousand_members_are_there_within_half_a_second(ada: Page, demo: Demo
     with demo.client("ada") as client:
         client.cancel_sweep(sweep["id"])
     # The fastest, as on a busy machine the others measure the machine.
-    assert min(took) < 0.5
+    assert min(took) < stretched(0.5)
 
 
 def test_an_operator_sees_verdicts_and_what_auctions_gave(page: Page, demo: Demo) -> None:

@@ -15,6 +15,7 @@ from tests.faults.cluster import Cluster, until
 from tests.faults.conftest import Figure, shares
 from tests.faults.jobs import let_end
 from tests.faults.layout import LOG_CAP_BYTES, LONG, ROUNDS
+from tests.waiting import stretched
 
 pytestmark = pytest.mark.timeout(240 * ROUNDS)
 
@@ -54,9 +55,10 @@ def test_a_flood_is_kept_within_its_cap_and_hurts_nobody_else(cluster: Cluster, 
     assert cluster.attempts(flood) == [("running", "")]
     let_end(cluster, flood["id"])
     assert len(delays) == LINES
-    assert sorted(delays)[len(delays) // 2] < LATE_S, delays
+    late_s = stretched(LATE_S)
+    assert sorted(delays)[len(delays) // 2] < late_s, delays
     assert len(calls) >= CALLS
-    assert sum(took_s < LATE_S for took_s in calls) >= SHARE_IN_TIME * len(calls), sorted(calls)[-5:]
+    assert sum(took_s < late_s for took_s in calls) >= SHARE_IN_TIME * len(calls), sorted(calls)[-5:]
     figure(f"{len(calls)} calls of the API (s)", shares(calls))
     figure(f"{len(delays)} lines, from their print to a reader (s)", shares(delays))
     assert cluster.wait(flood, within_s=60)["state"] == "succeeded", cluster.story(flood)

@@ -11,6 +11,7 @@ import pytest
 from tests.faults.cluster import Cluster, until
 from tests.faults.conftest import Figure
 from tests.faults.layout import GPUS_PER_NODE, NODES
+from tests.waiting import stretched
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -33,7 +34,7 @@ def test_a_job_whose_gpu_falls_off_the_bus_runs_elsewhere_within_30_seconds(brea
     cluster.inject(bad, gpu_of(cluster, job["id"]), kind="xid", xid=79, detail="Xid 79, GPU has fallen off the bus.")
     until(lambda: node(cluster, bad)["admin"] == "draining", "the node is drained", WITHIN_S)
     drained_s = time.monotonic() - began
-    good = cluster.until_attempt_runs(job, number=2, within_s=WITHIN_S - drained_s)
+    good = cluster.until_attempt_runs(job, number=2, within_s=max(1.0, WITHIN_S - drained_s))
     again_s = time.monotonic() - began
     assert good != bad
     assert cluster.attempts(job)[0] == ("failed", "gpu_failed"), cluster.story(job)
@@ -76,7 +77,7 @@ def test_a_broken_gpu_of_a_node_without_jobs_is_heard_of_soon(breaking: Cluster)
     began = time.monotonic()
     cluster.inject(NODES[1], 2, kind="row_remap_failed")
     until(lambda: not node(cluster, NODES[1])["gpus"][2]["healthy"], "it is out of service", WITHIN_S)
-    assert time.monotonic() - began < WITHIN_S
+    assert time.monotonic() - began < stretched(WITHIN_S)
 
 
 def test_memory_left_behind_is_found_before_a_job_starts_and_the_gpu_comes_back_when_it_is_gone(

@@ -31,6 +31,7 @@ from muster.tenants.services import add_member
 from tests.db.conftest import client
 from tests.db.stories import WAIT_S, World, start
 from tests.factories import make_token, make_user
+from tests.waiting import stretched
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("sound")]
 
@@ -102,17 +103,17 @@ class TestStreamsEndAtOnce:
     ) -> None:
         action = {"action": "deactivate", "_selected_action": [world.user.pk]}
         took = seconds_open(http, streams, lambda: operator.post(reverse("admin:accounts_user_changelist"), action))
-        assert max(took) < AT_ONCE_S
+        assert max(took) < stretched(AT_ONCE_S)
         assert http.get(streams[0]).status_code == 401
 
     def test_when_the_token_is_revoked(self, http: httpx.Client, world: World, streams: list[str]) -> None:
         token = ApiToken.objects.get()
         took = seconds_open(http, streams, lambda: revoke_token(user=world.user, token_id=token.pk))
-        assert max(took) < AT_ONCE_S
+        assert max(took) < stretched(AT_ONCE_S)
 
     def test_when_the_user_signs_out(self, by_session: httpx.Client, streams: list[str]) -> None:
         took = seconds_open(by_session, streams, lambda: by_session.post("/api/v1/logout", json={}))
-        assert max(took) < AT_ONCE_S
+        assert max(took) < stretched(AT_ONCE_S)
 
     def test_when_an_operator_signs_out_of_the_admin(
         self, by_session: httpx.Client, world: World, streams: list[str]
@@ -120,7 +121,7 @@ class TestStreamsEndAtOnce:
         User.objects.filter(pk=world.user.pk).update(is_staff=True)
         form = {"csrfmiddlewaretoken": "x" * 32}
         took = seconds_open(by_session, streams, lambda: by_session.post("/admin/logout/", data=form))
-        assert max(took) < AT_ONCE_S
+        assert max(took) < stretched(AT_ONCE_S)
 
     @pytest.mark.parametrize("ended", ["one", "all others"])
     def test_when_the_user_ends_the_session_from_another_browser(
@@ -130,7 +131,7 @@ class TestStreamsEndAtOnce:
         browser = Client()
         browser.force_login(world.user)
         path = "/api/v1/sessions" if ended == "all others" else f"/api/v1/sessions/{session_id}"
-        assert max(seconds_open(by_session, streams, lambda: browser.delete(path))) < AT_ONCE_S
+        assert max(seconds_open(by_session, streams, lambda: browser.delete(path))) < stretched(AT_ONCE_S)
         assert by_session.get(streams[0]).status_code == 401
 
     def test_when_an_operator_sets_another_password(
@@ -138,7 +139,7 @@ class TestStreamsEndAtOnce:
     ) -> None:
         page = reverse("admin:auth_user_password_change", args=[world.user.pk])
         form = {"password1": "another-password-2", "password2": "another-password-2"}
-        assert max(seconds_open(by_session, streams, lambda: operator.post(page, form))) < AT_ONCE_S
+        assert max(seconds_open(by_session, streams, lambda: operator.post(page, form))) < stretched(AT_ONCE_S)
 
     @pytest.mark.parametrize("role", list(Role))
     def test_when_a_role_is_given(self, http: httpx.Client, world: World, streams: list[str], role: Role) -> None:
@@ -146,7 +147,7 @@ class TestStreamsEndAtOnce:
         took = seconds_open(
             http, streams, lambda: add_member(tenant=world.tenant, user=world.user, role=role, actor="olga")
         )
-        assert max(took) < AT_ONCE_S
+        assert max(took) < stretched(AT_ONCE_S)
         assert http.get(streams[1].removesuffix("?follow=1")).status_code == 200
 
     def test_and_not_when_another_users_access_ends(
