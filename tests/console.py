@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = ("README.md", "docs/operator/first-node.md", "docs/user/sweeps.md")
+PAGES = ("README.md", "docs/operator/first-node.md", "docs/user/sweeps.md", "docs/user/first-week.md")
 # What documents write in the place of a platform's address and of its agent's digest.
 ADDRESS, DIGEST = "https://muster.example.org", "2aa9d5f8…"
 _BLOCK = re.compile(r"^(?P<indent> *)```console\n(?P<text>.*?)^(?P=indent)```$", re.MULTILINE | re.DOTALL)

@@ -8,12 +8,14 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -41,6 +43,7 @@ NOT_RUN = {
     "systemctl": "takes systemd",
     "muster-agent join https://muster.example.org /dev/null": "takes the unit that systemd runs",
 }
+SUBMITTED = re.compile(r"Submitted job (\d+)")
 # Commands that end with another status than 0, by how they begin.
 ENDS_WITH = {"printf 'gpus: 4": 1}
 
@@ -155,11 +158,13 @@ def test_every_command_of_the_documents_does_what_it_says(
     env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "COLUMNS": "200", "MUSTER_HOME": str(demo.home)}
     entered = ""
     for page in PAGES:
+        numbers: dict[str, str] = {}  # of jobs, as the page and as this platform count them
         for command in commands(page):
             if command.text.startswith(tuple(NOT_RUN)):
                 continue
             assert not command.as_root, f"{page}: run {command.text!r} as root here, or say in NOT_RUN why not"
-            text = replaced(command.text, here)
+            asked = with_numbers(command.text, numbers)
+            text = replaced(asked, here)
             done = subprocess.run(
                 ["bash", "-c", f"{entered}{text}"],
                 cwd=ROOT,
@@ -173,10 +178,21 @@ def test_every_command_of_the_documents_does_what_it_says(
             said = f"{page}: {text}\n{done.stdout}{done.stderr}"
             expected = next((status for words, status in ENDS_WITH.items() if text.startswith(words)), 0)
             assert done.returncode == expected, said
-            if text == command.text:
-                assert command.missing(done.stdout + done.stderr) == [], said
+            for shown in command.shown:
+                if number := SUBMITTED.match(shown):
+                    made = SUBMITTED.search(done.stdout + done.stderr)
+                    assert made, said
+                    numbers[number[1]] = made[1]
+            if text == asked:
+                shown = [with_numbers(line, numbers) for line in command.shown]
+                assert replace(command, shown=shown).missing(done.stdout + done.stderr) == [], said
             if text.startswith(". "):
                 entered += f"{text}; "
+
+
+def with_numbers(text: str, numbers: dict[str, str]) -> str:
+    """The text with the jobs' numbers of a page replaced by those that the platform gave."""
+    return re.sub(r"\b\d+\b", lambda number: numbers.get(number[0], number[0]), text)
 
 
 def manage(demo: Demo, *words: str) -> None:

@@ -72,7 +72,7 @@ DOCUMENTS = {
     "fleet.pool": "operator/presets",
     "fleet.strike": "operator/strikes",
     "jobs": "reference/states",
-    "links": "operator/agent",
+    "links": "operator/ssh",
     "notices": "user/notifications",
     "offers": "operator/offers",
     "screening": "user/screening-runs",

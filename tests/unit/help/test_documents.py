@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,27 @@ def test_every_link_between_documents_leads_to_a_page_and_a_heading() -> None:
     pages = {name: page for name in names if (page := documents.document(name))}
     assert len(pages) == len(names)
     assert {name: found for name, page in pages.items() if (found := broken(page))} == {}
+
+
+def test_every_link_between_files_of_the_repository_leads_to_a_file_and_a_heading() -> None:
+    # Templates of pages lie in `bench`; their links are those of the pages.
+    command = ["git", "ls-files", "*.md", ":!bench"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    dead = []
+    for file in map(ROOT.joinpath, listed.split()):
+        text = re.sub(r"^```.*?^```|`[^`\n]*`", "", file.read_text(), flags=re.MULTILINE | re.DOTALL)
+        for path, anchor in re.findall(r"\]\((?![a-z+]+:)([^)#\s]*)(?:#([^)\s]*))?\)", text):
+            target = (file.parent / path).resolve() if path else file
+            # Within the documents rows of tables have anchors too, which the test above knows.
+            headed = not (anchor and target.is_file()) or ROOT / "docs" in file.parents or anchor in anchors(target)
+            if not target.exists() or not headed:
+                dead.append(f"{file.relative_to(ROOT)}: {path}#{anchor}")
+    assert dead == []
+
+
+def anchors(file: Path) -> set[str]:
+    """The anchors of the headings of a file."""
+    return {anchor for _, anchor, _ in documents.sections_of(file.read_text())}
 
 
 def test_the_words_of_a_folders_link_lead_to_the_list_of_its_pages() -> None:
