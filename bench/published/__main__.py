@@ -32,17 +32,18 @@ from bench.published.data import NoData, data_folder
 from bench.published.page import Lessons, Section, page
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
+MEASUREMENTS = DOCS / "design" / "measurements"
 PAGES = {
-    "figures": DOCS / "policies" / "figures.md",
-    "screening": DOCS / "design" / "screening.md",
-    "failures": DOCS / "user" / "failures.md",
-    "rates": DOCS / "operator" / "rates.md",
-    "emulated": DOCS / "operator" / "emulated.md",
-    "gavel": DOCS / "policies" / "gavel.md",
-    "tiresias": DOCS / "policies" / "tiresias.md",
-    "themis": DOCS / "policies" / "themis.md",
-    "sweeps": DOCS / "user" / "sweeps.md",
-    "cells": DOCS / "design" / "cells-figures.md",
+    "figures": MEASUREMENTS / "published.md",
+    "screening": MEASUREMENTS / "screening.md",
+    "failures": MEASUREMENTS / "jobs.md",
+    "rates": MEASUREMENTS / "estimates.md",
+    "emulated": MEASUREMENTS / "policies.md",
+    "gavel": MEASUREMENTS / "policies.md",
+    "tiresias": MEASUREMENTS / "policies.md",
+    "themis": MEASUREMENTS / "policies.md",
+    "sweeps": MEASUREMENTS / "jobs.md",
+    "cells": MEASUREMENTS / "cells.md",
     "presets": DOCS / "adr" / "0032-presets-are-chosen-by-simulation.md",
 }
 

@@ -1,4 +1,4 @@
-"""The figures of docs/design/cells-figures.md: virtual clusters under plain quotas, quotas that lend, and cells."""
+"""The figures of docs/design/measurements/cells.md: virtual clusters under quotas, loans and cells."""
 
 from __future__ import annotations
 

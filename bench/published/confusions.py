@@ -1,4 +1,4 @@
-"""The part of docs/user/failures.md about what labelled logs are taken for, as they are and with noise around them."""
+"""The part of docs/design/measurements/jobs.md about verdicts on labelled logs, plain and with noise."""
 
 from __future__ import annotations
 

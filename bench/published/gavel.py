@@ -1,4 +1,4 @@
-"""The part of docs/policies/gavel.md about load: completion times with and without rates by GPU type."""
+"""The part of docs/design/measurements/policies.md about load: completion times with and without rates by GPU type."""
 
 from __future__ import annotations
 

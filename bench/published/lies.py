@@ -67,7 +67,7 @@ def about_work(payment: Payment | None) -> Gain:
 
 
 def table() -> str:
-    """All lies with each payment, as a table for docs/policies/themis.md."""
+    """All lies with each payment, as a table for docs/design/measurements/policies.md."""
     lines = ["| a lie about | paid with | largest gain | auctions where a lie gains |", "|---|---|---:|---:|"]
     kinds = {"the values of its rows": about_values, "the work that it has left": about_work}
     payments = {"time": Payment.LEASE, "GPUs": Payment.GPUS, "fractions of GPUs": None}

@@ -1,4 +1,4 @@
-"""The page docs/policies/figures.md, made of what was measured."""
+"""The page docs/design/measurements/published.md, made of what was measured."""
 
 from __future__ import annotations
 

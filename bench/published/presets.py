@@ -28,8 +28,8 @@ TACC_CLUSTER = "A100:40x3"
 FAIR_JOBS = 5_000  # the first of the trace
 MIXED_CLUSTER, MIXED_JOBS, MIXED_SEEDS = "V100:4x4,P100:4x4,K80:4x4", 200, (0, 1)
 MIXED_LOADS = (3.2, 5.2)  # jobs per hour for 36 GPUs of each type; the cluster has 16
-# The standard deviation of log(rate that the policy is told / rate). docs/operator/rates.md measures errors of 10 %
-# in the median and 30 % in one of ten.
+# The standard deviation of log(rate that the policy is told / rate). docs/design/measurements/estimates.md has errors
+# of 10 % in the median and 30 % in one of ten.
 RATE_NOISE = 0.2
 
 

@@ -1,4 +1,4 @@
-"""The part of docs/operator/rates.md on errors of estimated rates, by the number measured, on published tables."""
+"""The part of docs/design/measurements/estimates.md on errors of rates, by the number measured, on published tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The part of docs/policies/tiresias.md about jobs that need one node: Gavel's jobs with and without `slowdown`."""
+"""The part of docs/design/measurements/policies.md about jobs that need one node, by `slowdown`."""
 
 from __future__ import annotations
 

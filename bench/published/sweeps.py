@@ -1,4 +1,4 @@
-"""The part of docs/user/sweeps.md about early stopping: a small net on handwritten digits, by each method that draws.
+"""The part of docs/design/measurements/jobs.md about early stopping: a small net on handwritten digits, by method.
 
 The members of all methods are the same, so each is trained once, to the end. The methods then run over these curves in
 simulated time, with the decisions of `scheduler.search` and the processor time that each epoch took.

@@ -1,4 +1,4 @@
-"""The figures of docs/policies/themis.md: the auction beside other policies on generated sweeps, and its parameters."""
+"""The figures of docs/design/measurements/policies.md: the auction beside other policies, and its parameters."""
 
 from __future__ import annotations
 

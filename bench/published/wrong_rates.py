@@ -1,4 +1,4 @@
-"""The part of docs/operator/rates.md about what wrong rates cost: completion times of gavel that is told them."""
+"""The part of docs/design/measurements/estimates.md about completion times of gavel that is told wrong rates."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Advice from a loss curve: the loss is not a number, it rises, or it has stopped falling.
 
 False alarms cost trust, so each kind requires evidence that noise does not produce, even correlated noise
-(`scheduler.diagnosis.training.trends`). docs/user/training.md has the rates of false alarms and of detection.
+(`scheduler.diagnosis.training.trends`). docs/design/measurements/jobs.md has rates of false alarms and detection.
 """
 
 from __future__ import annotations

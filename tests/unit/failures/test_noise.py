@@ -38,7 +38,7 @@ def test_noise_changes_no_verdict_of_the_labelled_logs(name: str) -> None:
 
 # Here, where each form has been tried already.
 def test_the_page_has_the_confusions_that_there_are() -> None:
-    page = (Path(__file__).parents[3] / "docs" / "user" / "failures.md").read_text()
+    page = (Path(__file__).parents[3] / "docs" / "design" / "measurements" / "jobs.md").read_text()
     folder = data("failure_logs", "train.jsonl").parents[1]
     assert page == confusions.page(folder, page), 'make figures ARGS="--page failures" writes it'
 
