@@ -54,7 +54,8 @@ _SCHEDULER, _JOBS, _LINKS = "tests/unit/scheduler", "tests/db/jobs", "tests/db/l
 
 # The longest first.
 PARTS = (
-    Part("cluster", tests=("tests/faults", *_ON_THE_CLUSTER), long=True),
+    Part("faults", tests=("tests/faults",), long=True),
+    Part("cluster", tests=(*_ON_THE_CLUSTER,), long=True),
     Part("static", targets=("check-format", "check-lint", "check-imports", "check-django", "check-types")),
     Part("db", tests=("tests/db",), but=(_JOBS, _LINKS)),
     Part("docker", tests=("tests/agent",), long=True, only="not podman"),

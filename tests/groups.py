@@ -15,9 +15,15 @@ ROOT = Path(__file__).resolve().parents[1]
 
 ON_THE_CLUSTER = {
     f"tests/e2e/test_{name}.py"
-    for name in ("history", "lifecycle", "preemption", "screening", "sharing", "shell", "strikes")
+    for name in (
+        *("auction", "elastic", "history", "lifecycle", "preemption"),
+        *("screening", "sharing", "shell", "strikes", "sweep"),
+    )
 }
-OF_THE_PAGES = {f"tests/e2e/test_{name}.py" for name in ("admin_pages", "page_actions", "pages")}
+OF_THE_PAGES = {
+    f"tests/e2e/test_{name}.py"
+    for name in ("admin_pages", "choices", "clicks", "page_actions", "pages", "queue_page", "sweep_pages", "vc_pages")
+}
 _LONG = {
     *OF_THE_PAGES,
     *("tests/e2e/test_demo.py", "tests/e2e/test_torch.py", "tests/e2e/test_two_speeds.py"),
@@ -45,7 +51,7 @@ _OF_ENGINES = "tests/agent/"
 # What takes longest in one piece, the longest first: begun last, two of three workers would wait for it. Each worker
 # gets two pieces to begin with, so the fourth, which waits behind the longest, is a short one.
 _FIRST = (
-    *("the cluster", "the pages", "the histories", "tests/api/test_openapi.py"),
+    *("the faults", "the cluster", "the pages", "the histories", "tests/api/test_openapi.py"),
     *("tests/e2e/", "tests/db/links/test_links_ssh.py", "tests/agent/"),
 )
 
@@ -72,7 +78,9 @@ def scope_of(nodeid: str) -> str:
         return "the pages"
     if file.startswith("tests/protocol/"):
         return "the histories"
-    return "the cluster" if file.startswith("tests/faults/") or file in ON_THE_CLUSTER else file
+    if file.startswith("tests/faults/"):
+        return "the faults"
+    return "the cluster" if file in ON_THE_CLUSTER else file
 
 
 def place_of(nodeid: str) -> int:
@@ -86,7 +94,8 @@ def is_long(nodeid: str) -> bool:
 
     Requests to the API are made up in the long half too.
     """
-    return scope_of(nodeid) == "the cluster" or nodeid.partition("::")[0] in _LONG or bool(_engine(nodeid))
+    file = nodeid.partition("::")[0]
+    return scope_of(nodeid) in {"the faults", "the cluster"} or file in _LONG or bool(_engine(nodeid))
 
 
 def is_quick(nodeid: str) -> bool:

@@ -10,8 +10,10 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-# A look may read many files, so the pauses between looks grow up to a maximum.
-_FIRST_PAUSE_S, _MAX_PAUSE_S = 0.005, 0.03
+# A look may read many files, and many tests wait at once: the pauses between looks grow with the time waited, so that
+# waiting takes little of a processor and no more than a twentieth longer than it has to.
+_FIRST_PAUSE_S, _MAX_PAUSE_S = 0.005, 0.1
+_PAUSE_SHARE = 0.05
 _MAX_PATIENCE = 4.0
 
 
@@ -23,17 +25,17 @@ def eventually(
     Raises:
         AssertionError: there was none within `within_s` seconds, or a multiple of them on a busy machine.
     """
-    began, pause_s = time.monotonic(), _FIRST_PAUSE_S
+    began = time.monotonic()
     while True:
         value = look()
         if value:
             return value
+        waited_s = time.monotonic() - began
         # The load is read again in each turn: other workers may have begun something heavy since.
         patience_s = stretched(within_s)
-        if time.monotonic() - began >= patience_s:
+        if waited_s >= patience_s:
             raise AssertionError(f"{what} did not come true within {patience_s:g} s; last seen: {value!r}")
-        select.select([], [], [], pause_s)
-        pause_s = min(max_pause_s, pause_s * 1.1)
+        select.select([], [], [], min(max_pause_s, max(_FIRST_PAUSE_S, waited_s * _PAUSE_SHARE)))
 
 
 def stretched(limit_s: float) -> float:

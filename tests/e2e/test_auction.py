@@ -33,7 +33,7 @@ def auctioning(cluster: Cluster) -> Iterator[Cluster]:
 
 def auctions(cluster: Cluster) -> list[dict[str, Any]]:
     """The last auctions of the pool, the newest first."""
-    found: list[dict[str, Any]] = json.loads(cluster.manage("shell", "-v0", "-c", LOOK).stdout.splitlines()[-1])
+    found: list[dict[str, Any]] = json.loads(cluster.python(LOOK))
     return found
 
 

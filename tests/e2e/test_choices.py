@@ -27,7 +27,16 @@ print(create_node(pool=pool, name="volta01", actor="test", single_user_shared=Tr
 _QUOTA = """
 from muster.tenants.models import VirtualCluster
 from muster.tenants.services import set_quota
-set_quota(vc=VirtualCluster.objects.get(name="vision"), gpu_type="V100", gpus=8, actor="test")
+set_quota(vc=VirtualCluster.objects.get(name="vision"), gpu_type="V100", gpus=GPUS, actor="test")
+"""
+# Other modules use the same demonstration.
+_REMOVE = f"""
+{_QUOTA.replace("GPUS", "0")}
+from muster.fleet.models import Node
+from muster.fleet.services import cordon_node, retire_node
+node = Node.objects.get(name="volta01")
+cordon_node(node=node, reason="the tests are over", actor="test")
+retire_node(node=node, reason="the tests are over", actor="test")
 """
 
 
@@ -57,8 +66,9 @@ def volta(demo: Demo) -> Iterator[Demo]:
             try:
                 with demo.client("ada") as client:
                     until(lambda: _gpus(client.nodes(), "volta01") == 8, "the agent has told its GPUs")
-                run(_QUOTA)
+                run(_QUOTA.replace("GPUS", "8"))
                 yield demo
+                run(_REMOVE)
             finally:
                 agent.send_signal(signal.SIGTERM)
 

@@ -14,7 +14,7 @@ import pytest
 from muster_client.answers.jobs import Attempt, Job
 from muster_client.local.pack import pack_folder
 from muster_client.local.spec import read_spec
-from tests.faults.cluster import FIRST_USER, POOL_TABLE, ROOT, Cluster, overlapping_claims, until
+from tests.faults.cluster import FIRST_USER, POOL_TABLE, ROOT, Cluster, until
 from tests.faults.layout import QUOTAS
 from tests.oldtorch import OLD_TORCH
 from tests.pytorch import python_with_torch
@@ -27,26 +27,21 @@ LOSS = re.compile(rf"^step (\d+)/{STEPS}  loss (\S+)$", re.MULTILINE)
 HOLDING = "until [ -e $SCRATCH/$WORD ]; do sleep 0.2; done"
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    """Two nodes with four GPUs each, whose policy resizes jobs."""
-    cluster = Cluster()
-    try:
-        cluster.sql(f"UPDATE {POOL_TABLE} SET policy = %s, policy_params = %s::jsonb", "optimus", '{"every_s": 5}')
-        yield cluster
-        cluster.settle()
-        assert overlapping_claims(cluster) == []
-    finally:
-        cluster.stop()
-
-
 @pytest.fixture
 def node(cluster: Cluster) -> Iterator[Cluster]:
-    """The cluster while its second node is full, within the quotas of the owners of what fills it."""
-    fillers = [hold(cluster, gpus=2, user=user) for user in QUOTAS]
-    yield cluster
-    for filler in fillers:
-        let_end(cluster, filler)
+    """The cluster with a policy that resizes jobs, while its second node is full.
+
+    What fills it is within the quotas of its owners.
+    """
+    change = f"UPDATE {POOL_TABLE} SET policy = %s, policy_params = %s::jsonb"
+    cluster.sql(change, "optimus", '{"every_s": 5}')
+    try:
+        fillers = [hold(cluster, gpus=2, user=user) for user in QUOTAS]
+        yield cluster
+        for filler in fillers:
+            let_end(cluster, filler)
+    finally:
+        cluster.sql(change, "fifo", "{}")
 
 
 def hold(cluster: Cluster, *, gpus: int, user: str = FIRST_USER) -> Job:

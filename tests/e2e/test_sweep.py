@@ -42,7 +42,7 @@ def test_a_sweep_stops_hopeless_members_and_finds_the_best(cluster: Cluster) -> 
 
     def is_over() -> bool:
         nonlocal max_at_once
-        cluster.manage("shell", "-c", LOOK)
+        cluster.python(LOOK)
         found = client.sweep(sweep["id"])
         max_at_once = max(max_at_once, found["members"]["running"])
         return found["state"] != "active"
@@ -70,7 +70,7 @@ def test_members_that_all_fail_end_the_sweep_with_the_reason(cluster: Cluster) -
     sweep = client.submit_sweep(spec)
 
     def is_over() -> bool:
-        cluster.manage("shell", "-c", LOOK)
+        cluster.python(LOOK)
         return client.sweep(sweep["id"])["state"] != "active"
 
     until(is_over, "the sweep is over", within_s=150, every_s=0.5)

@@ -38,7 +38,7 @@ def test_an_operator_sees_what_does_not_fit_and_who_saved_meanwhile(page: Page, 
     page.goto(f"{demo.url}/vcs/vision")
     sign_in(page, demo, "otto")
     form = page.get_by_role("region", name="Change quotas")
-    gpus = form.get_by_label(re.compile(": GPUs$"))
+    gpus = form.get_by_label("A100: GPUs")
     gpus.fill("5")
     expect(form.get_by_text("4 promised to others + 5 = 9 of 8: 1 too many")).to_be_visible()
     expect(form.get_by_role("alert")).to_be_visible()
@@ -76,7 +76,7 @@ def test_a_manager_caps_members_and_cannot_raise_the_quota(page: Page, demo: Dem
     expect(caps.get_by_text("No caps")).to_be_visible()
     page.get_by_role("region", name="Virtual clusters").get_by_role("link", name="nlp").click()
     form = page.get_by_role("region", name="Change quotas")
-    form.get_by_label(re.compile(": GPUs$")).fill("6")
+    form.get_by_label("A100: GPUs").fill("6")
     expect(form.get_by_role("alert")).to_be_visible()
     expect(form.get_by_role("button", name="Save")).to_be_disabled()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import json
 import os
 import shutil
@@ -24,6 +25,7 @@ import redis
 
 from muster.local import children, processes
 from muster.local.children import ROOT, AgentOptions, Site
+from muster.local.nursery import Forked, Nursery
 from muster.local.places import agents_folder
 from muster.local.services import start_services
 from muster.local.supervisor import Child
@@ -43,10 +45,14 @@ FIRST_USER = next(iter(QUOTAS))
 POOL_TABLE = "fleet_pool"
 _MARK = "TEST_MARK"
 _WORKER_READY = " ready."
+_UMASK = 0o077
+_PR_SET_CHILD_SUBREAPER = 36
+_SHUT_DOWN = "57P"
+"""How the codes of the errors begin that Postgres tells its clients when it ends; a crash has no code."""
 _OURS = ("DATABASE_URL", "REDIS_URL", "MUSTER_TESTING", "MUSTER_URL", "MUSTER_HOME", "PYTEST_CURRENT_TEST")
 
 
-def until(look: Callable[[], T], what: str, within_s: float = 20.0, every_s: float = 0.05) -> T:
+def until(look: Callable[[], T], what: str, within_s: float = 20.0, every_s: float = 0.25) -> T:
     """`eventually` with the pauses that suit looks into a database, or over HTTP."""
     return eventually(look, what, within_s, max_pause_s=every_s)
 
@@ -69,9 +75,11 @@ class Cluster:
         self.scratch.mkdir()
         self.scratch.chmod(0o1777)  # jobs of every user leave their marks here
         self.mark_of_all = self._folder.name
-        self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self._running: dict[str, subprocess.Popen[bytes] | Forked] = {}
         self._children: dict[str, Child] = {}
         self._clients: dict[str, Client] = {}
+        self._link: psycopg2.extensions.connection | None = None
+        self._shell: subprocess.Popen[str] | None = None
         self.tokens: dict[str, str] = {}
         try:
             self._begin()
@@ -86,6 +94,7 @@ class Cluster:
         self._site = Site(home=self.home, port=port, services=self.services.environment())
         self.url = self._site.local_url
         (self.home / "static").mkdir()
+        self._nursery = Nursery(env=self.environment(), cwd=ROOT, log=self._log / "nursery.log", tied=())
         self._children[WEB] = children.web(self._site)
         worker = children.schedule_worker(self._site)
         words = tuple(word.replace("schedule@", "second@") for word in worker.argv)
@@ -93,18 +102,20 @@ class Cluster:
         # They wait for the migrations by themselves.
         self._spawn(WEB)
         self._spawn(WORKER)
-        with self._prepare() as preparation:
-            assert preparation.stdout is not None
-            line = preparation.stdout.readline()
-            assert line, f"the cluster was not prepared:\n{self.tail('prepare')}"
-            known = json.loads(line)
-            self.tokens = known["tokens"]
-            self._agents = agents_folder(self.home)
-            for name in self.nodes:
-                self._add_agent(name, known["joins"][name])
-            for name in self.nodes:
-                self._spawn(name)
-            assert preparation.wait(timeout=60) == 0, f"the GPUs did not come:\n{self.tail('prepare')}"
+        preparation = self._fork("prepare", (sys.executable, "-m", "tests.faults.prepare", *self.nodes))
+
+        def prepared() -> list[str]:
+            assert preparation.poll() in {None, 0}, f"the cluster was not prepared:\n{self.tail('prepare')}"
+            return [line for line in self.said("prepare").splitlines(keepends=True) if line.endswith("}\n")]
+
+        known = json.loads(until(prepared, "the cluster is prepared", 60)[-1])
+        self.tokens = known["tokens"]
+        self._agents = agents_folder(self.home)
+        for name in self.nodes:
+            self._add_agent(name, known["joins"][name])
+        for name in self.nodes:
+            self._spawn(name)
+        until(lambda: prepared() and preparation.poll() == 0, "the GPUs have come", 60)
         self.until_whole()
 
     def _add_agent(self, name: str, join_token: str) -> None:
@@ -116,17 +127,6 @@ class Cluster:
             join_token=join_token,
         )
         self._children[name] = self._place(children.agent(self._site, options, folder=self._agents))
-
-    def _prepare(self) -> subprocess.Popen[str]:
-        with (self._log / "prepare.log").open("wb") as log:
-            return subprocess.Popen(
-                [sys.executable, "-m", "tests.faults.prepare", *self.nodes],
-                env=self.environment(),
-                cwd=ROOT,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-            )
 
     def environment(self) -> dict[str, str]:
         """The environment of the platform's own processes."""
@@ -212,9 +212,9 @@ class Cluster:
     def kill(self, name: str, number: signal.Signals = signal.SIGKILL) -> None:
         """Sends the signal to a process, and when it ends it, waits until it is gone."""
         process = self._running[name]
-        process.send_signal(number)
+        os.kill(process.pid, number)
         if number in {signal.SIGKILL, signal.SIGTERM, signal.SIGINT}:
-            process.wait(timeout=20)
+            until(lambda: process.poll() is not None, f"{name} has ended")
             del self._running[name]
 
     def crash_postgres(self) -> None:
@@ -280,13 +280,14 @@ class Cluster:
 
     def _spawn(self, name: str) -> None:
         child = self._children[name]
+        if child.forked and child.argv[0] == sys.executable:
+            self._running[name] = self._fork(name, child.argv)
+            return
         env = {key: value for key, value in child.env.items() if key not in _OURS}
-        if name not in self.nodes:
-            env = self.environment()
         with (self._log / f"{name}.log").open("ab") as log:
             self._running[name] = subprocess.Popen(
                 child.argv,
-                env=env,
+                env=self.environment() if child.forked else env,
                 cwd=child.cwd,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -294,6 +295,15 @@ class Cluster:
                 start_new_session=True,
                 umask=child.umask,
             )
+
+    def _fork(self, name: str, words: Sequence[str]) -> Forked:
+        """A process of the platform, from the nursery of `make demo`: to import everything anew takes seconds."""
+        log = self._log / f"{name}.log"
+        log.touch()
+        with _children_of_ours():
+            forked = self._nursery.fork(words, log=log, umask=_UMASK)
+        assert forked is not None, f"the nursery is gone:\n{self.tail('nursery')}"
+        return forked
 
     def add_node(self, name: str) -> None:
         """Adds a node to the pool, and starts its agent."""
@@ -305,6 +315,7 @@ class Cluster:
 
     def manage(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Runs a command of `manage.py` to its end."""
+        self._leave_database()  # some commands want it for themselves
         return subprocess.run(
             [sys.executable, "manage.py", *words],
             env=self.environment(),
@@ -315,15 +326,46 @@ class Cluster:
             check=False,
         )
 
+    def python(self, code: str) -> str:
+        """What the code prints in a process of the platform, which stays for the next: to start one takes seconds."""
+        if self._shell is None:
+            with (self._log / "shell.log").open("ab") as log:
+                self._shell = subprocess.Popen(
+                    [sys.executable, "-m", "tests.faults.shell"],
+                    env=self.environment(),
+                    cwd=ROOT,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=log,
+                    text=True,
+                )
+        assert self._shell.stdin is not None
+        assert self._shell.stdout is not None
+        self._shell.stdin.write(json.dumps(code) + "\n")
+        self._shell.stdin.flush()
+        answer = self._shell.stdout.readline()
+        assert answer, f"the code failed:\n{self.tail('shell')}"
+        return str(json.loads(answer))
+
     # What the database says
 
     def sql(self, query: str, *values: object) -> list[tuple[Any, ...]]:
-        """The rows of a query, on a connection of its own: Postgres may have been restarted since the last one."""
-        with contextlib.closing(psycopg2.connect(self.services.owner_url)) as link:
-            link.autocommit = True
-            with link.cursor() as cursor:
-                cursor.execute(query, values)
-                return cursor.fetchall() if cursor.description else []
+        """The rows of a query."""
+        if self._link is not None:
+            try:
+                return _rows(self._link, query, values)
+            except psycopg2.Error as error:
+                if error.pgcode is not None and not error.pgcode.startswith(_SHUT_DOWN):
+                    raise
+                # Postgres was restarted since the last one.
+        self._link = psycopg2.connect(self.services.owner_url)
+        self._link.autocommit = True
+        return _rows(self._link, query, values)
+
+    def _leave_database(self) -> None:
+        if self._link is not None:
+            self._link.close()
+            self._link = None
 
     @contextlib.contextmanager
     def timers(self, values: Mapping[str, float]) -> Iterator[None]:
@@ -377,7 +419,7 @@ class Cluster:
             return seen[0]["state"] in wanted
 
         try:
-            until(look, f"job {job['id']} is {' or '.join(sorted(wanted))}", within_s, every_s=0.1)
+            until(look, f"job {job['id']} is {' or '.join(sorted(wanted))}", within_s)
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.story(job)}") from error
         return seen[0]
@@ -450,7 +492,7 @@ class Cluster:
         self.services.revive()
         for name in (WEB, WORKER, *self.nodes):
             if self.runs(name):
-                self._running[name].send_signal(signal.SIGCONT)
+                os.kill(self._running[name].pid, signal.SIGCONT)
             else:
                 self.start(name)
         if self.runs(SECOND_WORKER):
@@ -475,9 +517,15 @@ class Cluster:
         """Ends every process of the cluster and removes its folders."""
         for client in self._clients.values():
             client.close()
+        self._leave_database()
+        if self._shell is not None:
+            self._shell.communicate()  # it ends with its input
         for process in self._running.values():
             process.kill()
             process.wait()
+        nursery = getattr(self, "_nursery", None)
+        if nursery is not None:
+            nursery.stop()
         left = processes.end_all(lambda: processes_with(str(self._folder)) - set(self._own_servers()), grace_s=0)
         services = getattr(self, "services", None)
         if services is not None:
@@ -490,6 +538,22 @@ class Cluster:
         for pid in services.pids() if services is not None else ():
             yield pid
             yield from processes.descendants(pid)
+
+
+@contextlib.contextmanager
+def _children_of_ours() -> Iterator[None]:
+    """What the nursery forks in the block becomes a child of this process; other orphans do not, before and after."""
+    processes.become_subreaper()
+    try:
+        yield
+    finally:
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+
+
+def _rows(link: psycopg2.extensions.connection, query: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
+    with link.cursor() as cursor:
+        cursor.execute(query, values)
+        return cursor.fetchall() if cursor.description else []
 
 
 def processes_with(mark: str) -> set[int]:

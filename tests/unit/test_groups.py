@@ -51,10 +51,11 @@ def test_a_file_of_the_other_half_is_left_unread(path: str, long: bool) -> None:
     assert not may_have(ROOT / path, long=long)
 
 
-def test_engines_are_apart_and_faults_and_histories_together() -> None:
+def test_engines_are_apart_and_faults_the_cluster_and_histories_together() -> None:
     conformance = "tests/agent/runtime/test_runtime_conformance.py"
     assert len({scope_of(f"{conformance}::test_one[{name}]") for name in ("docker", "podman", "process")}) == 3
-    assert scope_of("tests/faults/test_web.py::test_one") == scope_of("tests/e2e/test_shell.py::test_one")
+    assert scope_of("tests/faults/test_web.py::test_one") == scope_of("tests/faults/test_disk.py::test_one")
+    assert scope_of("tests/e2e/test_sweep.py::test_one") == scope_of("tests/e2e/test_shell.py::test_one")
     assert scope_of("tests/protocol/test_protocol_machine.py::test_one") == scope_of(
         "tests/protocol/test_a.py::test_one"
     )
