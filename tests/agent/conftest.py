@@ -26,6 +26,7 @@ from nodeagent.runtime.container.runtime import ContainerRuntime, Setup
 from nodeagent.runtime.docker import runtime as docker_runtime
 from nodeagent.runtime.docker.runtime import DockerRuntime
 from nodeagent.runtime.podman import runtime as podman_runtime
+from nodeagent.runtime.podman.engine import PodmanEngine
 from nodeagent.runtime.podman.runtime import PodmanRuntime
 from nodeagent.runtime.port import EventKind, ExitStatus, Runtime, RuntimeUnavailable
 from nodeagent.runtime.process import runtime as process_runtime
@@ -242,6 +243,26 @@ def forkers() -> Iterator[Callable[[str], KeptForker]]:
     yield forker
     for one in kept.values():
         one.end()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _podman_tells_of_itself_once() -> Iterator[None]:
+    """Asks `podman info` once for the session: it starts a package manager for the versions of all its programs.
+
+    This is most of what a test of Podman computes. Podmen that are no real one are asked each time.
+    """
+    ask, told = PodmanEngine._ask, dict[tuple[str, ...], str]()
+
+    def ask_once(self: PodmanEngine, *words: str) -> str:
+        if words[0] != "info" or self._environment.get("PATH") != os.environ["PATH"]:
+            return ask(self, *words)
+        if words not in told:
+            told[words] = ask(self, *words)
+        return told[words]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PodmanEngine, "_ask", ask_once)
+        yield
 
 
 def is_alive(word: str) -> bool:
