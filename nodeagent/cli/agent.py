@@ -52,7 +52,7 @@ _FINISH_S = 2.0
 
 @dataclass(frozen=True)
 class Options:
-    """What the command line and the environment say."""
+    """The agent's options, from the command line and the environment."""
 
     url: str
     """Empty for an agent that waits for links instead of dialling."""
@@ -67,7 +67,7 @@ class Options:
     hostname: str = ""
     ca_file: Optional[str] = None
     check_python: str = "auto"
-    """Whose PyTorch gives GPUs work between jobs: the path of a Python, `auto` or `none`."""
+    """The Python whose PyTorch gives GPUs work between jobs: its path, `auto` or `none`."""
     disks: DiskOptions = field(default_factory=DiskOptions)
     runtime: RuntimeOptions = field(default_factory=RuntimeOptions)
 
@@ -75,7 +75,7 @@ class Options:
 def look_around(
     options: Options, identity: Identity, gpus: GpuDriver, runtime: Runtime, transport: Transport
 ) -> Inventory:
-    """What this node has, but for what the options say; its address is where a call to the platform starts from."""
+    """The inventory that the node finds by itself; its address is the one from which it calls the platform."""
     return inventory.look(
         gpus=gpus,
         runtime=runtime,

@@ -90,13 +90,13 @@ def _start(state: str, tag: str, options: Sequence[str]) -> int:
 
 
 def program() -> List[str]:
-    """How this very program is run: the zipapp, or the package."""
+    """The command that runs this program again: the zipapp, or the package."""
     home = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     return [sys.executable, home] if os.path.isfile(home) else [sys.executable, "-m", "nodeagent"]
 
 
 def _listens(state: str, pid: int) -> bool:
-    """Whether links come to this process. The kernel may close an older one's socket later than it tells its end."""
+    """True if this process listens. The kernel may close an older one's socket later than it tells its end."""
     try:
         with contextlib.closing(connect(state)) as connection:
             return owner_of(connection).pid == pid
@@ -120,6 +120,6 @@ def _end_older(state: str) -> None:
 
 
 def _started_at(pid: int) -> Optional[int]:
-    """When the process began, in ticks since the boot; None for one that is gone or only waits to be reaped."""
+    """The process's start in ticks since boot; None if it is gone or a zombie."""
     process = read_process(pid)
     return None if process is None or process.ended else process.started_ticks

@@ -61,7 +61,7 @@ def join(options: Options, words: Sequence[str], systemd: bool) -> int:
 
 
 def systemd_delegates() -> bool:
-    """Whether this machine's systemd can start the agent in a group below that of its unit."""
+    """True if this machine's systemd can start the agent in a group below that of its unit."""
     try:
         told = subprocess.run(["systemctl", "--version"], capture_output=True, text=True, check=True).stdout
     except (OSError, subprocess.CalledProcessError):
@@ -105,7 +105,7 @@ def unit_text(command: Sequence[str], *, delegates: bool = False) -> str:
 
 
 def _registered(options: Options) -> bool:
-    """Whether the platform knows this node now; False if it does not answer."""
+    """True if the platform knows this node; False also if it does not answer."""
     identity = Identity(options.state)
     try:
         if identity.enrolled:

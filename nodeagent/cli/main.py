@@ -70,7 +70,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_serving_options(run: argparse.ArgumentParser) -> None:
-    """What `run` takes beside the platform, its folder and its token; `join` takes it for the unit."""
+    """Add the options that `run` and `join` share beyond the platform, the state folder and the token."""
     run.add_argument("--gpus", default="auto", help="auto, nvml, none, or emulated:MODEL:COUNT[,...][@LAYOUT]")
     run.add_argument(
         "--gpu-profiles", type=folder, metavar="FOLDER", help="the speeds of emulated GPUs (default: they have none)"

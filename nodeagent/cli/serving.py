@@ -1,4 +1,4 @@
-"""What `run` and `join` make of their command line, and what they say when they cannot serve."""
+"""Options that `run` and `join` derive from their command line, and their messages when they cannot serve."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _agent_options(options: argparse.Namespace, join_token: str) -> agent.Option
 
 
 def runtime_options(options: argparse.Namespace) -> RuntimeOptions:
-    """What the command line says of the runtime."""
+    """The runtime's options from the command line."""
     return RuntimeOptions(
         name=options.runtime,
         docker_socket=options.docker_socket,

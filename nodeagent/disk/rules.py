@@ -1,4 +1,4 @@
-"""When a disk counts as full, when it has room again, and which job may be stopped for it. Pure."""
+"""Rules for when a disk counts as full, when it has room again, and which job may be stopped for it. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Mapping, Optional, Tuple
 
 
 class Unit(Enum):
-    """What a disk has room for. It is full when it is short of either."""
+    """A disk resource: bytes or files. It is full when it is short of either."""
 
     BYTES = "bytes"
     FILES = "files"
@@ -26,7 +26,7 @@ MIN_SHARE = 0.10
 MANY_FILES = 1_000_000
 """A job with this many files can be stopped on any disk: a tenth of the largest disks' inodes is too many to count."""
 HASTE_SHARE = 0.5
-"""When less than this share of the reserve is free, the job that is being stopped loses its grace."""
+"""Share of the reserve below which the job that is being stopped loses its grace."""
 
 LOOK_EVERY_S = 2.0
 MIN_LOOK_INTERVAL_S = 0.05
@@ -51,7 +51,7 @@ class Measure:
 
 
 def bounds_files(files: Measure, in_bytes: Measure) -> bool:
-    """Whether a disk can be out of files before it is out of bytes.
+    """True if a disk can run out of files before it runs out of bytes.
 
     btrfs has no limit and reports 0. XFS and ZFS make inodes from free bytes and report how many those suffice for:
     there the job that takes the most bytes must be stopped, not the one with the most files.
@@ -60,7 +60,7 @@ def bounds_files(files: Measure, in_bytes: Measure) -> bool:
 
 
 def reserve_of(measure: Measure, asked_bytes: Optional[int]) -> int:
-    """How much is kept free: the bytes asked for, else a twentieth of the disk, at most 1 GiB or a million files. A
+    """The amount to keep free: the bytes asked for, else a twentieth of the disk, at most 1 GiB or a million files. A
     request for 0 bytes reserves no files either.
     """
     if asked_bytes is not None and (measure.unit is Unit.BYTES or asked_bytes == 0):
@@ -69,12 +69,12 @@ def reserve_of(measure: Measure, asked_bytes: Optional[int]) -> int:
 
 
 def is_full(measure: Measure, reserve: int, was: bool) -> bool:
-    """Whether the disk counts as full; a disk that `was` full needs more than the reserve to have room again."""
+    """True if the disk counts as full; a disk that `was` full needs more than the reserve to have room again."""
     return measure.free < (reserve * ROOM_FACTOR if was else reserve)
 
 
 def is_pressing(measure: Measure, reserve: int) -> bool:
-    """Whether the disk is too short of room to give a job any more grace."""
+    """True if too little is free to give a job any more grace."""
     return measure.free < reserve * HASTE_SHARE
 
 

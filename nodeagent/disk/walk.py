@@ -36,8 +36,8 @@ MAX_ENTRIES, MAX_WALK_S = 2_000_000, 20.0
 
 @dataclass(frozen=True)
 class Taken:
-    """What a folder takes, in the unit of the walk, and how many names were counted. If `whole` is False, the count is
-    incomplete and `amount` is a lower bound.
+    """The amount that a folder takes, in the unit of the walk, and the number of names counted. If `whole` is False,
+    the count is incomplete and `amount` is a lower bound.
     """
 
     amount: int = 0
@@ -71,7 +71,7 @@ class Walk:
         self._over = False
 
     def count(self, folder: str) -> Taken:
-        """What the tree of `folder` takes of this walk's disk."""
+        """Measure the tree of `folder` on this walk's disk."""
         try:
             descriptor = os.open(folder, FOLDER)
         except OSError as error:
@@ -86,11 +86,11 @@ class Walk:
         return Taken(int(tree.amount), tree.entries, tree.whole and not self._over and self._seen_left >= 0)
 
     def is_ours(self, found: os.stat_result) -> bool:
-        """Whether a folder lies on this walk's disk."""
+        """True if a folder lies on this walk's disk."""
         return found.st_dev == self._device
 
     def take(self, found: os.stat_result) -> float:
-        """What an entry adds."""
+        """The amount that an entry adds."""
         self._left -= 1
         if self._left <= 0 or (self._left % _LOOK_AT_CLOCK_EVERY == 0 and self._now() >= self._until):
             self._over = True
@@ -116,7 +116,7 @@ class Walk:
 
     @property
     def over(self) -> bool:
-        """Whether the walk has reached one of its limits."""
+        """True if the walk has reached one of its limits."""
         return self._over
 
 
@@ -236,7 +236,7 @@ def _way_back(descriptor: int, identity: Tuple[int, int]) -> int:
 
 
 def deleted(pids: Iterable[int], devices: Iterable[int], unit: Unit, *, max_entries: int = 20_000) -> int:
-    """What deleted files take that these processes keep open, on these devices.
+    """The amount on these devices in deleted files that these processes keep open.
 
     Only deleted files are looked at: `stat` of another one may hang on a network server without an answer.
     """
@@ -270,7 +270,7 @@ def _held(found: os.stat_result, unit: Unit) -> int:
 
 
 def _is_deleted(descriptor: str) -> bool:
-    """Whether the kernel marks an open file as deleted. It answers without asking the file system."""
+    """True if the kernel marks an open file as deleted. It answers without asking the file system."""
     try:
         return os.readlink(descriptor).endswith(_DELETED)
     except OSError as error:

@@ -39,12 +39,12 @@ _log = logging.getLogger("nodeagent.disk")
 GRACE_S = 10.0
 """The longest grace of a job that is stopped to make room for others."""
 AGAIN_AFTER_S = 600.0
-"""How often a disk that stays full is reported again."""
+"""Seconds until a disk that stays full is reported again."""
 _WHILE_FULL_S = 0.25
 # Counting the files of jobs can be slow: the pause after a count is a multiple of its duration.
 _COUNT_EVERY_S, _REST, _REST_WHILE_FULL = 5.0, 20.0, 3.0
 MAX_WAIT_S = GRACE_S + 300.0
-"""How long the watch waits for a stopped job's folders to be removed before it stops another job."""
+"""Seconds that the watch waits for a stopped job's folders to be removed before it stops another job."""
 
 _IS_FULL = {Unit.BYTES: "is full", Unit.FILES: "has no room for more files (inodes)"}
 _TAKES_MOST = {Unit.BYTES: "takes the most of it", Unit.FILES: "has the most of them"}
@@ -58,20 +58,20 @@ class Options:
     """The disk options of the command line, in bytes."""
 
     max_bytes: Optional[int] = None
-    """What a job may take; None for no limit."""
+    """The most bytes that a job may take; None for no limit."""
     reserve_bytes: Optional[int] = None
-    """What is kept free; None for a share of the disk."""
+    """Bytes to keep free; None for a share of the disk."""
 
 
 @dataclass(frozen=True)
 class Share:
-    """What an allocation takes of disks by one unit, and where most of that is."""
+    """The amount of one unit that an allocation takes on disks, and the place of most of it."""
 
     amount: int
     most_in: str
     most: int
     whole: bool
-    """Whether everything was counted; if not, `amount` is a lower bound."""
+    """False if the count is incomplete and `amount` a lower bound."""
 
 
 @dataclass
@@ -80,7 +80,7 @@ class _Victim:
 
     id: int
     until: float
-    """When the watch stops waiting for it."""
+    """The time at which the watch stops waiting for this victim."""
     hastened: bool = False
 
 
@@ -266,7 +266,7 @@ class DiskWatch:
                 return
 
     def _share(self, allocation_id: int, disks: Sequence[Measure], max_s: float, enough: Optional[int]) -> Share:
-        """What an allocation takes of these disks, all by one unit; the count ends early at `enough`."""
+        """Measure an allocation on these disks, all by one unit; the count ends early at `enough`."""
         until, unit = self._now() + max_s, disks[0].unit
         holdings = self._agent.runtime.holdings(allocation_id)
         parts: Dict[str, int] = {}

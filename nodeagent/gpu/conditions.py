@@ -38,7 +38,7 @@ def condition_of(pynvml: Any, attempt: Try, uuid: str, handle: Any) -> Condition
 
 
 def fault_of(pynvml: Any, attempt: Try, uuid: str, *, is_alone: bool) -> str:
-    """Why a GPU is not fit for a start at this moment; empty if nothing speaks against it.
+    """The reason that a GPU is unfit for a start at this moment; empty if it is fit.
 
     It is looked up anew by its name: a handle of before a reset may be of a GPU that is gone.
     """
@@ -70,12 +70,12 @@ def occupancy_of(pynvml: Any, handle: Any) -> Occupancy:
 
 
 def lists_none(pynvml: Any, error: Any) -> bool:
-    """Whether this is no failure: a virtual GPU has no list of processes, and a closed container may not see it."""
+    """True if this is no failure: a virtual GPU lists no processes, and a closed container may not see them."""
     return error.value in (pynvml.NVML_ERROR_NOT_SUPPORTED, pynvml.NVML_ERROR_NO_PERMISSION)
 
 
 def _occupant(pynvml: Any, attempt: Try, handle: Any) -> str:
-    """Who holds its memory. Of graphics a display may be there for good, and takes little."""
+    """The processes that hold the GPU's memory. Of graphics a display may be there for good, and takes little."""
     there = occupancy_of(pynvml, handle)
     if there.pids or there.problem:
         return there.problem or there.words
@@ -107,7 +107,7 @@ def _nvlink_errors(pynvml: Any, attempt: Try, handle: Any) -> Optional[int]:
 
 
 def _slowdown(pynvml: Any, attempt: Try, handle: Any) -> str:
-    """Why the hardware slows it down. That it reaches its power limit, as software set it, is no fault."""
+    """The reason that the hardware slows the GPU down. A power limit that software has set is no fault."""
     reasons = attempt(pynvml.nvmlDeviceGetCurrentClocksThrottleReasons, handle) or 0
     names = {
         pynvml.nvmlClocksThrottleReasonHwThermalSlowdown: "too hot",

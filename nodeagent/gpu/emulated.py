@@ -105,7 +105,7 @@ class EmulatedGpus:
         return self._gpus
 
     def topology(self) -> Tuple[Tuple[str, ...], ...]:
-        """What was declared: the layout's links, or the file's."""
+        """The declared links between GPUs: the layout's, or the file's."""
         return self._topology
 
     def driver_version(self) -> str:
@@ -157,7 +157,7 @@ class EmulatedGpus:
             self._speed.furnish([gpus[uuid] for uuid in uuids if uuid in gpus], self._topology, folder)
 
     def _take(self, uuid: str, kind: str) -> bool:
-        """Whether such a fault was injected; it is used up."""
+        """Use up an injected fault of this kind; False if there is none."""
         if not self._spoilt[uuid, kind]:
             return False
         self._spoilt[uuid, kind] -= 1
@@ -224,7 +224,7 @@ class EmulatedGpus:
             self._suffer(fault["kind"], self._gpus[fault["gpu"]].uuid, fault)
 
     def _suffer(self, kind: str, uuid: str, fault: Dict[str, Any]) -> None:
-        """What a fault does to the readings, and the event that tells of it."""
+        """Apply a fault to the readings, and report its event."""
         if kind == "memory_left":
             self._left_mib[uuid] = fault.get("mib", 0)
             return

@@ -1,4 +1,4 @@
-"""Which reports say that a GPU is of no use any more. The platform's table says more; a test holds both together."""
+"""Reports after which a GPU is of no use any more. The platform's table says more; a test holds both together."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ FATAL_KINDS = frozenset({"gpu_lost", "row_remap_failed", "check_failed"})
 
 
 def is_fatal(event: HealthEvent) -> bool:
-    """Whether nothing is to be started on a GPU of which this was reported a moment ago."""
+    """True if no job may start on a GPU with this recent event."""
     return event.kind in FATAL_KINDS or event.xid in FATAL_XIDS

@@ -1,4 +1,4 @@
-"""What NVIDIA's driver writes to the kernel's log: Xids, and GPUs that have fallen off the bus without one.
+"""NVIDIA's driver messages in the kernel's log: Xids, and GPUs that have fallen off the bus without one.
 
 A job may write to its own log whatever it wants; only the kernel writes records of the facility 0, so what root or a
 privileged container adds to `/dev/kmsg` is left out. A line names a GPU by its PCI address.
@@ -37,7 +37,7 @@ class KernelLog:
             _log.warning("%s cannot be read, so that Xids are known from NVML only: %s", path, error.strerror)
 
     def events(self, uuid_of: Mapping[str, str]) -> Tuple[HealthEvent, ...]:
-        """What the driver has said of these GPUs (uuids by PCI address) since the last call."""
+        """The driver's messages about these GPUs (uuids by PCI address) since the last call."""
         found = []
         for record in self._records():
             event = health_event(record, uuid_of)
@@ -70,7 +70,7 @@ class KernelLog:
 
 
 def health_event(record: str, uuid_of: Mapping[str, str]) -> Optional[HealthEvent]:
-    """What a record of `/dev/kmsg` says of one of these GPUs, if it is the kernel's and says anything."""
+    """The event in a record of `/dev/kmsg`; None if it is not the kernel's or not about these GPUs."""
     prefix, _, rest = record.partition(";")
     priority = prefix.split(",", 1)[0]
     if not priority.isdigit() or int(priority) >> 3:

@@ -1,4 +1,4 @@
-"""How declared GPUs are linked: layouts as machines are built, or a matrix from a file."""
+"""Links between declared GPUs: layouts as machines are built, or a matrix from a file."""
 
 from __future__ import annotations
 

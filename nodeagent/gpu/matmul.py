@@ -27,7 +27,7 @@ _NO_KERNELS = "no kernel image"
 
 
 def work(torch: Any, *, device: str, seconds: float, size: int, copy_mib: int) -> Dict[str, Any]:
-    """What a device makes of products and copies: whether they are right, and how fast they were."""
+    """Run products and copies on a device; return whether they were right, and how fast they were."""
     made = torch.Generator().manual_seed(time.time_ns() % (1 << 62))
     a, b = (torch.randint(-_MAX_VALUE, _MAX_VALUE + 1, (size, size), generator=made).float() for _ in range(2))
     x = _without_zeros(torch, (size, _VECTORS), made)

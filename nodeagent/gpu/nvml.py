@@ -110,7 +110,7 @@ class NvmlGpus:
         return tuple(found)
 
     def health(self) -> Tuple[HealthEvent, ...]:
-        """What went wrong since the last call: by the kernel's log, by NVML's events, and by what it counts."""
+        """New events since the last call, from the kernel's log, from NVML's events and from its counters."""
         events, self._unsaid = [*self._unsaid, *self._log.events(self._uuid_of)], []
         # The kernel's words say more, and are there first.
         logged = {(event.gpu_uuid, event.xid) for event in events}
@@ -135,7 +135,7 @@ class NvmlGpus:
         return {uuid: occupancy_of(pynvml, handle) for uuid, handle in self._handle_of.items() if uuid in uuids}
 
     def faults(self, uuids: Sequence[str], alone: Collection[str]) -> Tuple[Tuple[str, str], ...]:
-        """What the driver says of each now, and who is on those that are to be empty."""
+        """GPUs unfit for a start now, and why; on GPUs in `alone`, any process is a fault."""
         found = [
             (uuid, fault_of(pynvml, _try, uuid, is_alone=uuid in alone) if uuid in self._handle_of else NO_SUCH_GPU)
             for uuid in uuids
@@ -165,7 +165,7 @@ class NvmlGpus:
         return "NV{}".format(shared) if shared else self._pcie(one, other)
 
     def _meet_at_switches(self, one: int, other: int) -> bool:
-        """Whether the driver lets the two talk over NVLink: an NVSwitch may keep apart what hangs on it."""
+        """True if the driver lets the two talk over NVLink: an NVSwitch may keep its GPUs apart."""
         handles = self._handles[one], self._handles[other]
         status = _try(pynvml.nvmlDeviceGetP2PStatus, *handles, pynvml.NVML_P2P_CAPS_INDEX_NVLINK)
         return bool(status == pynvml.NVML_P2P_STATUS_OK)
@@ -251,7 +251,7 @@ def _numa_node(bus: str) -> Optional[int]:
 
 
 def _nvlinks(handle: Any) -> _NvLinks:
-    """Where the active NVLinks of a GPU go. The far end of a link to an NVSwitch is the switch, and no GPU."""
+    """The far ends of a GPU's active NVLinks. The far end of a link to an NVSwitch is the switch, and no GPU."""
     peers, to_switches = [], 0
     for link in range(pynvml.NVML_NVLINK_MAX_LINKS):
         if not _try(pynvml.nvmlDeviceGetNvLinkState, handle, link):

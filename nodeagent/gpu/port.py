@@ -1,4 +1,4 @@
-"""What the agent asks of a GPU driver. Every driver passes tests/agent/gpu/test_gpu_conformance.py."""
+"""The interface of GPU drivers. Every driver passes tests/agent/gpu/test_gpu_conformance.py."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Occupancy:
 
     @property
     def words(self) -> str:
-        """Who is there, for people; the first few of many."""
+        """A list of the processes for people; of many only the first few."""
         return "process {} is on it".format(", ".join(str(pid) for pid in sorted(self.pids)[:5]))
 
 
@@ -57,10 +57,10 @@ class GpuDriver(Protocol):
         """A reading of every GPU that answers; `usage` is what our jobs do, by GPU uuid."""
 
     def health(self) -> Tuple[HealthEvent, ...]:
-        """What went wrong since the last call."""
+        """New events since the last call."""
 
     def occupancy(self, uuids: Sequence[str]) -> Mapping[str, Occupancy]:
-        """Who is on each of these GPUs at this moment, as far as this machine has them."""
+        """The processes on each of these GPUs now; without GPUs that this machine lacks."""
 
     def faults(self, uuids: Sequence[str], alone: Collection[str]) -> Tuple[Tuple[str, str], ...]:
         """The GPUs unfit for a start now, and why; on GPUs in `alone`, any process is a fault."""

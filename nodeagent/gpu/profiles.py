@@ -44,7 +44,7 @@ class _OutOfRange(GpuUnavailable):
 
 
 class GpuProfiles:
-    """What a folder says of these GPU types, in plain JSON types, as `muster_gpu` reads it."""
+    """A folder's profiles of these GPU types, in plain JSON types, as `muster_gpu` reads them."""
 
     def __init__(self, folder: str, types: Collection[str]) -> None:
         if not os.path.isdir(folder):

@@ -19,7 +19,7 @@ _log = logging.getLogger("nodeagent.self_test")
 LIMIT_S = 60.0
 """Most of it goes to loading PyTorch and initialising CUDA."""
 _RETRY_MISSING_S = 3600.0
-"""How long a Python without PyTorch or CUDA is skipped."""
+"""Seconds that a Python without PyTorch or CUDA is skipped."""
 
 
 class Stopper:
@@ -50,7 +50,7 @@ class Stopper:
 
     @property
     def is_stopped(self) -> bool:
-        """Whether a stop came."""
+        """True once a stop was asked for."""
         return self._stopped.is_set()
 
 

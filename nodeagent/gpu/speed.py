@@ -20,7 +20,7 @@ _RECORD = struct.Struct("<dd")
 
 
 class EmulatedSpeed:
-    """What the jobs on this node's emulated GPUs get, and how busy it keeps the GPUs."""
+    """The speed of jobs on this node's emulated GPUs, and the load that it makes on them."""
 
     def __init__(self, profiles: GpuProfiles, state: str) -> None:
         self._profiles = profiles

@@ -1,4 +1,4 @@
-"""What a driver's counters and states say of the health of GPUs, told when it begins and again while it lasts.
+"""Health events from a driver's counters and states, told when a condition begins and again while it lasts.
 
 Pure: the driver brings what it reads and the time, so that any driver can use it.
 """
@@ -12,14 +12,14 @@ from nodeagent.protocol.messages import HealthEvent
 
 LOOK_EVERY_S = 20.0
 AGAIN_AFTER_S = 600.0
-"""How often a lasting condition is reported; the platform ends a warning that is not repeated for an hour."""
+"""Seconds until a lasting condition is reported again; the platform ends a warning after an hour without one."""
 PATIENCE_S = 60.0
-"""How long a GPU may be slow, or keep memory of no process, before it is reported."""
+"""Seconds that a GPU may be slow, or keep memory of no process, before it is reported."""
 
 
 @dataclass(frozen=True)
 class Condition:
-    """How one GPU is at one moment; None is what it does not count."""
+    """The state of one GPU at one moment; None for a value that the GPU does not count."""
 
     uuid: str
     ecc_uncorrected: Optional[int] = None
@@ -27,7 +27,7 @@ class Condition:
     remap_pending: bool = False
     remap_failed: bool = False
     slowdown: str = ""
-    """Why its hardware slows it down; empty if it does not."""
+    """The reason that its hardware slows it down; empty if it does not."""
     held_mib: int = 0
     """Memory that is in use while no process is there."""
 
@@ -41,7 +41,7 @@ class Watch:
         self._told: Dict[Tuple[str, str], float] = {}
 
     def look(self, conditions: Sequence[Condition], now: float) -> Tuple[HealthEvent, ...]:
-        """What is to be told at this time."""
+        """The events to report at this time."""
         events: List[HealthEvent] = []
 
         def tell(kind: str, uuid: str, detail: str) -> None:
@@ -74,7 +74,7 @@ class Watch:
         return max(0, count - before)
 
     def _lasts(self, uuid: str, kind: str, is_so: bool, now: float) -> bool:
-        """Whether something has been so for longer than one has patience with."""
+        """True if a condition has lasted longer than it is tolerated."""
         if not is_so:
             self._since.pop((uuid, kind), None)
             return False

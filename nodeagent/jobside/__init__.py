@@ -1,4 +1,4 @@
-"""What a node gives to jobs: modules that they may import, and nothing that the agent does."""
+"""Modules that jobs may import; the agent uses none of them."""
 
 from __future__ import annotations
 

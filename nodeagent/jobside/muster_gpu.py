@@ -33,7 +33,7 @@ __all__ = ["Device", "Model", "OutOfMemoryError", "ProfileError", "device"]
 MAX_AHEAD_S = 600.0
 """A timeline that is booked further ahead was written before the machine booted: it is begun anew."""
 MAX_LATE_S = 0.25
-"""How much of a late wake-up the next phase makes good; a process that was stopped for longer has lost the time."""
+"""Seconds of a late wake-up that the next phase makes good; a process that was stopped for longer has lost the time."""
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _RECORD = struct.Struct("<dd")
 _GIB = 1024.0
@@ -41,7 +41,7 @@ _mutex = threading.Lock()
 
 
 class ProfileError(LookupError):
-    """What was asked for is not in the profile of the node; the message names it."""
+    """A key that the node's profile lacks; the message names it."""
 
 
 class OutOfMemoryError(RuntimeError):
@@ -135,7 +135,7 @@ class Device:
         return samples
 
     def profile(self, name: str) -> list[dict[str, Any]]:
-        """What the profile has of a model on each type among the GPUs."""
+        """The profile's rows for a model on each type among the GPUs."""
         found = []
         for gpu_type in dict.fromkeys(self.types):
             models = self._node["profiles"].get(gpu_type, {})

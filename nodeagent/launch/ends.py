@@ -153,7 +153,7 @@ class Ends:
         self._outbox.put(*(() if log is None else (log,)), item)
 
     def _take_out(self, allocation_id: int, left: Tuple[Tuple[str, str], ...]) -> bool:
-        """Whether the platform has it that nothing may start on these GPUs until a check has seen them empty."""
+        """Report these GPUs, so that each is checked before its next job; True once the platform has answered."""
         for uuid, why in left:
             _log.warning("allocation %d is over, but its GPU %s is not free: %s", allocation_id, uuid, why)
         events = [HealthEvent("check_failed", uuid, "after a job had ended: {}".format(why)) for uuid, why in left]

@@ -249,7 +249,7 @@ class Launcher:
         return _Later(self._launches, _LEASE_LOOK_EVERY_S, again=True)
 
     def _may_start(self, launch: _Launch) -> bool:
-        """Whether the lease lasts for a start; `LaunchError` if it must not come to one any more."""
+        """True if the lease lasts for a start; `LaunchError` if the start must not happen any more."""
         self._see_it_is_wanted(launch)
         session, now = self._agent.session, clock.boottime()
         if launch.spec.on_disconnect is OnDisconnect.STOP and (

@@ -20,7 +20,7 @@ class PullSlots:
             self._of_host.setdefault(host, []).append(allocation_id)
 
     def has(self, host: str, allocation_id: int) -> bool:
-        """Whether the allocation that asked has a slot now."""
+        """True if the allocation has a slot now."""
         with self._lock:
             return allocation_id in self._of_host[host][: self._at_once]
 

@@ -23,7 +23,7 @@ _DEFAULT_GRACE_S = 30.0
 
 
 class Stage(Enum):
-    """How far an allocation is, in the eyes of the agent."""
+    """The stage of an allocation on this node."""
 
     CLAIMING = "claiming"
     STARTING = "starting"
@@ -38,7 +38,7 @@ LIVE = (Stage.CLAIMING, Stage.STARTING, Stage.RUNNING)
 
 @dataclass(frozen=True)
 class StopOrder:
-    """How an allocation is stopped."""
+    """The signal and the grace, in seconds, of a stop."""
 
     signal: str
     grace_s: float
@@ -62,7 +62,7 @@ class Allocation:
     """The platform has answered the end of its log."""
     spec: Optional[LaunchSpec] = None
     launched_at: Optional[float] = None
-    """When the runtime took over (CLOCK_BOOTTIME); not known of what an earlier run of the agent started."""
+    """Time at which the runtime took over (CLOCK_BOOTTIME); None if an earlier run of the agent started it."""
     kept: Optional[Kept] = None
     """Its command has failed, and what it ran in is kept."""
     settling: bool = False
@@ -145,7 +145,7 @@ Recovery = Union[Adopt, Settle, Discard]
 def reconcile(
     desired: Sequence[DesiredAllocation], held: Mapping[int, Allocation], now: float, orphan_grace_s: float
 ) -> Tuple[Instruction, ...]:
-    """What must be done so that what is here becomes what is wanted; nothing twice for the same wish."""
+    """Instructions that turn the held allocations into the desired ones; none is given twice for the same wish."""
     wanted = {wish.id: wish for wish in desired}
     instructions: List[Instruction] = []
     for wish in sorted(desired, key=lambda wish: wish.id):
@@ -180,7 +180,7 @@ def apply(held: Mapping[int, Allocation], instruction: Instruction) -> Dict[int,
 def recover(
     entries: Mapping[int, Entry], phases: Mapping[int, Phase], fences: Mapping[int, int], boot_id: str
 ) -> Tuple[Recovery, ...]:
-    """What to make of the journal's `entries` and the `phases` of what runtimes have, after a start of the agent.
+    """Decide after a start of the agent about the journal's `entries` and the `phases` that runtimes report.
 
     `fences` holds the fences that runtimes still know; they count where the journal has lost the entry.
     """

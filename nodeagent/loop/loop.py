@@ -135,7 +135,7 @@ class Loop:
             self._publish()
 
     def reports(self) -> Tuple[AllocationReport, ...]:
-        """What is seen of every allocation; may be called from any thread."""
+        """A report of every allocation; may be called from any thread."""
         return tuple(
             AllocationReport(
                 id=held.id,
@@ -151,7 +151,7 @@ class Loop:
         )
 
     def bounded(self) -> Tuple[int, ...]:
-        """Which allocations run and may be stopped for what they take of a disk; may be called from any thread."""
+        """Running allocations that may be stopped for their use of a disk; may be called from any thread."""
         return tuple(held.id for held in self._published if held.stage is Stage.RUNNING and held.spec is not None)
 
     def _publish(self) -> None:
@@ -419,7 +419,7 @@ def _report_of(kept: Kept, now: float) -> KeptReport:
 
 
 def quit_for(error: BaseException) -> Quit:
-    """How the agent ends when a task of a pool raised."""
+    """The agent's way to end after a task of a pool raised."""
     if isinstance(error, Unauthorized):
         return Quit(protocol.EXIT_UNAUTHORIZED, str(error))
     return Quit(1, "broke: {!r}".format(error))

@@ -1,1 +1,1 @@
-"""What agent and platform say to each other: messages, calls, frames of links, shells. Standard library only."""
+"""Messages between agent and platform: calls, frames of links, shells. Standard library only."""

@@ -60,7 +60,7 @@ class _Unpacked:
         self.position = 0
 
     def left(self) -> int:
-        """How many more bytes are allowed."""
+        """Bytes that are still allowed."""
         return self._most - self.position
 
     def read(self, most: int) -> bytes:
@@ -75,7 +75,7 @@ class _Unpacked:
         return part
 
     def take(self, size: int) -> bytes:
-        """That many bytes; fewer only at the end."""
+        """Read `size` bytes; fewer only at the end."""
         parts = []
         while size > 0:
             part = self.read(size)

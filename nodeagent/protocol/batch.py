@@ -1,4 +1,4 @@
-"""What an agent says of several allocations in one call."""
+"""Messages that carry several allocations in one call."""
 
 from __future__ import annotations
 

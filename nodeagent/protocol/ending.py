@@ -1,4 +1,4 @@
-"""What is told of an allocation that is over: its end, the rest of its log, and its files."""
+"""Messages about an allocation that is over: its end, the rest of its log, and its files."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class OutputsRequest(Message):
 
 @dataclass(frozen=True)
 class OutputSlot(Message):
-    """Where a file goes: `size` bytes of it are there, and more are `wanted` or not."""
+    """The state of a file's upload: `size` bytes of it are there, and more are `wanted` or not."""
 
     id: int
     size: int

@@ -1,4 +1,4 @@
-"""What goes through a link: frames of an id, a small JSON head and a body, each with a limit to its size.
+"""Frames of a link: an id, a small JSON head and a body, each with a limit to its size.
 
 The agent sends requests, the platform answers, in any order; either side may ask whether the other is there. The
 platform reads frames of servers that it need not trust, so nothing is kept of a frame that is larger than allowed.
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Dict, List
 
 MAGIC = b"\nmuster-link/1\n"
-"""What `muster-agent attach` prints first; whatever a login prints before it is passed over."""
+"""The first bytes that `muster-agent attach` prints; a login's own output before them is skipped."""
 REQUEST, ANSWER, PING, PONG = 1, 2, 3, 4
 MAX_HEAD_BYTES = 4096
 MAX_BODY_BYTES = 4 << 20
@@ -21,7 +21,7 @@ _HEADER = struct.Struct("!BIII")
 
 
 class FrameError(Exception):
-    """What came is no frame, or one that is too large; the link is of no more use."""
+    """The bytes are no frame, or one that is too large; the link is of no more use."""
 
 
 @dataclass(frozen=True)

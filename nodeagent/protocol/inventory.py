@@ -1,4 +1,4 @@
-"""What a node has, as its agent tells it at its registration."""
+"""Inventory of a node, as its agent sends it at its registration."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from nodeagent.protocol.volumes import MAX_PATH_CHARS
 from nodeagent.protocol.wire import Message, ProtocolError, address, sentence, text
 
 PCIE_LEVELS = ("SYS", "NODE", "PHB", "PXB", "PIX")
-"""Where two GPUs meet that share no NVLink, the farthest first: across sockets, on one NUMA node, at a host bridge,
-over several switches, at one switch or on one board."""
+"""Meeting points of two GPUs without NVLink, the farthest first: across sockets, on one NUMA node, at a host bridge,
+over several switches, at one switch or on one board.
+"""
 
 MAX_NVLINKS = 64
 """The most NVLinks that a topology may name between two GPUs."""
@@ -31,7 +32,7 @@ class GpuInfo(Message):
 
 @dataclass(frozen=True)
 class Inventory(Message):
-    """What a node has.
+    """Hardware and software of a node.
 
     `topology` is a square matrix in the order of `gpus`, whose indexes then count up from 0: `X` on the diagonal, else
     the closest link, in the words of `nvidia-smi topo`: `NV4` for four NVLinks, or a level of `PCIE_LEVELS`. Empty or
@@ -57,7 +58,7 @@ class Inventory(Message):
 
 
 def nvlinks(word: str) -> int:
-    """How many NVLinks a word of a topology names: none for a level of PCIe. `ProtocolError` for any other word."""
+    """NVLinks that a word of a topology names: 0 for a level of PCIe. `ProtocolError` for any other word."""
     count = word[2:]
     if word.startswith("NV") and wire.is_digits(count) and count[0] != "0" and int(count) <= MAX_NVLINKS:
         return int(count)

@@ -1,4 +1,4 @@
-"""How an allocation is taken and started."""
+"""Messages that claim and start an allocation."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class RegistryLogin(Message):
 
 @dataclass(frozen=True)
 class LaunchSpec(Message):
-    """How to start one allocation.
+    """Everything needed to start one allocation.
 
     `command` runs under `/bin/bash -c` (or `/bin/sh -c`). `workdir` is a logical path: the process runtime maps it to
     a folder of the allocation and names it in MUSTER_WORKDIR. `uid` null = that of `--job-user`. An agent

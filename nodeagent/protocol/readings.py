@@ -1,4 +1,4 @@
-"""What the agent sees: of allocations, GPUs, the host, and what is wrong with them."""
+"""Readings of the agent: allocations, GPUs, the host, and their faults."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nodeagent.protocol.wire import MAX_DETAIL_CHARACTERS, Message, sentence, te
 
 @dataclass(frozen=True)
 class KeptReport(Message):
-    """How the command of an allocation failed whose surroundings are kept for `left_s` more seconds."""
+    """The failure of a retained allocation's command; its surroundings stay for `left_s` more seconds."""
 
     left_s: float
     reason: EndReason
@@ -22,7 +22,7 @@ class KeptReport(Message):
 
 @dataclass(frozen=True)
 class AllocationReport(Message):
-    """What the agent sees of one allocation; `log_size` counts every byte that the job has written.
+    """The agent's report of one allocation; `log_size` counts every byte that the job has written.
 
     `job_id` tells a platform that was restored from a backup which job it does not know; null = not known.
     An allocation that is `kept` is reported as `running` too, and its end follows.
@@ -75,7 +75,7 @@ class HostSample(Message):
 
 @dataclass(frozen=True)
 class UsageSample(Message):
-    """What one allocation uses of its host, and how far it is; `cpu_cores` is 1.0 for one busy core; null = not known.
+    """Resources that one allocation uses, and its progress; `cpu_cores` is 1.0 for one busy core; null = not known.
 
     `memory_mib` is what its processes hold of their own; `page_cache_mib` is what the kernel keeps of files for it.
     Disk rates count what reached a disk, and network rates what passed the allocation's own interfaces. `progress` is
@@ -112,7 +112,7 @@ class MetricPoint(Message):
 
 @dataclass(frozen=True)
 class ReportedMetrics(Message):
-    """What one allocation reported since the last sync, in its order."""
+    """Metrics that one allocation reported since the last sync, in its order."""
 
     id: int
     fence: int
@@ -136,7 +136,7 @@ class HealthEvent(Message):
 
 @dataclass(frozen=True)
 class CheckResult(Message):
-    """What came of a wanted check. `how` says what was done: `nvml` where the GPU was only looked at."""
+    """The result of a wanted check. `how` says what was done: `nvml` where the GPU was only looked at."""
 
     number: int
     gpu_uuid: str = field(metadata=text(80))
@@ -150,7 +150,7 @@ class CheckResult(Message):
 
 @dataclass(frozen=True)
 class ProgressNote(Message):
-    """How far the start of one allocation is, such as the pulling of its image; one sentence, for people."""
+    """The progress of one allocation's start, such as the pulling of its image; one sentence, for people."""
 
     id: int
     fence: int

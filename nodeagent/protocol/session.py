@@ -1,4 +1,4 @@
-"""How an agent begins to speak for its node, and its signs of life."""
+"""Messages that open an agent's session, and its heartbeats."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class HelloRequest(Message):
 
 @dataclass(frozen=True)
 class HelloResponse(Message):
-    """What the node's next registration must carry."""
+    """The nonce that the node's next registration must carry."""
 
     nonce: str
 

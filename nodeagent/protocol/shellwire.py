@@ -22,7 +22,7 @@ SHELL_WINDOW_BYTES = 256 << 10
 
 
 class ShellEnd(str, Enum):
-    """How a shell ended, as far as its agent can know."""
+    """Ways in which a shell ends, as far as its agent can know."""
 
     EXITED = "exited"
     NOT_STARTED = "not_started"
@@ -48,7 +48,7 @@ class ShellOpenRequest(Message):
 
 @dataclass(frozen=True)
 class ShellOpenAnswer(Message):
-    """What to start: `command` as arguments, an interactive shell where it is empty.
+    """The shell to start: `command` as arguments, an interactive shell if it is empty.
 
     With `terminal` it gets one, of `rows` and `cols`, which TERM calls `term`; else its input can come to an end.
     It ends after `ends_in_s` seconds, or when the platform did not answer for `lost_after_s`.
@@ -65,7 +65,7 @@ class ShellOpenAnswer(Message):
 
 @dataclass(frozen=True)
 class ShellOutputRequest(Message):
-    """What a shell wrote from `start` on, in base64; bytes from `first` on can be sent again."""
+    """Output of a shell from byte `start` on, in base64; bytes from `first` on can be sent again."""
 
     fence: int
     epoch: int
@@ -103,7 +103,7 @@ class ShellInputRequest(Message):
 
 @dataclass(frozen=True)
 class ShellInputAnswer(Message):
-    """What was typed, in base64, and how large the terminal should be. `over`: nothing follows these bytes."""
+    """Typed input, in base64, and the size of the terminal. `over`: nothing follows these bytes."""
 
     data: str
     rows: int

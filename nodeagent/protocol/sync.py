@@ -46,7 +46,7 @@ class SyncRequest(Message):
 
 @dataclass(frozen=True)
 class DesiredAllocation(Message):
-    """What the platform wants of one allocation of this node.
+    """The desired state of one allocation of this node.
 
     `signal`, `grace_s` and `reason` belong to `stop`; `time_left_s` is what is left of the time limit, null = no limit
     or not known.

@@ -1,11 +1,11 @@
-"""What both sides call things: states, actions, reasons, and the limits of messages."""
+"""Terms of the protocol: states, actions, reasons, and the limits of messages."""
 
 from __future__ import annotations
 
 from enum import Enum
 
 PROTOCOL_VERSION = 2
-"""What a registration names first: a platform that serves another version refuses the agent."""
+"""The protocol's version, first in a registration: a platform that serves another version refuses the agent."""
 
 MAX_BATCH_ITEMS = 64
 """The most items of one BatchRequest."""
@@ -21,7 +21,7 @@ MAX_ID_CHARACTERS = 200
 """The longest identifier or secret in an agent's message."""
 
 MAX_TAIL_BYTES = 64 << 10
-"""How much of a log goes with the end of its rank."""
+"""Bytes of a log that go with the end of its rank."""
 
 MAX_OUTPUTS_AT_ONCE = 200
 """The most files that one OutputsRequest may name, and the most that an OutputsFinishRequest may."""
@@ -56,7 +56,7 @@ EXIT_REGISTER_AGAIN = 6
 
 
 class Observed(str, Enum):
-    """What the agent sees of an allocation's processes."""
+    """States of an allocation's processes that the agent sees."""
 
     NONE = "none"
     STARTING = "starting"
@@ -65,21 +65,21 @@ class Observed(str, Enum):
 
 
 class Action(str, Enum):
-    """What the platform wants done with an allocation."""
+    """Actions that the platform wants for an allocation."""
 
     RUN = "run"
     STOP = "stop"
 
 
 class OnDisconnect(str, Enum):
-    """What happens to a job whose node cannot reach the platform for `stop_after_s`."""
+    """Treatment of a job whose node cannot reach the platform for `stop_after_s`."""
 
     STOP = "stop"
     KEEP = "keep"
 
 
 class CheckOutcome(str, Enum):
-    """What came of a check of a GPU."""
+    """Results of a GPU's check."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -88,7 +88,7 @@ class CheckOutcome(str, Enum):
 
 
 class EndReason(str, Enum):
-    """Why an allocation ended, as far as its agent can know; each is also a reason of the platform's."""
+    """Reasons for an allocation's end that its agent can know; each is also a reason of the platform's."""
 
     COMPLETED = "completed"
     EXIT_NONZERO = "exit_nonzero"

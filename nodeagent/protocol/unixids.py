@@ -1,4 +1,4 @@
-"""Which Unix users and groups jobs may run as. The platform and the agents each ask about their own machine."""
+"""Unix users and groups that jobs may run as. The platform and the agents each ask about their own machine."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _ENGINE_SOCKETS = (
 
 
 def uid_problem(uid: int) -> str:
-    """Why no job may run as this user, by the accounts of this machine; empty = it may."""
+    """The reason that no job may run as this user, by the accounts of this machine; empty = it may."""
     problem = _number_problem(uid)
     if not problem and uid == os.geteuid():
         problem = "Muster itself runs as this user"
@@ -34,13 +34,13 @@ def uid_problem(uid: int) -> str:
 
 
 def gids_problem(gids: Sequence[int]) -> str:
-    """Why no job may have one of these groups, by the groups of this machine; empty = it may."""
+    """The reason that no job may have one of these groups, by the groups of this machine; empty = it may."""
     problems = ((gid, _number_problem(gid)) for gid in gids)
     return next(("gid {}: {}".format(*found) for found in problems if found[1]), "") or groups_problem(gids)
 
 
 def groups_problem(gids: Sequence[int]) -> str:
-    """Why no process of a job may have one of these groups, even as one of a system account that runs jobs."""
+    """The reason that no process of a job, not even of a system account, may have one of these groups."""
     problems = ((gid, _group_problem(gid)) for gid in gids)
     return next(("gid {}: {}".format(*found) for found in problems if found[1]), "")
 

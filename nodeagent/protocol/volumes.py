@@ -18,13 +18,13 @@ MAX_PATH_CHARS = 500
 """Of a volume's folder, and of where a job has it."""
 
 CLOSED_TARGETS = ("/proc", "/sys", "/dev", "/etc", "/run", "/var/run", "/tmp", "/muster")  # noqa: S108 - in a container
-"""What a container has of its own, or its engine: no volume and no working folder lies there or below."""
+"""Folders of a container that belong to it or its engine: no volume and no working folder lies there or below."""
 CLOSED_SOURCES = (
     *("/proc", "/sys", "/dev", "/etc", "/run", "/var/run", "/boot", "/root"),
     *("/usr", "/bin", "/sbin", "/lib", "/lib64"),
     *("/var/lib/docker", "/var/lib/containerd", "/var/lib/containers"),
 )
-"""What of a machine is in no volume: neither it nor what it lies in or has in it."""
+"""Folders of a machine that no volume may be, contain or lie in."""
 
 # No comma, colon or quote: engines are told of mounts in lines in which these have a meaning.
 _PATH = re.compile(r"(/[A-Za-z0-9_@+%~=.\-]+)+")
@@ -46,17 +46,17 @@ class VolumeMount(Message):
 
 
 def overlap(one: str, other: str) -> bool:
-    """Whether two paths are the same, or one lies in the other."""
+    """True if two paths are the same, or one lies in the other."""
     return (one + "/").startswith(other.rstrip("/") + "/") or (other + "/").startswith(one.rstrip("/") + "/")
 
 
 def is_below(path: str, roots: Tuple[str, ...]) -> bool:
-    """Whether a path is one of the roots, or below one."""
+    """True if a path is one of the roots, or below one."""
     return any((path + "/").startswith(root.rstrip("/") + "/") for root in roots)
 
 
 def path_problem(path: str) -> str:
-    """What is wrong with the way a path is written, empty for nothing."""
+    """The fault in the spelling of a path; empty for none."""
     if not path.startswith("/"):
         return "the path must begin with /"
     if path == "/":
@@ -69,7 +69,7 @@ def path_problem(path: str) -> str:
 
 
 def target_problem(target: str) -> str:
-    """Why no container can have a volume there, empty for nothing."""
+    """The reason that no container can have a volume there; empty if it can."""
     problem = path_problem(target)
     if problem:
         return problem
@@ -83,12 +83,12 @@ def absolute_workdir(workdir: str) -> str:
 
 
 def workdir_problem(workdir: str) -> str:
-    """Why no container can have its working folder there, empty for nothing: it is mounted, as volumes are."""
+    """The reason that no container can have its working folder there; empty if it can. It is mounted as volumes are."""
     return target_problem(absolute_workdir(workdir)) if workdir.startswith("/") else ""
 
 
 def source_problem(path: str) -> str:
-    """Why no folder of a node of this name can be a volume or a root of volumes, empty for nothing."""
+    """The reason that no folder of this name can be a volume or a root of volumes; empty if it can."""
     problem = path_problem(path)
     if problem:
         return problem

@@ -60,7 +60,7 @@ _CODECS: Dict[type, _Codec] = {}
 
 
 class _Text:
-    """What the strings of a field must be like, as the field's metadata."""
+    """Requirements on the strings of a field, as the field's metadata."""
 
     def __init__(self, problem_of: Callable[[str], Optional[str]], clean: Optional[Callable[[str], str]]) -> None:
         self.problem_of = problem_of
@@ -311,5 +311,5 @@ def _kind(value: Any) -> str:
 
 
 def is_digits(text: str) -> bool:
-    """Whether this is a number without a sign, short enough to be one of ours."""
+    """True if this is a number without a sign, at most as long as our largest."""
     return 0 < len(text) <= 18 and text.isascii() and text.isdigit()

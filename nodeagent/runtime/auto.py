@@ -64,7 +64,7 @@ class AutoRuntime:
         self._names = tuple(in_use) or ENGINES
         self._engine: Optional[ContainerRuntime] = None
         self._no_containers = ""
-        """Why the node offers no containers; empty where it does."""
+        """The reason that the node offers no containers; empty if it offers them."""
         if in_use:
             self._engine = open_engine(in_use[0], waits=True)
             self._no_containers = self._engine.silent_because
@@ -87,7 +87,7 @@ class AutoRuntime:
 
     @property
     def furnish(self) -> Furnish:
-        """What writes the files that jobs need of the GPU driver."""
+        """The function that writes the files which jobs need of the GPU driver."""
         return self._process.furnish
 
     @furnish.setter
@@ -105,7 +105,7 @@ class AutoRuntime:
         return (self._process.name, self._engine.name)
 
     def change(self) -> str:
-        """Whether an engine answers that did not, answers no more, or is another, such as a newer version."""
+        """The change of an engine: it answers now, no longer answers, or has another version; empty for none."""
         if self._engine is not None and not self._no_containers:
             return self._change_of(self._engine)
         found, _ = self._first_that_answers()
@@ -125,11 +125,11 @@ class AutoRuntime:
 
     @property
     def single_user(self) -> bool:
-        """Whether jobs without a container run as the agent's own account."""
+        """True if jobs without a container run as the agent's own account."""
         return self._process.single_user
 
     def labels(self) -> Mapping[str, str]:
-        """What holds for jobs with and without a container; where they differ, the weaker: they share the machine."""
+        """Labels of jobs with and without a container; where the two differ, the weaker one: they share the machine."""
         if self._engine is None or self._no_containers:
             return {**self._process.labels(), "containers": _short(self._no_containers)}
         return {**self._engine.labels(), **self._process.labels(), "containers": ""}
@@ -185,7 +185,7 @@ class AutoRuntime:
         return self._of(allocation_id).settle(allocation_id, fallback)
 
     def usage(self) -> Mapping[int, Usage]:
-        """What the allocations of both runtimes use; the processes of the machine are read once."""
+        """Usage by the allocations of both runtimes; the processes of the machine are read once."""
         processes = tree.all_processes()
         of = {allocation_id: self._of(allocation_id) for allocation_id in self.allocations()}
         found: Dict[int, Usage] = {}

@@ -26,7 +26,7 @@ _AGENT_NAME_LETTERS = 8
 
 @dataclass(frozen=True)
 class RuntimeOptions:
-    """What the command line says of the runtime."""
+    """The runtime's options from the command line."""
 
     name: str = "auto"
     docker_socket: str = DOCKER_SOCKET
@@ -58,7 +58,7 @@ def open_runtime(
 
 
 class _Place:
-    """Where the runtimes of an agent are opened."""
+    """The surroundings in which an agent opens its runtimes."""
 
     def __init__(
         self, options: RuntimeOptions, *, state: str, identity: str, emulated_gpus: bool, listener: Listener

@@ -1,4 +1,4 @@
-"""What the agent asks of a runtime. Every runtime passes tests/agent/runtime/test_runtime_conformance.py."""
+"""The interface of runtimes. Every runtime passes tests/agent/runtime/test_runtime_conformance.py."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Watched(Exception):
 
 
 class Phase(Enum):
-    """What is there of an allocation."""
+    """Phases of an allocation in its runtime."""
 
     ABSENT = "absent"
     """No trace of a start."""
@@ -60,7 +60,7 @@ class Phase(Enum):
 
 @dataclass(frozen=True)
 class ExitStatus:
-    """How an allocation ended. When this can be read, no process of the allocation is left."""
+    """The exit code or signal of an allocation's end. Once it can be read, no process of the allocation is left."""
 
     reason: EndReason
     exit_code: Optional[int] = None
@@ -94,7 +94,7 @@ class Observation:
 
 @dataclass(frozen=True)
 class Usage:
-    """What the processes of one allocation use; `cpu_fraction` is 1.0 for one busy core.
+    """Resources used by the processes of one allocation; `cpu_fraction` is 1.0 for one busy core.
 
     Bytes count up from the start, as far as this can be told: None where it cannot.
     """
@@ -108,7 +108,7 @@ class Usage:
     net_receive_bytes: Optional[int] = None
     net_transmit_bytes: Optional[int] = None
     progress: Optional[float] = None
-    """How far the job says that it is, in a unit of its own."""
+    """The job's reported progress, in a unit of its own."""
 
 
 @dataclass(frozen=True)
@@ -119,12 +119,12 @@ class WorkFolder:
     below: Tuple[str, ...]
     """The folders that lead from there to where the command started."""
     uid: int
-    """Whose files are the job's."""
+    """The user that owns the job's files."""
 
 
 @dataclass(frozen=True)
 class Holdings:
-    """What an allocation can fill disks with; nothing once its folders are gone."""
+    """The places in which an allocation can fill disks; none once its folders are gone."""
 
     folders: Tuple[Tuple[str, str], ...] = ()
     """Each with a name for people, and its path on this machine."""
@@ -136,7 +136,7 @@ class Holdings:
 
 @dataclass(frozen=True)
 class StopCause:
-    """Why the agent itself stops a job, which then ends with this reason."""
+    """The agent's own cause for stopping a job, which then ends with this reason."""
 
     reason: EndReason
     detail: str
@@ -160,7 +160,7 @@ class ShellRequest:
 
 @dataclass(frozen=True)
 class ShellEnding:
-    """How a shell ended; no process of it is left. `detail` says what ended it if it was not the shell itself."""
+    """The end of a shell; no process of it is left. `detail` says what ended it if it was not the shell itself."""
 
     exit_code: Optional[int] = None
     signal: Optional[int] = None
@@ -171,9 +171,9 @@ class Shell(Protocol):
     """An open shell, from the agent's side. Its descriptors never block."""
 
     output: int
-    """What it writes can be read here; the end of it may show as EIO."""
+    """Descriptor of the shell's output; its end may show as EIO."""
     input: int
-    """What is typed is written here; the same descriptor with a terminal, -1 once the input has ended."""
+    """Descriptor for typed input; the same one with a terminal, -1 once the input has ended."""
     control: int
     """Becomes readable when the shell has ended."""
 
@@ -184,14 +184,14 @@ class Shell(Protocol):
         """Let it read the end of its input."""
 
     def ending(self) -> Optional[ShellEnding]:
-        """How it ended, None while it has not."""
+        """The shell's end; None while it runs."""
 
     def close(self) -> None:
         """Hang up: what is left of it ends."""
 
 
 class EventKind(str, Enum):
-    """What a runtime tells of an allocation while the agent looks elsewhere."""
+    """Events of an allocation that a runtime reports by itself."""
 
     RUNNING = "run"
     KEPT = "kept"
@@ -203,7 +203,7 @@ Listener = Callable[[int, EventKind], None]
 Tell = Callable[[str], None]
 """Tells the progress of a pull."""
 Wanted = Callable[[], bool]
-"""Whether a pull may go on."""
+"""Returns True while a pull may go on."""
 
 
 class LogSource(Protocol):
@@ -228,14 +228,14 @@ class Runtime(Protocol):
         """The names of the runtimes that new jobs may have: `process`, an engine, or both."""
 
     def change(self) -> str:
-        """How what the node offers has changed since the start, empty for not at all; may take seconds."""
+        """The change in the node's offer since the start, empty for none; may take seconds."""
 
     @property
     def single_user(self) -> bool:
-        """Whether all jobs run as the agent's own account, with nothing between them."""
+        """True if all jobs run as the agent's own account, with nothing between them."""
 
     def labels(self) -> Mapping[str, str]:
-        """What the node must tell of this runtime, such as `isolation: advisory`; those of `LABELS` only."""
+        """Labels of this runtime that the node must report, such as `isolation: advisory`; those of `LABELS` only."""
 
     def mount_roots(self) -> Tuple[str, ...]:
         """The folders of the node below which volumes of jobs may lie; none where nothing is mounted."""
@@ -267,7 +267,7 @@ class Runtime(Protocol):
         """Start a prepared allocation, or raise `LaunchError`."""
 
     def observe(self, allocation_id: int) -> Observation:
-        """What is there of an allocation; cheap."""
+        """The state of an allocation; cheap."""
 
     def allocations(self) -> Tuple[int, ...]:
         """Every allocation of which something is there, sorted."""
@@ -295,10 +295,10 @@ class Runtime(Protocol):
         """
 
     def usage(self) -> Mapping[int, Usage]:
-        """What each live allocation uses."""
+        """Usage by each live allocation."""
 
     def reported(self, allocation_id: int) -> Tuple[MetricPoint, ...]:
-        """What a job, live or over, has reported of itself since the last look. Calls come one at a time."""
+        """Metrics that a job, live or over, has reported since the last look. Calls come one at a time."""
 
     def log(self, allocation_id: int) -> LogSource:
         """A new reader of the allocation's log."""
@@ -310,13 +310,13 @@ class Runtime(Protocol):
         """
 
     def work(self, spec: LaunchSpec) -> Optional[WorkFolder]:
-        """Where an allocation that was started has its files; None when that cannot be told."""
+        """The folder of a started allocation's files; None when that cannot be told."""
 
     def disks(self) -> Tuple[str, ...]:
         """Folders on the disks that jobs fill, the agent's own first."""
 
     def holdings(self, allocation_id: int) -> Holdings:
-        """What an allocation, live or over, can fill disks with."""
+        """The places in which an allocation, live or over, can fill disks."""
 
     def remove(self, allocation_id: int) -> None:
         """Forget an allocation that has exited. Quick: what was in its folder goes with `clear`."""

@@ -1,1 +1,1 @@
-"""What jobs write goes to the platform: logs while they run, outputs when they have ended."""
+"""Upload of a job's data to the platform: logs while it runs, outputs when it has ended."""

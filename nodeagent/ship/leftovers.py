@@ -1,4 +1,4 @@
-"""What a job left in its working folder: finding the files that its patterns name, and opening them.
+"""Files of a job's working folder: finding those that its patterns name, and opening them.
 
 The folder is a member's and need not be friendly. So every step goes from an open folder to an entry in it and follows
 no link; only regular files of the job's own user are opened, never FIFOs or devices; what is looked at and what is
@@ -45,7 +45,7 @@ class Leftover:
 
 @dataclass
 class Findings:
-    """What a walk found; of what is left out, the first ones are named and the others counted."""
+    """The files that a walk found; of those left out, the first ones are named and the others counted."""
 
     files: List[Leftover] = field(default_factory=list)
     left_out: List[Excluded] = field(default_factory=list)
@@ -101,7 +101,7 @@ def open_file(root: int, uid: int, file: Leftover) -> int:
 
 
 def is_still(descriptor: int, uid: int, file: Leftover) -> bool:
-    """Whether an open file is the same as when it was found, unchanged."""
+    """True if an open file is the same as when it was found, unchanged."""
     status = os.fstat(descriptor)
     now = (status.st_size, status.st_mtime_ns, status.st_ino, status.st_uid)
     return stat.S_ISREG(status.st_mode) and now == (file.size, file.mtime_ns, file.inode, uid)

@@ -27,9 +27,9 @@ _log = logging.getLogger("nodeagent.logs")
 CHUNK_BYTES = 64 << 10
 BACKLOG_CHUNK_BYTES = 512 << 10
 PACE_BYTES_PER_S = 64 << 10
-"""How fast a log beyond its cap is shipped: enough to show its newest lines, too little to slow other jobs' logs."""
+"""Bytes per second of a log beyond its cap: enough to show its newest lines, too little to slow other jobs' logs."""
 GATHER_S = 0.05
-"""How long output is gathered after a small chunk: a request for each line would load the platform."""
+"""Seconds that output is gathered after a small chunk: a request for each line would load the platform."""
 _BACKLOG_BYTES = 1 << 20
 _MAX_TAIL_BYTES = 32 << 20
 _TOO_LARGE, _GAP, _NOT_FOUND, _CONFLICT = 413, 416, 404, 409
@@ -63,7 +63,7 @@ class LogStream:
         self.id = allocation_id
         self.done = False
         self.complete = False
-        """Whether the platform has confirmed the end of the log; False also when it did not want it any more."""
+        """True if the platform has confirmed the end of the log; False also when it did not want it any more."""
         self._fence = fence
         self._source = source
         self._client = client
@@ -87,7 +87,7 @@ class LogStream:
         self._final = size
 
     def size(self) -> int:
-        """How much the job has written so far."""
+        """Bytes that the job has written so far."""
         return self._source.end() if self._final is None else self._final
 
     def step(self) -> Optional[float]:
@@ -107,7 +107,7 @@ class LogStream:
         return wait_s
 
     def last(self) -> Optional[BatchItem]:
-        """What ends the log, if the job is over and what is left fits; then `told` must hear of its outcome.
+        """The log's final chunk, if the job is over and the remainder fits; then `told` must hear of its outcome.
 
         It is the step's first half: only who may call `step` may call it.
         """
@@ -283,6 +283,6 @@ class LogStream:
 
 
 def _is_rest(chunk: _Chunk, final: int) -> bool:
-    """Whether the chunk is all that is left of a log of `final` bytes, and small enough to come with its end."""
+    """True if the chunk is the whole remainder of a log of `final` bytes, and small enough to come with its end."""
     is_last = chunk.start + len(chunk.data) == final and chunk.hole is None and not chunk.probe
     return is_last and len(chunk.data) <= MAX_REST_BYTES

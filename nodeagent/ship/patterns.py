@@ -13,7 +13,7 @@ from typing import FrozenSet, Iterable, List, Tuple
 _ANY = "**"
 
 Rest = Tuple[str, ...]
-"""What is left of a pattern; empty when it has matched."""
+"""The unmatched remainder of a pattern; empty when it has matched."""
 
 
 def compiled(patterns: Iterable[str]) -> FrozenSet[Rest]:
@@ -22,7 +22,7 @@ def compiled(patterns: Iterable[str]) -> FrozenSet[Rest]:
 
 
 def advance(rests: FrozenSet[Rest], name: str) -> FrozenSet[Rest]:
-    """What is left of the patterns below an entry called `name`; none when no pattern leads there."""
+    """Remainders of the patterns below an entry called `name`; none when no pattern leads there."""
     after = set()
     for rest in _with_nothing_for_any(rests):
         if not rest:
@@ -35,7 +35,7 @@ def advance(rests: FrozenSet[Rest], name: str) -> FrozenSet[Rest]:
 
 
 def names_file(rests: FrozenSet[Rest]) -> bool:
-    """Whether a file to which these rests lead is named by a pattern."""
+    """True if a pattern names a file to which these rests lead."""
     return () in rests
 
 

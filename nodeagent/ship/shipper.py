@@ -11,7 +11,7 @@ from nodeagent.sync.outbox import Entry
 from nodeagent.system.workpool import WorkPool
 
 END_PATIENCE_S = 0.05
-"""How long the end of a log waits for the end of its job, to be told in one message."""
+"""Seconds that the end of a log waits for the end of its job, to be told in one message."""
 
 
 class Stream(Protocol):
@@ -19,7 +19,7 @@ class Stream(Protocol):
 
     id: int
     done: bool
-    """Whether all is shipped, or the platform no longer wants it."""
+    """True if all is shipped, or the platform no longer wants it."""
 
     def step(self) -> Optional[float]:
         """Ship one piece; return in how many seconds to come again, or None when there is nothing to do for now."""
@@ -126,7 +126,7 @@ class LogShipper(Shipper[LogStream]):
             self.poke(allocation_id, END_PATIENCE_S)
 
     def take_last(self, allocation_id: int) -> Optional[Entry]:
-        """What ends a log, to be told with the job's end, if it is ready now: nothing waits for it."""
+        """The log's final entry, to be told with the job's end, if it is ready now: nothing waits for it."""
         with self._mutex:
             slot = self._slots.get(allocation_id)
             if slot is None or slot.stepping or self._pause_left_s():
@@ -141,7 +141,7 @@ class LogShipper(Shipper[LogStream]):
         return item, lambda answer: self._stepped(slot, slot.stream.told(answer))
 
     def size(self, allocation_id: int) -> Optional[int]:
-        """How much a job has written, if its log is still being shipped."""
+        """Bytes that a job has written, if its log is still being shipped."""
         with self._mutex:
             slot = self._slots.get(allocation_id)
         return None if slot is None else slot.stream.size()

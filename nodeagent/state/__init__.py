@@ -1,1 +1,1 @@
-"""What the agent keeps in its folder, and the messages that its loop receives."""
+"""State that the agent keeps in its folder, and the messages that its loop receives."""

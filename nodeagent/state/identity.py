@@ -1,4 +1,4 @@
-"""Who this agent is: the state folder with its lock, its name for made-up things, its credential."""
+"""The agent's identity: the state folder with its lock, its name for made-up things, its credential."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Identity:
 
     @property
     def enrolled(self) -> bool:
-        """Whether the platform has accepted our credential before, so that no join token is needed."""
+        """True if the platform has accepted our credential before, so that no join token is needed."""
         return not self._renewing and read_json(self.path("node.json")) is not None
 
     def enrol(self, node_id: int, node_name: str, cluster_id: str) -> None:

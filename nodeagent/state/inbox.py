@@ -1,4 +1,4 @@
-"""What the threads of the agent tell its main loop."""
+"""Messages from the agent's threads to its main loop."""
 
 from __future__ import annotations
 
@@ -125,5 +125,5 @@ class Worker(threading.Thread):
             raise
 
     def turn(self) -> None:
-        """What is done again and again, with the waiting that belongs to it."""
+        """One turn of the repeated work, with its waiting."""
         raise NotImplementedError

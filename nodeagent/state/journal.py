@@ -1,4 +1,4 @@
-"""What the agent must remember over a crash: an append-only file of intents and of what became of them.
+"""The agent's memory across crashes: an append-only file of intents and their results.
 
 One record is one line: a CRC-32 in hex, a blank, and a JSON object. An intent is synced to disk before anything is
 started, so "no intent" proves "not started". The other records only spare work after a restart; losing them is
@@ -24,7 +24,7 @@ _COMPACT_AT_BYTES = 256 << 10
 
 @dataclass(frozen=True)
 class Entry:
-    """What the journal knows of one allocation."""
+    """The journal's record of one allocation."""
 
     id: int
     fence: int

@@ -227,7 +227,7 @@ class Talk(threading.Thread):
 
 
 class _Hands:
-    """What writes into a shell while another thread may close it."""
+    """The writer to a shell that another thread may close meanwhile."""
 
     def __init__(self, shell: Shell) -> None:
         self._shell = shell
@@ -274,7 +274,7 @@ class _Hands:
 
 
 def _read(descriptor: int, limit: int) -> "tuple[bytes, bool]":
-    """What can be read now, and whether nothing follows; a terminal without anybody behind it fails with EIO."""
+    """The bytes that can be read now, and True at their end; a terminal without a process behind it fails with EIO."""
     data = b""
     while len(data) < limit:
         try:

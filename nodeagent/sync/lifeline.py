@@ -167,7 +167,7 @@ class Exchange:
         )
 
     def has_news(self) -> bool:
-        """Whether something waits to be told that is no report and no reading."""
+        """True if news other than reports and readings waits to be sent."""
         return self._sampler.has_news()
 
 

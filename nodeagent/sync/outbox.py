@@ -1,4 +1,4 @@
-"""What is to be said of allocations, sent together: while one batch is on its way, what comes is gathered for the next.
+"""Batches of messages about allocations: while one batch is on its way, the next is gathered.
 
 No batch waits to be filled. One is on its way at a time, and each item hears of its own outcome.
 """
@@ -13,7 +13,7 @@ from nodeagent.system.workpool import WorkPool
 from nodeagent.transport.client import Client, Refused, Unauthorized, Unreachable
 
 _MAX_TEXT_CHARACTERS = 512 << 10
-"""What the words of jobs in one batch may add up to: as JSON they take up to six times as much."""
+"""Characters that the jobs' words in one batch may add up to: as JSON they take up to six times as much."""
 
 Answer = Union[ItemOutcome, Unreachable, Refused]
 Entry = Tuple[BatchItem, Callable[[Answer], None]]

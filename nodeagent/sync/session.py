@@ -27,7 +27,7 @@ class Rejected(Exception):
 
 
 class Session:
-    """What every message of this run carries. Attributes are replaced whole, so any thread may read them."""
+    """The values that every message of this run carries. Attributes are replaced whole, so any thread may read them."""
 
     def __init__(self, boot_id: str, state_id: str, answer: RegisterResponse, registered_at: float) -> None:
         self.boot_id = boot_id
@@ -36,15 +36,15 @@ class Session:
         self.node_name = answer.node_name
         self.timers: Timers = answer.timers
         self.registered_at = registered_at
-        """When the answered registration was sent (CLOCK_BOOTTIME)."""
+        """The send time of the answered registration (CLOCK_BOOTTIME)."""
         self.renewed_at = registered_at
-        """When the newest request was sent whose answer renewed the lease (CLOCK_BOOTTIME)."""
+        """The send time of the newest request whose answer renewed the lease (CLOCK_BOOTTIME)."""
         self.unbroken_since = registered_at
         """Since when the lease has not run out (CLOCK_BOOTTIME): GPUs claimed earlier may be given to another job."""
         self._numbers = itertools.count(1)
 
     def may_start(self, now: float) -> bool:
-        """Whether enough of the lease is left for a start: without a lease a job would stop itself at once.
+        """True if enough of the lease is left for a start: without a lease a job would stop itself at once.
 
         After a long silence the news of a job may be faster than the answer to a beat.
         """
@@ -57,7 +57,7 @@ class Session:
         self.renewed_at = sent_at
 
     def has_run_out(self, now: float) -> bool:
-        """Whether the platform has been silent for so long that jobs stop themselves."""
+        """True if the platform has been silent for so long that jobs stop themselves."""
         return now - self.renewed_at >= self.timers.stop_after_s
 
     def seq(self) -> int:

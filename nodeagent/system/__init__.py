@@ -1,1 +1,1 @@
-"""What the agent needs of the operating system: files, sockets, signals, clocks, threads."""
+"""The agent's access to the operating system: files, sockets, signals, clocks, threads."""

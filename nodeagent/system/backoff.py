@@ -14,7 +14,7 @@ class Backoff:
         self._next_s = first_s
 
     def wait_s(self) -> float:
-        """How long to wait before the next try: between half and all of the current step."""
+        """Seconds to wait before the next try: between half and all of the current step."""
         step_s = self._next_s
         self._next_s = min(self._max_s, step_s * 2)
         return step_s * random.uniform(0.5, 1.0)  # noqa: S311 - jitter, not a secret

@@ -9,7 +9,7 @@ import stat
 from typing import Any, Dict, Optional
 
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-"""How a folder is opened in which a job makes names: it may have put a link, or anything else, in its place."""
+"""Flags to open a folder in which a job makes names: it may have put a link, or anything else, in its place."""
 
 
 def open_of_job(home: str, name: str) -> Optional[int]:

@@ -1,4 +1,4 @@
-"""What the host is and how busy it is, read from /proc."""
+"""The host's hardware and load, read from /proc."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def kept_mib(total_mib: int) -> int:
 
 
 def disk_mib(path: str) -> int:
-    """What is free for us on the disk of `path`."""
+    """Free space for us on the disk of `path`, in MiB."""
     disk = os.statvfs(path)
     return disk.f_bavail * disk.f_frsize >> 20
 
@@ -48,7 +48,7 @@ class HostMeter:
         self._before = _cpu_ticks()
 
     def sample(self) -> HostSample:
-        """How busy the host is."""
+        """The host's load now."""
         busy, total = _cpu_ticks()
         spent = total - self._before[1]
         share = (busy - self._before[0]) / spent if spent > 0 else None

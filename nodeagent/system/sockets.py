@@ -27,7 +27,7 @@ def listen_at(path: str, kind: int) -> socket.socket:
 
 
 class Owner(NamedTuple):
-    """Who connected, or who listened when the connection was made; as this process's namespaces number them."""
+    """The process that connected, or that listened at that moment; numbered by this process's namespaces."""
 
     pid: int
     uid: int
@@ -41,5 +41,5 @@ def owner_of(connection: socket.socket) -> Owner:
 
 
 def is_of(connection: socket.socket, uids: "set[int]") -> bool:
-    """Whether the other end is a process of one of these users."""
+    """True if the other end is a process of one of these users."""
     return owner_of(connection).uid in uids

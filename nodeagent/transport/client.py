@@ -71,11 +71,11 @@ class Client:
     def __init__(self, transport: Transport, secret: str = "") -> None:
         self._transport = transport
         self.secret = secret
-        """What goes into the Authorization header."""
+        """The secret of the Authorization header."""
 
     @property
     def vouched_for(self) -> bool:
-        """Whether the platform knows by the way of the calls which node they are of."""
+        """True if the transport tells the platform the node of its calls."""
         return self._transport.vouched_for
 
     def hello(self, request: HelloRequest) -> HelloResponse:

@@ -50,7 +50,7 @@ class _Link:
 
     @property
     def closed(self) -> bool:
-        """Whether nothing can be asked through it any more."""
+        """True if no call can go through it any more."""
         return self._closed
 
     def call(

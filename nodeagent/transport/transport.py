@@ -1,4 +1,4 @@
-"""How a call gets to the platform: the port, and the way of an agent that dials it itself."""
+"""Transport of calls to the platform: the port, and the transport of an agent that dials the platform itself."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Transport(abc.ABC):
     """Carries calls to the platform. Its methods may be called from any thread."""
 
     vouched_for = False
-    """Whether who carries the calls knows which node they are of, so that no join token is needed."""
+    """True if the carrier of the calls knows their node, so that no join token is needed."""
 
     @abc.abstractmethod
     def call(
@@ -95,7 +95,7 @@ class Dialled(Transport):
         return response.status, b""
 
     def local_address(self) -> str:
-        """What a connection to the platform would start from."""
+        """The local address of a connection to the platform."""
         return host.address_towards(self._url)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""What this node has, as it is told when the agent registers."""
+"""The node's inventory, sent when the agent registers."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class News:
-    """What a sync tells beside the allocations; empty when there is nothing new."""
+    """The news that a sync carries beside the allocations; empty when there is nothing new."""
 
     gpus: Tuple[GpuSample, ...] = ()
     host: Optional[HostSample] = None
@@ -48,7 +48,7 @@ class News:
     checks: Tuple[CheckResult, ...] = ()
     reported: Tuple[ReportedMetrics, ...] = ()
     of_disk: bool = False
-    """Whether the host's disk has become full, or has room again."""
+    """True if the host's disk has become full, or has room again."""
 
 
 # What a runtime counts up, by the name of the rate that is told of it.
@@ -86,7 +86,7 @@ class Sampler:
         self._disk: Dict[str, Any] = {}
         self._news_of_disk = False
         self._was_full = False
-        """Whether a disk was full at a moment of which the platform was not told."""
+        """True if a disk was full at a moment of which the platform was not told."""
 
     def assign(self, allocation_id: int, uuids: Tuple[str, ...]) -> None:
         """An allocation uses these GPUs from now on; none = no longer."""
@@ -163,12 +163,12 @@ class Sampler:
             self._checked.append(result)
 
     def holds(self, uuid: str) -> bool:
-        """Whether an allocation has this GPU."""
+        """True if an allocation has this GPU."""
         with self._mutex:
             return any(uuid in theirs for theirs in self._gpus_of.values())
 
     def has_news(self) -> bool:
-        """Whether anything waits to be told: a note, a result, or something of the disks or of the GPUs' health.
+        """True if anything waits to be told: a note, a result, or something of the disks or of the GPUs' health.
 
         For the last the driver is asked.
         """
@@ -177,7 +177,7 @@ class Sampler:
             return bool(self._notes or self._unsaid or self._checked or self._news_of_disk)
 
     def last_words(self, uuids: Sequence[str]) -> Tuple[bool, float]:
-        """Whether something of these GPUs' health waits to be told, and how many seconds ago such a thing was taken."""
+        """True if news of these GPUs' health waits to be told, and the seconds since such news was last taken."""
         self._look()
         with self._mutex:
             waits = any(event.gpu_uuid in uuids for event in self._unsaid)
@@ -185,7 +185,7 @@ class Sampler:
             return waits, time.monotonic() - newest
 
     def faults(self, allocation_id: int, uuids: Sequence[str]) -> Tuple[Tuple[str, str], ...]:
-        """Which of these GPUs are not fit for a start of the allocation now, and why; after 20 s at most.
+        """GPUs unfit for a start of the allocation now, and why; after 20 s at most.
 
         On those that it shares, processes of others are as it should be.
         """
@@ -227,7 +227,7 @@ class Sampler:
             self._strangers.pop(allocation_id, None)
 
     def left(self, allocation_id: int, uuids: Sequence[str]) -> Tuple[Tuple[str, str], ...]:
-        """Which of its GPUs an allocation that is over may still hold, and why; after 20 s at most.
+        """GPUs that an allocation which is over may still hold, and why; after 20 s at most.
 
         A GPU counts as empty only if it was seen to be. GPUs that it shares are left out, as their processes may be
         those of another job: the last job on such a GPU checks it.
@@ -302,7 +302,7 @@ class Sampler:
         return samples
 
     def _some_points(self, fences: Mapping[int, int]) -> Tuple[ReportedMetrics, ...]:
-        """What jobs have reported, as much as one sync carries; the rest waits."""
+        """Metrics that jobs have reported, as many as one sync carries; the rest waits."""
         for allocation_id in fences:
             self._keep_points(
                 allocation_id, (*self._points.get(allocation_id, ()), *self._runtime.reported(allocation_id))
@@ -333,7 +333,7 @@ class Sampler:
     def _usage_samples(
         self, usage_of: Mapping[int, Usage], fences: Mapping[int, int], now: float
     ) -> Tuple[UsageSample, ...]:
-        """What each job uses. A rate is that since the last reading, and unknown at the first."""
+        """Usage by each job. A rate is that since the last reading, and unknown at the first."""
         before, self._before = self._before, {key: (now, usage) for key, usage in usage_of.items()}
         return tuple(
             UsageSample(
@@ -352,7 +352,7 @@ class Sampler:
         )
 
     def _usage_by_gpu(self, usage_of: Mapping[int, Usage]) -> Mapping[str, Usage]:
-        """What jobs use, in equal shares for the GPUs of each; those who share a GPU together."""
+        """Jobs' usage in equal shares for the GPUs of each; jobs that share a GPU are summed."""
         found: Dict[str, Usage] = {}
         for allocation_id, usage in usage_of.items():
             uuids = self._gpus_of.get(allocation_id, ())

@@ -1,4 +1,4 @@
-"""Which NVIDIA Container Toolkit a machine has: the platform keeps containers away from some versions of it."""
+"""The NVIDIA Container Toolkit's version on a machine: the platform keeps containers away from some versions of it."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What the runtimes with a container engine share: the plan of a container, its job, and images."""
+"""Shared parts of the runtimes with a container engine: the plan of a container, its job, and images."""

@@ -1,4 +1,4 @@
-"""How a container gets its GPUs: by CDI name where there is one and the engine knows them, else by the NVIDIA hook.
+"""GPUs of a container: by CDI name where there is one and the engine knows them, else by the NVIDIA hook.
 
 The specs of the Container Device Interface lie in two folders, as JSON or YAML. Of YAML only what is needed is read
 (the kind and the devices' names), since the agent has no parser for it.
@@ -27,7 +27,7 @@ _log = logging.getLogger("nodeagent.runtime")
 
 @dataclass(frozen=True)
 class Injection(Message):
-    """What gives a container its GPUs; each is in one of the three."""
+    """The means that give a container its GPUs; each GPU is in one of the three."""
 
     cdi: Tuple[str, ...] = ()
     """Names of CDI devices, such as `nvidia.com/gpu=GPU-…`."""
@@ -63,7 +63,7 @@ def read_devices(folders: Sequence[str] = FOLDERS) -> Dict[str, Device]:
 def injection(
     uuids: Sequence[str], devices: Mapping[str, Device], *, knows_cdi: bool, has_nvidia_hook: bool, emulated: bool
 ) -> Injection:
-    """How these GPUs get into a container; `LaunchError` if one of them cannot.
+    """Choose the means that give a container these GPUs; `LaunchError` if one of them has none.
 
     Emulated GPUs have no device, unless a CDI spec names one.
     """

@@ -1,4 +1,4 @@
-"""What the agent and its shims ask of a container engine."""
+"""The interface of container engines to the agent and its shims."""
 
 from __future__ import annotations
 
@@ -35,24 +35,24 @@ class ImageProblem(EngineError):
 
 @dataclass(frozen=True)
 class About:
-    """What an engine is, and what it knows."""
+    """An engine's version and abilities."""
 
     version: str
     knows_cdi: bool
-    """Whether it takes devices by the names of the Container Device Interface."""
+    """True if it takes devices by the names of the Container Device Interface."""
     root: str = ""
     """The folder of its images and containers; empty where it does not say."""
     has_overlays: bool = False
-    """Whether its networks may span machines, by an overlay."""
+    """True if its networks may span machines, by an overlay."""
 
 
 NO_ENGINE = About(version="", knows_cdi=False)
-"""What is known of an engine that has not answered yet."""
+"""Version and abilities assumed of an engine that has not answered yet."""
 
 
 @dataclass(frozen=True)
 class State:
-    """What an engine says of one container."""
+    """An engine's state of one container."""
 
     id: str
     running: bool
@@ -75,13 +75,13 @@ class Engine(Protocol):
     """A container engine of this machine. Every call raises `EngineUnavailable` where the engine does not answer."""
 
     def about(self) -> About:
-        """What it is."""
+        """The engine's version and abilities."""
 
     def has_image(self, image: str) -> bool:
-        """Whether a container of the image can be made without pulling."""
+        """True if a container of the image can be made without pulling."""
 
     def is_made_here(self, image: str) -> bool:
-        """Whether the image was built or loaded on this machine and came from no registry."""
+        """True if the image was built or loaded on this machine and came from no registry."""
 
     def pull(self, image: str, login: Optional[RegistryLogin], tell: Tell, wanted: Wanted) -> None:
         """Pull an image while `wanted`, and tell the progress.
@@ -107,7 +107,7 @@ class Engine(Protocol):
         """Start a container that was made."""
 
     def state(self, name: str) -> Optional[State]:
-        """What is there of a container; None when there is none of this name."""
+        """The state of a container; None when there is none of this name."""
 
     def remove(self, name: str) -> None:
         """Kill and remove a container; on return there is none of this name."""

@@ -16,7 +16,7 @@ class Fetch:
 
 
 class Fetches:
-    """What runs now; may be asked from any thread."""
+    """The image pulls that run now; may be asked from any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

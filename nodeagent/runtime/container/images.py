@@ -56,7 +56,7 @@ def problem_of(text: str, image: str) -> EndReason:
 
 
 def _names_of(image: str) -> Tuple[str, ...]:
-    """What engines and registries call an image, the longest first: with and without registry and tag, and its tag."""
+    """Names of an image in engines and registries, longest first: with and without registry and tag, and its tag."""
     names = set()
     for whole in (image.lower(), qualified(image).lower()):
         name = whole.partition("@")[0]
@@ -104,7 +104,7 @@ def without_secret(text: str, login: Optional[RegistryLogin]) -> str:
 
 
 class Doing(enum.Enum):
-    """What a pull is about."""
+    """Phases of a pull."""
 
     FETCHING = "fetching"
     UNPACKING = "unpacking"
@@ -114,7 +114,7 @@ class Doing(enum.Enum):
 
 
 class Progress:
-    """How far a pull is, from the lines of a Docker Engine's stream."""
+    """The progress of a pull, from the lines of a Docker Engine's stream."""
 
     def __init__(self, image: str, began_at: float) -> None:
         self._image = image
@@ -125,22 +125,22 @@ class Progress:
         self._statuses: Dict[str, str] = {}
         self._handled: Dict[Tuple[str, str], int] = {}
         self.moved = 0
-        """How many bytes have come or been unpacked; what comes again counts again only beyond where it was."""
+        """Bytes fetched or unpacked; bytes that come again count again only beyond the earlier position."""
 
     @property
     def doing(self) -> Doing:
-        """What the engine is about, as far as it tells."""
+        """The phase of the pull, as far as the engine reports it."""
         awaited = [status for status in self._statuses.values() if status not in _ARRIVED]
         if not awaited:
             return Doing.UNPACKING if self._statuses else Doing.FETCHING
         return Doing.HELD_UP if all(status == _WAITING for status in awaited) else Doing.FETCHING
 
     def begun(self) -> str:
-        """What is said first."""
+        """The first message about the pull."""
         return "pulling {}".format(self._image)
 
     def take(self, line: Mapping[str, Any], now: float) -> Optional[str]:
-        """What is to be said after a line of the stream, if anything: not too often, and every ten percent."""
+        """The message after a line of the stream, or None: not too often, and every ten percent."""
         layer, detail = str(line.get("id", "")), line.get("progressDetail") or {}
         if layer and not str(line.get("status", "")).startswith(_OF_THE_WHOLE):
             self._take_layer(layer, str(line.get("status")), int(detail.get("current") or 0))
@@ -165,5 +165,5 @@ class Progress:
             self.moved += current - before
 
     def ended(self, now: float) -> str:
-        """What is said last."""
+        """The last message about the pull."""
         return "pulled {} in {:.0f} s".format(self._image, now - self._began_at)

@@ -109,7 +109,7 @@ class ContainerJob:
                 self._oom_kills = max(self._oom_kills, oom_kills(self._oom_counter))
 
     def failed(self) -> Optional[Ending]:
-        """What the first process told, as long as it is there, and with it the container."""
+        """The first process's failure, while that process and its container exist."""
         return None if self.gone or self._told is None else self._ending_of(self._told, None)
 
     @property
@@ -142,7 +142,7 @@ class ContainerJob:
         """Nothing to do: no other child of the shim's is waited for."""
 
     def take_status(self, pid: int, *, wait: bool = False) -> Optional[int]:
-        """What the kernel says of the child that stands for a shell."""
+        """The kernel's status of the child that stands for a shell."""
         try:
             ended, status = os.waitpid(pid, 0 if wait else os.WNOHANG)
         except ChildProcessError:
@@ -150,7 +150,7 @@ class ContainerJob:
         return status if ended else None
 
     def ending(self) -> Ending:
-        """What the engine says of the end; the container is removed."""
+        """The engine's account of the end; the container is removed."""
         try:
             state = _insist(self._final_state)
             _insist(lambda: self._engine.remove(self._plan.name))
@@ -223,7 +223,7 @@ class ContainerJob:
 
 
 def ending_of(status: int, oom_killed: bool, memory_mib: int) -> Ending:
-    """What the exit status of a container means; 128 + N is signal N."""
+    """The end that the exit status of a container means; 128 + N is signal N."""
     number = status - 128 if status - 128 in _SIGNALS else None
     code = status if number is None else None
     if oom_killed and status != 0:

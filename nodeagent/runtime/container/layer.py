@@ -1,4 +1,4 @@
-"""Where a container's own layer over its image lies, as the kernel tells it: without asking the engine."""
+"""The folder of a container's own layer over its image, found through the kernel: without asking the engine."""
 
 from __future__ import annotations
 

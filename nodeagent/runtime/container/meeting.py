@@ -1,4 +1,4 @@
-"""How the ranks of a gang find each other in a named container network: by names of their own. Pure.
+"""Names by which the ranks of a gang find each other in a named container network. Pure.
 
 In the host's network ranks have the addresses of their nodes. In a container network the engine chooses an address
 when the container starts, and other nodes do not know it; but the engine resolves container names. So each rank's
@@ -28,17 +28,17 @@ _LISTS = ("MUSTER_NODE_ADDRS", "SLURM_JOB_NODELIST", "SLURM_NODELIST")
 
 @dataclass(frozen=True)
 class Network:
-    """What an engine knows of one of its networks."""
+    """An engine's view of one of its networks."""
 
     driver: str
     is_local: bool
-    """Whether it is of this machine alone."""
+    """True if the network exists on this machine alone."""
     has_names: bool
-    """Whether containers in it find each other by their names."""
+    """True if containers in it find each other by their names."""
 
 
 def meets_by_names(spec: LaunchSpec, network: str) -> bool:
-    """Whether the ranks of a job are to find each other by names in this network."""
+    """True if the ranks of a job are to find each other by names in this network."""
     return spec.nodes > 1 and network.partition(":")[0] not in _NAMELESS
 
 
@@ -64,7 +64,7 @@ def named_environment(spec: LaunchSpec) -> Dict[str, str]:
 
 
 def network_problem(name: str, network: Network, env: Mapping[str, str]) -> str:
-    """Why ranks would not find each other in a network, empty for nothing.
+    """The reason that ranks would not find each other in a network; empty if they would.
 
     What an engine answers in a network of this machine alone, no other machine hears; agents that tell the same address
     are on one.

@@ -1,4 +1,4 @@
-"""Whether the kernel has killed a process of a container for want of memory, from its control group.
+"""Kills by the kernel for want of memory, read from a container's control group.
 
 Engines tell it too, but not each of them always. The counter is opened while the container runs: with it in hand, the
 group's path need not be found again at the end.
@@ -29,7 +29,7 @@ def open_oom_counter(pid: int) -> Optional[int]:
 
 
 def oom_kills(counter: Optional[int]) -> int:
-    """How many processes were killed; 0 too where the group is gone already."""
+    """The number of processes that were killed; 0 too where the group is gone already."""
     if counter is None:
         return 0
     try:

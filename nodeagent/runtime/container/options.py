@@ -1,4 +1,4 @@
-"""What an operator decides for the containers of a node: what is known before anything of containers is loaded."""
+"""The operator's options for the containers of a node, apart so that they load before any code of containers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Tuple
 
 @dataclass(frozen=True)
 class Options:
-    """What the operator decides for all containers of a node."""
+    """The operator's options for all containers of a node."""
 
     default_image: str = ""
     """The image of jobs that name none; empty = they are refused."""
@@ -18,6 +18,6 @@ class Options:
     pids: int = 4096
     read_only_root: bool = False
     infiniband: bool = True
-    """Whether containers get InfiniBand where the pool says so."""
+    """True if containers get InfiniBand where the pool says so."""
     mount_roots: Tuple[str, ...] = ()
     """The folders below which volumes may lie; none = nothing is mounted."""

@@ -39,7 +39,7 @@ from nodeagent.runtime.shim.gang import gang_environment
 from nodeagent.runtime.shim.layout import AllocationFolder
 
 OWN = "/muster"
-"""Where a container finds what is the platform's: its home and the FIFO for its output."""
+"""The platform's folder in a container: its home and the FIFO for its output."""
 _WORK = "/workspace"
 _HOME = OWN + "/home"
 _MODULES = "{}/{}".format(_HOME, jobside.FOLDER)
@@ -59,7 +59,7 @@ class Mount(Message):
     source: str
     target: str
     volume: bool = False
-    """Whether it is no folder of the allocation's own."""
+    """True for a volume, False for a folder of the allocation's own."""
     read_only: bool = False
 
 
@@ -84,15 +84,15 @@ class Plan(Message):
     pids: int
     network: str
     alias: str = ""
-    """What it is called in its network, where other containers shall find it there."""
+    """The name by which other containers find it in its network."""
     read_only_root: bool = False
     gpus: Injection = field(default_factory=Injection)
     devices: Tuple[str, ...] = ()
     """Device nodes beside those of the GPUs."""
     locks_memory: bool = False
-    """Whether it may lock as much memory as it has."""
+    """True if it may lock as much memory as it has."""
     volumes: Volumes = field(default_factory=Volumes)
-    """What becomes mounts of its own when it starts."""
+    """Volumes, each a mount of its own when the container starts."""
     seccomp: str = ""
     """The file with its filter of system calls; empty = the engine's own."""
 
@@ -184,7 +184,7 @@ def volumes_of(spec: LaunchSpec, options: Options, keep_out: Sequence[str] = ())
 
 
 def _mounts_problem(spec: LaunchSpec, options: Options) -> str:
-    """Why a container cannot have these volumes, empty for nothing."""
+    """The reason that a container cannot have these volumes; empty if it can."""
     if not options.mount_roots:
         return "this node mounts no volumes"
     if not spec.mount_roots:
@@ -206,7 +206,7 @@ def _mounts_problem(spec: LaunchSpec, options: Options) -> str:
 
 
 def _working_folders(workdir: str) -> Tuple[str, str]:
-    """Where the folder `work` is mounted, and where the command starts."""
+    """The folder at which `work` is mounted, and the one in which the command starts."""
     if not workdir.startswith("/"):
         return _WORK, "/".join((_WORK, *parts_below_work(workdir)))
     problem = workdir_problem(workdir)

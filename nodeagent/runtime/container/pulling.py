@@ -23,18 +23,18 @@ STALLED_S = 120.0
 """So long a pull may go without any progress. Then its registry counts as out of reach."""
 WINDOW_S = 300.0
 MIN_BYTES_PER_S = float(16 << 10)
-"""What is slower than this for a whole window counts as out of reach too."""
+"""Bytes per second below which, for a whole window, a registry counts as out of reach too."""
 
 _UNPACKING_S = 900.0
-"""How long an engine may be silent while it unpacks layers: some do not report progress then."""
+"""Seconds that an engine may be silent while it unpacks layers: some do not report progress then."""
 _HELD_UP_S = 1800.0
-"""How long an engine may queue a pull behind others; it says the same of one whose registry has fallen silent."""
+"""Seconds that an engine may queue a pull behind others; it says the same of one whose registry has fallen silent."""
 _LOOK_EVERY_S = 0.5
 _READ_BYTES = 1 << 16
 
 
 class Pulse:
-    """What a pull shows of itself by the bytes it has `moved` and by what it is `doing`."""
+    """Signs of life of a pull: the bytes it has `moved`, and its phase, `doing`."""
 
     def __init__(self, moved: Callable[[], int], doing: Callable[[], Doing]) -> None:
         self._moved = moved
@@ -75,7 +75,7 @@ class Pulse:
 def pieces_of(
     descriptor: int, wanted: Wanted, *, moved: Callable[[], int], doing: Callable[[], Doing] = lambda: Doing.FETCHING
 ) -> Iterator[bytes]:
-    """What can be read from a descriptor, as it comes, until its end; `ImageProblem` when the pull is given up.
+    """Yield a descriptor's bytes as they come, until its end; `ImageProblem` when the pull is given up.
 
     Whether it is `wanted`, and may go on, is looked at twice a second, whatever comes.
     """

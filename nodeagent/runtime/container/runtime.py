@@ -60,7 +60,7 @@ class Setup:
     beside: Optional[FolderRuntime] = None
     """The runtime of the same agent that has the same folders."""
     waits: bool = False
-    """Whether to open it although the engine does not answer: it starts no job, and answers for those that it has."""
+    """True to open it although the engine does not answer: it starts no job, and answers for those that it has."""
 
 
 class ContainerRuntime(FolderRuntime):
@@ -69,7 +69,7 @@ class ContainerRuntime(FolderRuntime):
     has_groups = True
     passes_terminals_on = True
     has_nvidia_hook = False
-    """Whether the engine can be given GPUs by UUID without CDI."""
+    """True if the engine can be given GPUs by UUID without CDI."""
 
     def __init__(self, state: str, listener: Listener, setup: Setup, *, engine: Engine, forker: Forker) -> None:
         """Raises `RuntimeUnavailable` where the engine does not answer, unless the runtime `waits` for it."""
@@ -79,7 +79,7 @@ class ContainerRuntime(FolderRuntime):
             )
         self._engine = engine
         self.silent_because = ""
-        """Why the engine could not be asked at the start; empty if it answered."""
+        """The reason that the engine could not be asked at the start; empty if it answered."""
         try:
             self.about = self.ask_engine()
         except RuntimeUnavailable as error:
@@ -114,7 +114,7 @@ class ContainerRuntime(FolderRuntime):
         }
 
     def ask_engine(self) -> About:
-        """What the engine is now; `RuntimeUnavailable` where it does not answer."""
+        """The engine's present version and abilities; `RuntimeUnavailable` if it does not answer."""
         try:
             return self._engine.about()
         except EngineError as error:
@@ -266,7 +266,7 @@ class ContainerRuntime(FolderRuntime):
         return {"plan": plan.to_dict(), "engine": self._engine_address()}
 
     def _engine_address(self) -> Dict[str, Any]:
-        """How a shim reaches the engine, in plain JSON types."""
+        """The engine's address for a shim, in plain JSON types."""
         raise NotImplementedError
 
     def _engine_sockets(self) -> Tuple[str, ...]:

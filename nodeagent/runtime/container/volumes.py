@@ -26,7 +26,7 @@ from nodeagent.protocol.messages import EndReason, Message, VolumeMount, is_belo
 from nodeagent.protocol.volumes import CLOSED_SOURCES
 
 STAGING = "/run/muster-agent/volumes"
-"""Where volumes are while their container starts."""
+"""The folder that holds volumes while their container starts."""
 
 _SOCKETS = ("docker.sock", "podman/podman.sock", "podman.sock", "containerd/containerd.sock", "crio/crio.sock")
 _MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_NOEXEC = 1, 2, 4, 8
@@ -138,7 +138,7 @@ def open_volume(volume: VolumeMount, volumes: Volumes) -> int:
 
 
 def _problem(descriptor: int, volumes: Volumes) -> str:
-    """Why no container may have an open folder, empty for nothing. It names no path: users read it."""
+    """The reason that no container may have an open folder; empty if it may. It names no path: users read it."""
     path = os.readlink("/proc/self/fd/{}".format(descriptor))
     for whose, roots in (("pool", volumes.pool_roots), ("node", volumes.node_roots)):
         if not is_below(path, tuple(os.path.realpath(root) for root in roots)):
@@ -177,7 +177,7 @@ def _stage(volume: VolumeMount, volumes: Volumes, place: str) -> Staged:
 
 
 def _mounts_of(table: str) -> List[Tuple[Tuple[str, str], str, FrozenSet[str]]]:
-    """What is mounted where with which options. Spaces and the like stand there as octal numbers, which may stay."""
+    """Mounts: device, mount point and options of each. Spaces and the like stay octal, as in the table."""
     with open(table, encoding="utf-8", errors="surrogateescape") as file:
         rows = [line.split(" ", 6) for line in file]
     return [((row[2], row[3]), row[4], frozenset(row[5].split(","))) for row in rows]

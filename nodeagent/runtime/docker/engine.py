@@ -53,7 +53,7 @@ class DockerEngine:
             return True
 
     def is_made_here(self, image: str) -> bool:
-        """Whether the engine has it and knows of no registry that it came from."""
+        """True if the engine has the image and knows no registry that it came from."""
         with self._asking() as client:
             try:
                 return not client.inspect_image(qualified(image)).get("RepoDigests")
@@ -200,7 +200,7 @@ def _closed_volumes(client: Any, plan: Plan) -> List[Mount]:
 
 
 def _host_config(plan: Plan, volumes: Sequence[Mount]) -> Dict[str, Any]:
-    """What holds for a container. What is not named here is the engine's default, which is the closed one."""
+    """The `HostConfig` of a container. Settings that it lacks keep the engine's default, the closed one."""
     requests_for: List[DeviceRequest] = []
     if plan.gpus.cdi:
         requests_for.append(DeviceRequest(driver="cdi", device_ids=list(plan.gpus.cdi)))
@@ -237,7 +237,7 @@ def _host_config(plan: Plan, volumes: Sequence[Mount]) -> Dict[str, Any]:
 
 
 def _networking(client: Any, plan: Plan) -> Optional[Dict[str, Any]]:
-    """What its network calls the container, beside its own name."""
+    """The container's second name, in its network."""
     if not plan.alias:
         return None
     endpoint = client.create_endpoint_config(aliases=[plan.alias])

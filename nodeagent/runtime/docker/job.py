@@ -1,4 +1,4 @@
-"""What a shim of the runtime `docker` watches."""
+"""The container of runtime `docker`, as a shim watches it."""
 
 from __future__ import annotations
 

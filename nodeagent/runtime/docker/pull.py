@@ -54,7 +54,7 @@ def pull(client: Any, engine: str, image: str, login: Optional[RegistryLogin], *
 
 
 def _auth_header(client: Any, repository: str, login: Optional[RegistryLogin]) -> str:
-    """Who asks the registry: in a header, and so in no file. Without a login, what the operator has stored counts."""
+    """The credentials for the registry, in a header: `login`, or those that the operator has stored."""
     if login is not None:
         header = docker.auth.encode_header({"username": login.username, "password": login.password})
     else:
@@ -104,7 +104,7 @@ def _joined(first: bytes, pieces: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _unchunked(rest: bytes, pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """What was sent in chunks; one that does not end with the empty one broke off."""
+    """Undo the chunked encoding of a body; a body without the final empty chunk broke off."""
     while True:
         line, found, after = rest.partition(b"\r\n")
         size = int(line.partition(b";")[0], 16) if found else 0

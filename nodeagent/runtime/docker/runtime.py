@@ -35,7 +35,7 @@ class DockerRuntime(ContainerRuntime):
 
 
 def package_paths() -> Tuple[str, ...]:
-    """Where the package `docker` and what it needs were found: the zygote looks nowhere by itself."""
+    """Folders of the package `docker` and its dependencies: the fork server searches no other."""
     found = [importlib.util.find_spec(name) for name in ("docker", "requests", "urllib3")]
     folders = [os.path.dirname(os.path.dirname(spec.origin)) for spec in found if spec is not None and spec.origin]
     return tuple(dict.fromkeys(folders))

@@ -59,7 +59,7 @@ class PodmanEngine:
         return self._whole_name(image) is not None
 
     def is_made_here(self, image: str) -> bool:
-        """Whether it is one of those that Podman files under `localhost`."""
+        """True if Podman files the image under `localhost`."""
         return (self._whole_name(image) or "").startswith("localhost/")
 
     def pull(self, image: str, login: Optional[RegistryLogin], tell: Tell, wanted: Wanted) -> None:
@@ -214,7 +214,7 @@ class PodmanEngine:
 
 
 def _create_arguments(plan: Plan, image: str, env_file: str, other_env: List[str]) -> List[str]:
-    """What holds for a container. What is not named here is Podman's default, which is the closed one."""
+    """The arguments of `podman create`. Options that they lack keep Podman's default, the closed one."""
     arguments = [
         "--name={}".format(plan.name),
         "--pull=never",
@@ -299,7 +299,7 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
 
 
 def _bytes_moved(pid: int) -> int:
-    """How much a process has read and written, also by sockets and pipes; 0 if that cannot be told.
+    """Bytes that a process has read and written, also by sockets and pipes; 0 if they cannot be told.
 
     By whole blocks of 64 KiB, as the threads of a Podman that waits wake each other by some bytes each second.
     """
@@ -312,7 +312,7 @@ def _bytes_moved(pid: int) -> int:
 
 
 def _text_of(output: bytes) -> str:
-    """What Podman said in the end: its last line names the error, those before it warn."""
+    """Podman's error message: the last line of its output names the error, those before it warn."""
     lines = output.decode(errors="replace").strip().splitlines()
     return (lines[-1] if lines else "podman failed without a word")[:1000]
 

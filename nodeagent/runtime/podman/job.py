@@ -1,4 +1,4 @@
-"""What a shim of the runtime `podman` watches."""
+"""The container of runtime `podman`, as a shim watches it."""
 
 from __future__ import annotations
 

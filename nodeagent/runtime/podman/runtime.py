@@ -75,7 +75,7 @@ class PodmanRuntime(ContainerRuntime):
 
 
 def podman_environment(environment: Mapping[str, str]) -> Dict[str, str]:
-    """What of the agent's environment is Podman's business; shims run it with the same."""
+    """The part of the agent's environment that Podman uses; shims run it with the same."""
     return {
         name: value
         for name, value in environment.items()

@@ -23,7 +23,7 @@ CLOSED = frozenset(
         *("syslog", "reboot", "kexec_load", "kexec_file_load", "init_module", "finit_module", "delete_module"),
     )
 )
-"""What no job may call. All of it needs capabilities, or had holes that gave some."""
+"""System calls that no job may make. All of it needs capabilities, or had holes that gave some."""
 
 # CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID and NEWNET; NEWTIME is none of `clone`'s.
 _NAMESPACES = (0x00020000, 0x02000000, 0x04000000, 0x08000000, 0x10000000, 0x20000000, 0x40000000)

@@ -56,7 +56,7 @@ def enter(group: str) -> None:
 
 
 def oom_kills(group: str) -> int:
-    """How many processes of the group the kernel has killed because it was out of memory; 0 for a removed group."""
+    """The number of the group's processes that the kernel killed for want of memory; 0 for a removed group."""
     try:
         words = _read(group, "memory.events").split()
     except OSError:

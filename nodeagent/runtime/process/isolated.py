@@ -98,11 +98,11 @@ class IsolatedJob(ProcessJob):
         super().kill()
 
     def failed(self) -> Optional[Ending]:
-        """How the command failed: its namespaces are still there, whatever has ended."""
+        """The command's failure: its namespaces still exist, whichever process has ended."""
         return super().ending() if self._status and self._kept[self._init] is None else None
 
     def ending(self) -> Ending:
-        """What the kernel said of the command; the init is ended."""
+        """The kernel's status of the command; the init is ended."""
         self._end_init()
         return super().ending()
 

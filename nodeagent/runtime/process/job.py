@@ -117,18 +117,18 @@ class ProcessJob:
         self._kept[pid] = None
 
     def take_status(self, pid: int, *, wait: bool = False) -> Optional[int]:
-        """What `look` has reaped; once all is gone there is nothing to wait for."""
+        """The status that `look` has reaped; once all processes are gone there is nothing to wait for."""
         if self._kept.get(pid) is not None:
             return self._kept.pop(pid)
         return signal.SIGKILL if wait else None
 
     @property
     def over(self) -> bool:
-        """Whether the command has ended."""
+        """True if the command has ended."""
         return self._status is not None
 
     def failed(self) -> Optional[Ending]:
-        """How the command failed: its folder and its user are still there, whatever has ended."""
+        """The command's failure: its folder and its user still exist, whichever process has ended."""
         return self._ending() if self._status else None
 
     def members(self) -> List[int]:
@@ -173,7 +173,7 @@ class ProcessJob:
             os._exit(127)
 
     def ending(self) -> Ending:
-        """What the kernel said of the command; its control group is removed."""
+        """The kernel's status of the command; its control group is removed."""
         ending = self._ending()
         if self._command.cgroup:
             try:

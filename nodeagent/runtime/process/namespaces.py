@@ -30,7 +30,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 @dataclass(frozen=True)
 class Isolation(Message):
-    """What a job sees of the machine's files; all paths are absolute."""
+    """The machine's files that a job sees; all paths are absolute."""
 
     hidden: Tuple[str, ...] = ()
     """Folders that are empty for the job."""

@@ -1,4 +1,4 @@
-"""Whether this machine lets the agent give jobs namespaces of their own: a process tries it."""
+"""Probe for namespaces: a process tries to give jobs namespaces of their own on this machine."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def read_only_paths() -> Tuple[str, ...]:
 
 @functools.lru_cache(maxsize=None)
 def namespaces_problem() -> str:
-    """Why jobs cannot have namespaces of their own on this machine; empty = they can."""
+    """The reason that jobs cannot have namespaces of their own on this machine; empty = they can."""
     code = "from nodeagent.runtime.process import probe; probe.run(sys.argv[1])"
     with tempfile.TemporaryDirectory() as folder:
         try:

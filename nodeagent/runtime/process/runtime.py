@@ -77,7 +77,7 @@ class ProcessRuntime(FolderRuntime):
 
     @property
     def single_user(self) -> bool:
-        """Whether all jobs run as the agent's own account, without namespaces of their own."""
+        """True if all jobs run as the agent's own account, without namespaces of their own."""
         return bool(self._shared_because)
 
     def prepare(self, spec: LaunchSpec) -> str:
@@ -124,7 +124,7 @@ class ProcessRuntime(FolderRuntime):
         )
 
     def _usage(self, head: tree.Process, members: Sequence[tree.Process], fraction: float) -> Usage:
-        """What the job uses, without the init of its PID namespace."""
+        """The job's usage, without the init of its PID namespace."""
         job = [one for one in members if one.parent != head.pid or not tree.is_namespace_init(one.pid)]
         return super()._usage(head, job, fraction)
 

@@ -1,1 +1,1 @@
-"""What every runtime shares: a small process of our own beside each job, its folder, and the agent's view of both."""
+"""Shared parts of all runtimes: a small process of our own beside each job, its folder, the agent's view of both."""

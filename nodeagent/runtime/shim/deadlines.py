@@ -1,4 +1,4 @@
-"""When a job is signalled and when it is killed: pure bookkeeping over one clock, carried out by the shim.
+"""Deadlines at which a job is signalled and killed: pure bookkeeping over one clock, carried out by the shim.
 
 Three causes may end a job early: the agent asks, the time limit is reached, or the lease of the agent runs out. Each
 sends the stop signal first. SIGKILL is due when the earliest of their graces is over.
@@ -13,7 +13,7 @@ from typing import Optional
 
 
 class Cause(Enum):
-    """Why a job is being stopped."""
+    """Causes for which a job is being stopped."""
 
     ASKED = "asked"
     TIME_LIMIT = "time_limit"
@@ -22,7 +22,7 @@ class Cause(Enum):
 
 @dataclass(frozen=True)
 class Due:
-    """What must be done now: `signal` to every process of the job, or SIGKILL."""
+    """The action due now: `signal` to every process of the job, or SIGKILL."""
 
     signal: str
     kill: bool = False
@@ -40,13 +40,13 @@ class Deadlines:
         self._limit_kill_at = math.inf  # finite once the limit was reached
         self._lease_over = False
         self.lease_until = math.inf
-        """When the lease runs out; the owner of this object moves it."""
+        """The end of the lease; the owner of this object moves it."""
         self.cause: Optional[Cause] = None
-        """What ended the job, if anything of ours did."""
+        """The cause for which we stopped the job; None if we did not."""
 
     @property
     def stopping(self) -> bool:
-        """Whether the job has been told to end."""
+        """True if the job has been told to end."""
         return self.cause is not None
 
     def set_limit(self, now: float, left_s: float) -> None:
@@ -65,7 +65,7 @@ class Deadlines:
             self.cause = Cause.ASKED
 
     def due(self, now: float) -> Optional[Due]:
-        """What must be done now, if anything; each signal is due once, SIGKILL for as long as it is asked."""
+        """The action due now, or None; each signal is due once, SIGKILL for as long as it is asked."""
         if now >= self.lease_until and not self._lease_over:
             self._lease_over = True
             self._kill_at = min(self._kill_at, self.lease_until + self._grace_s)
@@ -82,7 +82,7 @@ class Deadlines:
         return None
 
     def next_at(self) -> float:
-        """When `due` must be asked again at the latest; infinity when nothing is planned."""
+        """The latest time at which `due` must be asked again; infinity when nothing is planned."""
         if self._pending is not None:
             return -math.inf
         lease = math.inf if self._lease_over else self.lease_until

@@ -83,13 +83,13 @@ class JobUser:
 
 
 class FolderRuntime:
-    """What runtimes have in common: each allocation under a shim, known by what that leaves in the folder."""
+    """A runtime whose allocations each run under a shim, and are known by its files in their folders."""
 
     name = ""
     has_groups = False
-    """Whether each job has a control group of its own."""
+    """True if each job has a control group of its own."""
     passes_terminals_on = False
-    """Whether what opens a shell puts a terminal of its own behind ours."""
+    """True if the program that opens a shell puts a terminal of its own behind ours."""
 
     def __init__(
         self,
@@ -161,12 +161,12 @@ class FolderRuntime:
         return ""
 
     def labels(self) -> Mapping[str, str]:
-        """What the node must tell of this runtime."""
+        """Labels of this runtime that the node must report."""
         raise NotImplementedError
 
     @property
     def single_user(self) -> bool:
-        """Whether all jobs run as the agent's own account; each has its member's, unless a runtime says otherwise."""
+        """True if all jobs run as the agent's own account; each has its member's, unless a runtime says otherwise."""
         return False
 
     def mount_roots(self) -> Tuple[str, ...]:
@@ -277,7 +277,7 @@ class FolderRuntime:
             return status
 
     def usage(self) -> Mapping[int, Usage]:
-        """What the descendants of each live job's head use; processor time since the last call."""
+        """Usage by the descendants of each live job's head; processor time since the last call."""
         return self.usage_of(self.allocations(), tree.all_processes())
 
     def usage_of(self, ids: Collection[int], processes: Dict[int, tree.Process]) -> Mapping[int, Usage]:
@@ -316,7 +316,7 @@ class FolderRuntime:
         )
 
     def reported(self, allocation_id: int) -> Tuple[MetricPoint, ...]:
-        """What is new in the job's own file."""
+        """The new points in the job's own file."""
         return self._reports.read(allocation_id, self._folder(allocation_id).home)
 
     def log(self, allocation_id: int) -> SpoolReader:
@@ -430,7 +430,7 @@ class FolderRuntime:
 
     @contextlib.contextmanager
     def _lock(self, folder: AllocationFolder) -> Iterator[bool]:
-        """Whether the lock of the folder was free; if so it is held meanwhile. FileNotFoundError without a folder."""
+        """Hold the folder's lock for the block; yield False if it was taken. FileNotFoundError without a folder."""
         descriptor = os.open(folder.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -498,7 +498,7 @@ class FolderRuntime:
 
 
 def parts_below_work(workdir: str) -> Tuple[str, ...]:
-    """Where below the folder `work` the command starts: an absolute `workdir` is the name of that folder itself."""
+    """The folder below `work` in which the command starts: an absolute `workdir` is the name of that folder itself."""
     try:
         return () if workdir.startswith("/") else safe_parts(workdir)
     except UnsafeArchive as error:
@@ -512,7 +512,7 @@ def owned_environment(gpu_uuids: Sequence[str]) -> Dict[str, str]:
 
 
 def _give_nothing(_uuids: Sequence[str], _folder: str) -> None:
-    """What a driver gives to jobs that need nothing of it."""
+    """Stands for a driver when jobs need nothing of one."""
 
 
 def _give(folder: str, uid: int, gid: int) -> None:

@@ -1,4 +1,4 @@
-"""What a rank of a gang must know of the node that it is on: the network interface by which the others reach it."""
+"""A gang's network interface on this node, by which the other ranks reach this one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the shim asks of the job that it watches: a process of its own, or a container."""
+"""The interface of a job to the shim that watches it: a process of its own, or a container."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class StartFailed(Exception):
 
 @dataclass(frozen=True)
 class Ending:
-    """How the job's command ended; `reason` only where it says more than code and signal do."""
+    """The end of the job's command; `reason` only where it says more than code and signal do."""
 
     exit_code: Optional[int] = None
     signal: Optional[int] = None
@@ -35,7 +35,7 @@ class Job(Protocol):
     """One job. All calls come from the one thread of its shim."""
 
     shells_linger_s: float
-    """How long after its end something may still start that a shell has asked for."""
+    """Seconds after the end in which a process that a shell has asked for may still start."""
 
     def start(self) -> int:
         """Start it and return the reading end of its output, which never blocks; `StartFailed` if it cannot be."""
@@ -44,21 +44,21 @@ class Job(Protocol):
         """The process whose descendants the job is (see `tree.identity`); None once it is gone."""
 
     def descriptors(self) -> Tuple[int, ...]:
-        """What becomes readable when something ended, beside the signal of a child's end."""
+        """Descriptors that become readable when a process ended, beside the signal of a child's end."""
 
     def look(self) -> None:
         """Take note of what has ended."""
 
     @property
     def over(self) -> bool:
-        """Whether the command has ended, though what it started may go on."""
+        """True if the command has ended, though processes that it started may go on."""
 
     def failed(self) -> Optional[Ending]:
-        """How the command failed, while a shell can still enter what it ran in; otherwise None."""
+        """The command's failure, while a shell can still enter its surroundings; otherwise None."""
 
     @property
     def gone(self) -> bool:
-        """Whether no process of the job is left."""
+        """True if no process of the job is left."""
 
     def members(self) -> List[int]:
         """Every process of the job."""
@@ -67,7 +67,7 @@ class Job(Protocol):
         """Kill every process of the job, as far as this can be done at once."""
 
     def ending(self) -> Ending:
-        """How it ended; asked once, when it is gone. Whatever it used is given back when this returns."""
+        """The job's end; asked once, when it is gone. Whatever it used is given back when this returns."""
 
     def become_shell(self, request: ShellRequest) -> NoReturn:
         """Turn this process, whose standard streams are the shell's, into a shell beside the job; `OSError` if not."""

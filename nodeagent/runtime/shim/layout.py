@@ -61,7 +61,7 @@ class AllocationFolder:
 
 @dataclass(frozen=True)
 class Task:
-    """What a shim needs to know; the part of launch.json that is its own. `job` is the runtime's part."""
+    """A shim's task; its part of launch.json. `job` is the runtime's part."""
 
     allocation_id: int
     command: str
@@ -88,7 +88,7 @@ class Task:
 
     @property
     def outlives_its_agent(self) -> bool:
-        """Whether the job goes on however long the agent is silent."""
+        """True if the job goes on however long the agent is silent."""
         return self.on_disconnect == OnDisconnect.KEEP.value
 
 
@@ -99,7 +99,7 @@ def stop_to_dict(at: float, signal: str, grace_s: float, cause: Optional[StopCau
 
 
 def cause_of(stop: Optional[Mapping[str, Any]]) -> Optional[StopCause]:
-    """Why the agent itself wants that stop, if it does."""
+    """The agent's own cause for that stop; None if it has none."""
     if stop is None or "reason" not in stop:
         return None
     return StopCause(EndReason(stop["reason"]), str(stop["detail"]))
@@ -111,7 +111,7 @@ def to_dict(ended: Union[ExitStatus, Kept]) -> Dict[str, Any]:
 
 
 def read_kept(path: str) -> Optional[Kept]:
-    """What the file `kept` says, None while there is none."""
+    """The contents of the file `kept`; None while there is none."""
     data = read_json(path)
     return None if data is None else Kept(**dict(data, reason=EndReason(data["reason"])))
 

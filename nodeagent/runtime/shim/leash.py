@@ -70,7 +70,7 @@ class LeashedShell:
             self.input = -1
 
     def ending(self) -> Optional[ShellEnding]:
-        """What the shim said of the end; that of a shim which died is not known."""
+        """The shell's end, as its shim reports it; None if that shim died."""
         if self._ending is None:
             said = self._read()
             if said is not None:

@@ -1,4 +1,4 @@
-"""What processes have read, written and received so far, and what the kernel keeps of files for them.
+"""Bytes that processes have read, written and received so far, and the page cache that the kernel keeps for them.
 
 Everything is from /proc, and from the control group where a job has one of its own. What cannot be told is None: files
 of another user's process, a network that the job shares with its host, a page cache that has no account.
@@ -57,7 +57,7 @@ def network_of(pid: int) -> Optional[Tuple[int, int]]:
 
 
 def page_cache_mib_of(pid: int, groups: str = _GROUPS, proc: str = "/proc") -> Optional[float]:
-    """What the kernel keeps of files for the control group of a process."""
+    """The page cache of a process's control group."""
     try:
         with open("{}/{}/cgroup".format(proc, pid), encoding="utf-8", errors="replace") as file:
             paths = {kinds: path for _, kinds, path in (line.rstrip("\n").split(":", 2) for line in file)}

@@ -1,4 +1,4 @@
-"""How far a job says that it is: a number in a file of its own, which only grows.
+"""A job's progress: a number in a file of its own, which only grows.
 
 The job writes the file, so anything may lie there: what is no plain file of the allocation's own is not opened or not
 read, of a long one only the end, and what is not a number is none.

@@ -1,4 +1,4 @@
-"""What a job reports of itself: lines of JSON in a file of its own, each with figures and perhaps the step they are of.
+"""Metrics that a job reports: lines of JSON in a file of its own, each with figures and perhaps the step they are of.
 
     {"step": 120, "loss": 0.31, "total": 1000}
 
@@ -30,7 +30,7 @@ _MAX_VALUE = 9e18
 
 @dataclass
 class _Place:
-    """How far a job's file is read, and the names that count."""
+    """The position up to which a job's file is read, and the names that count."""
 
     offset: int
     names: Set[str] = field(default_factory=set)
@@ -43,7 +43,7 @@ class ReportReader:
         self._places: Dict[int, _Place] = {}
 
     def read(self, allocation_id: int, home: str) -> Tuple[MetricPoint, ...]:
-        """What is new since the last look, in order, and no more than one message takes."""
+        """The new points since the last look, in order, and no more than one message takes."""
         place = self._places.setdefault(allocation_id, _Place(0))
         data = _new_lines(home, place)
         found: List[MetricPoint] = []

@@ -50,7 +50,7 @@ class _Shell:
     mark: bytes = b""
     status: Optional[int] = None
     why: str = ""
-    """What ended it, if it was not itself."""
+    """The cause of its end; empty if it ended by itself."""
     kill_at: Optional[float] = None
     linger_until: float = 0.0
     wait_s: float = _FIRST_LOOK_S
@@ -70,7 +70,7 @@ class Shells:
         self._over = ""
 
     def fileno(self) -> int:
-        """What to poll."""
+        """The descriptor to poll."""
         return self._epoll.fileno()
 
     def serve(self) -> None:
@@ -254,7 +254,7 @@ def _was_killed(status: Optional[int]) -> bool:
 
 
 def request_to_json(request: ShellRequest) -> bytes:
-    """What the agent sends."""
+    """Encode the agent's request for a shim."""
     return json.dumps(dict(request.__dict__, command=list(request.command))).encode()
 
 
@@ -288,5 +288,5 @@ def _become(job: Job, request: ShellRequest, descriptors: List[int]) -> NoReturn
 
 
 def shell_environment(request: ShellRequest) -> Tuple[Tuple[str, str], ...]:
-    """What a shell finds beside the environment of its job."""
+    """Variables of a shell beside the environment of its job."""
     return ((MARK, str(request.id)), ("TERM", request.term))

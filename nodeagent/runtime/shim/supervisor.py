@@ -239,13 +239,13 @@ class Shim:
         self._tell(EventKind.KEPT)
 
     def _keeps(self) -> bool:
-        """Whether what a failed command ran in is being kept, until its time is over or something else ends it."""
+        """True while a failed command's surroundings are retained: their time is not over, and no order ends it."""
         if self._kept is None or self._killing or self._deadlines.stopping or boottime() >= self._kept.until:
             return False
         return self._job.failed() is not None
 
     def _lease_end(self, known: float) -> float:
-        """When the newest lease runs out; `known` where there is none to be read."""
+        """The end of the newest lease; `known` if none can be read."""
         if self._task.outlives_its_agent:
             return math.inf
         for _ in range(_LEASE_LOOKS):
@@ -259,7 +259,7 @@ class Shim:
         return known
 
     def _is_in_its_place(self) -> bool:
-        """Whether the folder still exists at its path. If not, the agent's state was deleted, and no agent can renew
+        """True if the folder still exists at its path. If not, the agent's state was deleted, and no agent can renew
         this lease.
         """
         try:

@@ -152,7 +152,7 @@ def pid_namespace(pid: int) -> Optional[str]:
 
 
 def is_namespace_init(pid: int) -> bool:
-    """Whether a process is the first of a PID namespace below ours."""
+    """True if a process is the first of a PID namespace below ours."""
     try:
         with open("/proc/{}/status".format(pid), encoding="utf-8", errors="replace") as file:
             numbers = next((line.split()[1:] for line in file if line.startswith("NSpid:")), [])
@@ -162,7 +162,7 @@ def is_namespace_init(pid: int) -> bool:
 
 
 def catches(pid: int, number: int) -> bool:
-    """Whether a process has a handler for a signal."""
+    """True if a process has a handler for a signal."""
     try:
         with open("/proc/{}/status".format(pid), encoding="utf-8", errors="replace") as file:
             for line in file:
@@ -174,7 +174,7 @@ def catches(pid: int, number: int) -> bool:
 
 
 def is_in_cgroup_of(pid: int, name: str) -> bool:
-    """Whether a process is in a control group whose path has `name` in it."""
+    """True if a process is in a control group whose path has `name` in it."""
     try:
         with open("/proc/{}/cgroup".format(pid), encoding="utf-8", errors="replace") as file:
             return name in file.read()
