@@ -12,7 +12,7 @@ MAX_FOUND = 30
 _MAX_WORDS = 8
 _EXCERPT = 220
 # What Markdown writes around words: the targets of links, code, emphasis, the borders of tables.
-_MARKS = re.compile(r"\]\([^)]*\)|[`*|\[\]]|^\s*[-:| ]+$|```\w*", re.MULTILINE)
+_MARKS = re.compile(r"<!--.*?-->|^[-:| ]+$|^\s*```\w*|\]\([^)]*\)|[`*|\[\]]", re.MULTILINE | re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)

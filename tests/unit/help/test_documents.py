@@ -114,6 +114,11 @@ def test_a_search_finds_the_sections_with_all_words() -> None:
     assert search("glossary")[0].address == "/docs/reference/glossary#glossary"
 
 
+def test_an_excerpt_has_no_marks_of_tables_and_no_notes_to_authors() -> None:
+    (found,) = [one for one in search("checkpoint") if one.address == "/docs/user/failures#the-classes"]
+    assert "class category retry hint core_dump" in found.excerpt
+
+
 def test_the_page_of_spec_keys_is_what_the_schema_says() -> None:
     written = (ROOT / "docs/reference/spec.md").read_text()
     assert written == spec_page(), "write it again: manage.py spec_reference"
