@@ -135,11 +135,12 @@ class GroupProgress(TypedDict):
 class GroupOfJob(TypedDict):
     """The group that a job is a member of."""
 
-    id: Annotated[int, "The group's number: of a sweep the sweep's."]
+    id: Annotated[int, "The group's number: that of a sweep or an array."]
     kind: Annotated[GroupKind, "What the group is."]
     name: Annotated[str, "The group's name."]
     state: Annotated[GroupState, "The state of the group."]
     member: Annotated[int, "The job's number among its members, from 1."]
+    index: Annotated[int | None, "Its index in an array; null: the group is no array."]
     members: Annotated[int, "How many members the group has."]
     progress: Annotated[
         GroupProgress | None, "Of a row that stands for its group, which lists with `members=false` have; else null."

@@ -35,6 +35,6 @@ class Queue(TypedDict):
 
 
 class HeldMembers(TypedDict):
-    """How many members of a sweep were held or released."""
+    """How many members of a group were held or released."""
 
     members: Annotated[int, "Members that changed."]

@@ -33,6 +33,8 @@ class GroupKind(StrEnum):
 
     SWEEP = "sweep"
     """Its members are the same job with other parameters: a hyper-parameter sweep."""
+    ARRAY = "array"
+    """Its members are the same job with another index, and maybe other parameters."""
 
 
 class GroupState(StrEnum):

@@ -12,6 +12,7 @@ from django.test import Client
 
 from muster.accounts.models import Session, User
 from muster.api.urls import v1
+from muster.arrays.services import submit_array
 from muster.notices.webhooks import add_webhook
 from muster.sweeps.services import submit_sweep
 from muster.tenants.roles import Role
@@ -65,6 +66,15 @@ TABLE: list[tuple[str, str, Any, tuple[int, ...]]] = [
     ("GET", "/jobs/{job}/fairness", None, (401, 200, 200, 200, 200, 404)),
     ("GET", "/jobs/{job}/attempts", None, (401, 200, 200, 200, 200, 404)),
     ("GET", "/jobs/{job}/events", None, (401, 200, 200, 200, 200, 404)),
+    ("GET", "/arrays", None, (401, 200, 200, 200, 200, 200)),
+    ("POST", "/arrays", {**SPEC, "vc": "vision-vc", "array": "0-1"}, (401, 201, 201, 201, 201, 422)),
+    ("GET", "/arrays/{array}", None, (401, 200, 200, 200, 200, 404)),
+    ("GET", "/arrays/{array}/members", None, (401, 200, 200, 200, 200, 404)),
+    ("POST", "/arrays/{array}:cancel", {}, (401, 202, 403, 202, 202, 404)),
+    ("POST", "/arrays/{array}:retry", {}, (401, 409, 403, 409, 409, 404)),
+    ("POST", "/arrays/{array}:hold", None, (401, 200, 403, 200, 200, 404)),
+    ("POST", "/arrays/{array}:release", None, (401, 200, 403, 200, 200, 404)),
+    ("POST", "/arrays/{array}:clone", {}, (401, 201, 201, 201, 201, 404)),
     ("GET", "/sweeps", None, (401, 200, 200, 200, 200, 200)),
     ("POST", "/sweeps", {**SPEC, "vc": "vision-vc", "sweep": SWEEP}, (401, 201, 201, 201, 201, 422)),
     ("GET", "/sweeps/{sweep}", None, (401, 200, 200, 200, 200, 404)),
@@ -153,11 +163,13 @@ def test_each_path_answers_each_caller_as_the_table_says(
     token = api(world.owner).get("/api/v1/tokens").json()["results"][0]["id"]
     webhook = add_webhook(user=world.owner, url="https://hooks.example.org/")[0].pk
     sweep, _ = submit_sweep(user=world.owner, data={**SPEC, "vc": "vision-vc", "sweep": SWEEP})
+    array, _ = submit_array(user=world.owner, data={**SPEC, "vc": "vision-vc", "array": "0-1"})
     Client().force_login(world.owner)
     session = Session.objects.get().pk
     path = "/api/v1" + path.format(
         job=world.waiting.pk,
         sweep=sweep.pk,
+        array=array.pk,
         token=token,
         session=session,
         webhook=webhook,

@@ -48,7 +48,8 @@ def test_one_row_stands_for_a_group_and_tells_how_far_it_is(world: World, api: A
     assert first["group"] is None
     progress = row["group"].pop("progress")
     assert row["group"] == {
-        "id": group.pk, "kind": "sweep", "name": "search", "state": "active", "member": 1, "members": 6,
+        "id": group.pk, "kind": "sweep", "name": "search", "state": "active", "member": 1, "index": None,
+        "members": 6,
     }  # fmt: skip
     assert (progress.pop("started_at"), progress.pop("ended_at")) == ("2026-05-01T12:00:00Z", None)
     assert datetime.fromisoformat(progress.pop("changed_at")) > AT

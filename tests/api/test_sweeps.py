@@ -69,7 +69,15 @@ def test_a_member_names_its_sweep_and_its_parameters(world: World, api: Api) -> 
     found = submitted(client)
     members = client.get(f"{SWEEPS}/{found['id']}/members").json()["results"]
     one = client.get(f"/api/v1/jobs/{members[0]['job']}").json()
-    group = {"id": found["id"], "kind": "sweep", "name": "lr-search", "state": "active", "member": 1, "members": 6}
+    group = {
+        "id": found["id"],
+        "kind": "sweep",
+        "name": "lr-search",
+        "state": "active",
+        "member": 1,
+        "index": None,
+        "members": 6,
+    }
     assert one["group"] == group | {"progress": None}
     assert one["params"] == {"lr": 0.1, "layers": 1} == members[0]["params"]
     (event,) = client.get(f"/api/v1/jobs/{members[4]['job']}/events").json()["results"]

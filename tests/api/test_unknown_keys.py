@@ -10,6 +10,7 @@ import pytest
 from django.test import Client
 
 from muster.accounts.models import ApiToken, User
+from muster.arrays.services import submit_array
 from muster.sweeps.services import submit_sweep
 from muster.tenants.models import Organisation
 from tests.api.asking import fields_of, openapi, problem_of, send
@@ -35,10 +36,11 @@ def test_an_unknown_key_is_named(
 ) -> None:
     method, path, body, statuses = call
     sweep, _ = submit_sweep(user=world.owner, data={**SPEC, "vc": "vision-vc", "sweep": SWEEP})
+    array, _ = submit_array(user=world.owner, data={**SPEC, "vc": "vision-vc", "array": "0-1"})
     caller = world.user(caller_of(statuses))
     if path.startswith("/organisations/"):
         caller, path = world.operator, f"/organisations/{Organisation.objects.create(name='institute').pk}"
-    ids = {"job": world.waiting.pk, "sweep": sweep.pk, "vc": world.vc.pk, "tenant": world.vision.pk}
+    ids = {"job": world.waiting.pk, "sweep": sweep.pk, "array": array.pk, "vc": world.vc.pk, "tenant": world.vision.pk}
     path = "/api/v1" + path.format(**ids, pool=world.pool.name, token=0, webhook=0)
     answer = send(api(caller), method, path, {**body, "no_such_key": 1})
     assert answer.status_code == 422, answer.content

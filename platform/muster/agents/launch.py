@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from django.conf import settings
@@ -12,7 +12,7 @@ from muster.accounts.models import User
 from muster.execution.reports import progress
 from muster.fleet.models import Node
 from muster.jobs.attempt.gangs import Rank
-from muster.jobs.models import Allocation, GpuClaim
+from muster.jobs.models import Allocation, GpuClaim, Job, JobGroup
 from muster.jobs.spec.mounts import DEFAULT_WORKDIR
 from muster.jobs.spec.spec import stop_signal
 from muster.jobs.spec.spec_texts import param_text
@@ -30,6 +30,8 @@ class LaunchFacts:
 
     owners: dict[int, User]
     uuids: dict[int, list[str]]
+    arrays: dict[int, dict[str, str]]
+    """The variables that all members of an array see, by the array."""
 
     @classmethod
     def of(cls, allocations: Iterable[Allocation]) -> LaunchFacts:
@@ -42,7 +44,11 @@ class LaunchFacts:
             claims = GpuClaim.objects.filter(allocation_id__in=with_gpus).order_by("gpu__index")
             for pk, uuid in claims.values_list("allocation_id", "gpu__uuid"):
                 uuids[pk].append(uuid)
-        return cls({one.pk: one for one in User.objects.only("username", "uid", "gids").filter(pk__in=owners)}, uuids)
+        users = User.objects.only("username", "uid", "gids").filter(pk__in=owners)
+        jobs = [attempt.job for attempt in attempts.values()]
+        groups = {job.group_id for job in jobs if job.group_id is not None and job.array_index is not None}
+        arrays = dict(JobGroup.objects.filter(pk__in=groups).values_list("pk", "env")) if groups else {}
+        return cls({one.pk: one for one in users}, uuids, arrays)
 
 
 def launch_spec(node: Node, allocation: Allocation, known: LaunchFacts | None = None) -> LaunchSpec:
@@ -72,6 +78,7 @@ def launch_spec(node: Node, allocation: Allocation, known: LaunchFacts | None = 
             **spec["env"],
             **{name: param_text(value) for name, value in spec.get("params", {}).items()},
             **gang_environment(node, allocation),
+            **array_environment(job, known.arrays.get(job.group_id or 0, {})),
         },
         gpu_uuids=tuple(uuids),
         cpus=allocation.cpus,
@@ -139,6 +146,18 @@ def torchrun_defaults(allocation: Allocation) -> dict[str, str]:
         "PET_MASTER_ADDR": attempt.master_addr,
         "PET_MASTER_PORT": str(attempt.master_port),
     }
+
+
+def array_environment(job: Job, shared: Mapping[str, str]) -> dict[str, str]:
+    """The variables of a member of an array: ours, and Slurm's where the job asks for them; none for other jobs."""
+    if job.array_index is None:
+        return {}
+    told = {**shared, "MUSTER_ARRAY_ID": str(job.group_id), "MUSTER_ARRAY_INDEX": str(job.array_index)}
+    if job.spec.get("slurm_env"):
+        slurm = {"ID": "JOB_ID", "INDEX": "TASK_ID"}
+        names = {name: name.removeprefix("MUSTER_ARRAY_") for name in told}
+        told |= {f"SLURM_ARRAY_{slurm.get(end, f'TASK_{end}')}": told[name] for name, end in names.items()}
+    return told
 
 
 def gang_environment(node: Node, allocation: Allocation) -> dict[str, str]:

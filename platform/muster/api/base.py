@@ -84,9 +84,9 @@ def job_to_change(request: Request, job_id: int) -> Job:
     return job
 
 
-def sweep_to_change(request: Request, sweep_id: int) -> JobGroup:
-    """A sweep that the caller may see, and that the request's token may change."""
-    group = get_group(caller(request), GroupKind.SWEEP, sweep_id)
+def group_to_change(request: Request, kind: GroupKind, group_id: int) -> JobGroup:
+    """A group that the caller may see, and that the request's token may change."""
+    group = get_group(caller(request), kind, group_id)
     require_scope_for(request, group)
     return group
 

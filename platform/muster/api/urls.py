@@ -10,6 +10,7 @@ from drf_spectacular.views import SpectacularSwaggerSplitView
 
 from muster.accounts.scopes import Scope
 from muster.api.accounts import views as accounts
+from muster.api.arrays import views as arrays
 from muster.api.base import ApiView
 from muster.api.cells import views as cells
 from muster.api.fairness import views as fairness
@@ -88,6 +89,14 @@ v1 = [
     _to("jobs/<id:job_id>/shells", shells.JobShells, Scope.SUBMIT),
     _to("jobs/<id:job_id>/metrics", metrics.MetricsOfJob),
     _to("jobs/<id:job_id>/training", metrics.TrainingOfJob),
+    _to("arrays", arrays.Arrays, Scope.SUBMIT),
+    _to("arrays/<id:array_id>", arrays.OneArray),
+    _to("arrays/<id:array_id>/members", arrays.ArrayMembers),
+    _to("arrays/<id:array_id>:cancel", arrays.CancelArray, Scope.SUBMIT),
+    _to("arrays/<id:array_id>:hold", queue.HoldArray, Scope.SUBMIT),
+    _to("arrays/<id:array_id>:release", queue.ReleaseArray, Scope.SUBMIT),
+    _to("arrays/<id:array_id>:retry", arrays.RetryArray, Scope.SUBMIT),
+    _to("arrays/<id:array_id>:clone", arrays.CloneArray, Scope.SUBMIT),
     _to("sweeps", sweeps.Sweeps, Scope.SUBMIT),
     _to("sweeps/<id:sweep_id>", sweeps.OneSweep),
     _to("sweeps/<id:sweep_id>/members", sweeps.SweepMembers),

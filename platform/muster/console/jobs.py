@@ -1,4 +1,4 @@
-"""Jobs, their attempts, allocations, sweeps and shells: to be read; a job can be cancelled."""
+"""Jobs, their attempts, allocations, groups and shells: to be read; a job can be cancelled."""
 
 from __future__ import annotations
 
@@ -120,10 +120,22 @@ class AllocationAdmin(RecordsMixin, ModelAdmin[Allocation]):
 
 @admin.register(JobGroup)
 class JobGroupAdmin(RecordsMixin, ModelAdmin[JobGroup]):
-    """Sweeps of all tenants."""
+    """Sweeps and arrays of all tenants."""
 
-    list_display = ["id", "name", "owner", "tenant", "vc", "state", "size", "parallel", "submitted_at", "reason"]
-    list_filter = ["state", "pool", "tenant"]
+    list_display = [
+        "id",
+        "kind",
+        "name",
+        "owner",
+        "tenant",
+        "vc",
+        "state",
+        "size",
+        "parallel",
+        "submitted_at",
+        "reason",
+    ]
+    list_filter = ["kind", "state", "pool", "tenant"]
     list_select_related = ["owner", "tenant", "vc"]
     search_fields = ["=id", "name", "=owner__username"]
 

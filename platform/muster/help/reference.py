@@ -6,8 +6,10 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from muster.arrays.spec import array_schema
+from muster.jobs.spec.spec import json_schema
 from muster.jobs.spec.units import DURATION_PATTERN, MOMENT_PATTERN, SIZE_PATTERN
-from muster.sweeps.spec import spec_schema
+from muster.sweeps.spec import SweepSpec
 
 _HEAD = """# Spec reference
 
@@ -34,6 +36,12 @@ _SWEEP = """
 
 With the key `sweep` a spec is that of a [sweep](../user/sweeps.md): many jobs that differ in their parameters.
 """
+_ARRAY = """
+## Arrays
+
+With the key `array` a spec is that of an [array](../user/arrays.md): the same job many times, with other indices or
+parameters. `array: 0-9` is short for `array: {indices: 0-9}`, and a list for `array: {params: [...]}`.
+"""
 _TABLE = "\n| key | value | default | meaning |\n|---|---|---|---|\n"
 _KINDS = {"boolean": "true or false", "integer": "whole number", "number": "number", "string": "text"}
 _PATTERNS = {DURATION_PATTERN: "duration", SIZE_PATTERN: "size", MOMENT_PATTERN: "moment"}
@@ -41,13 +49,14 @@ _PATTERNS = {DURATION_PATTERN: "duration", SIZE_PATTERN: "size", MOMENT_PATTERN:
 
 def spec_page() -> str:
     """The text of `docs/reference/spec.md`."""
-    schema = spec_schema()
+    schema = json_schema(sweep=SweepSpec.model_json_schema(), array=array_schema())
     keys, parts = dict(schema["properties"]), schema["$defs"]
-    sweep = keys.pop("sweep")
+    sweep, array = keys.pop("sweep"), keys.pop("array")["anyOf"][-1]
     required = set(schema.get("required", ()))
     jobs = "\n".join(_rows("", keys, required, parts))
     sweeps = "\n".join(_rows("sweep.", sweep["properties"], set(sweep["required"]), parts))
-    return f"{_HEAD}\n## Jobs\n{_TABLE}{jobs}\n{_SWEEP}{_TABLE}{sweeps}\n"
+    arrays = "\n".join(_rows("array.", array["properties"], set(), parts))
+    return f"{_HEAD}\n## Jobs\n{_TABLE}{jobs}\n{_SWEEP}{_TABLE}{sweeps}\n{_ARRAY}{_TABLE}{arrays}\n"
 
 
 def _rows(prefix: str, keys: dict[str, Any], required: set[str], parts: dict[str, Any]) -> Iterator[str]:
@@ -82,6 +91,8 @@ def _kind(given: dict[str, Any], parts: dict[str, Any]) -> tuple[str, list[dict[
         values = given.get("additionalProperties")
         words, inner = _kind(values, parts) if isinstance(values, dict) else ("anything", [])
         return f"mapping of names to: {words}", inner
+    if "type" not in given:
+        return "anything", []
     words = _PATTERNS.get(given.get("pattern", ""), _KINDS[given["type"]])
     return words + _range(given), []
 

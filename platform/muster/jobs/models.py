@@ -62,6 +62,7 @@ class CodeArchive(models.Model):
 class JobGroup(models.Model):
     """Jobs that were submitted as one and share one budget: at most `parallel` of them are active at once."""
 
+    # From the sequence of the jobs' numbers (0004_arrays), so that a number is a job's or a group's, and never both.
     id = models.BigAutoField(primary_key=True)
     kind = models.CharField(max_length=10, choices=choices(GroupKind))
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="job_groups", db_index=False)
@@ -76,6 +77,7 @@ class JobGroup(models.Model):
     cloned_from = models.ForeignKey("self", on_delete=models.SET_NULL, null=True, related_name="clones")
     size = models.PositiveIntegerField(help_text="How many members it has.")
     parallel = models.PositiveIntegerField(help_text="Members that may be active at once.")
+    env = models.JSONField(default=dict, help_text="Environment variables of all members, set by the platform.")
 
     state = models.CharField(max_length=10, choices=choices(GroupState), default=GroupState.ACTIVE)
     desired = models.CharField(max_length=4, choices=choices(Desired), default=Desired.RUN)
@@ -118,6 +120,7 @@ class Job(models.Model):
     cloned_from = models.ForeignKey("self", on_delete=models.SET_NULL, null=True, related_name="clones", db_index=False)
     group = models.ForeignKey(JobGroup, on_delete=models.PROTECT, null=True, related_name="members", db_index=False)
     member = models.PositiveIntegerField(null=True, help_text="Its number in the group, from 1.")
+    array_index = models.PositiveIntegerField(null=True, help_text="Its index, if the group is an array.")
     paused = models.BooleanField(default=False, db_default=False, help_text="Whether its group holds it back for now.")
 
     state = models.CharField(max_length=10, choices=choices(JobState), default=JobState.QUEUED)

@@ -47,6 +47,7 @@ INSTALLED_APPS = [
     "muster.samples",
     "muster.cells",
     "muster.sweeps",
+    "muster.arrays",
     "muster.usage",
     "muster.dispatch",
     "muster.offers",
@@ -164,6 +165,7 @@ PERIODIC_TASKS = (
     {
         "links.sweep": timedelta(seconds=2),
         "notices.read_events": timedelta(seconds=2),
+        "arrays.end": timedelta(seconds=2),
         "sweeps.look": timedelta(seconds=4),
         "usage.grade": timedelta(seconds=10),
         "samples.refresh_rates": timedelta(seconds=20),

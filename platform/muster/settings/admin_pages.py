@@ -104,7 +104,7 @@ UNFOLD: dict[str, Any] = {
             _section(
                 "Work",
                 ("Jobs", "play_circle", "jobs_job_changelist"),
-                ("Sweeps", "grain", "jobs_jobgroup_changelist"),
+                ("Sweeps and arrays", "grain", "jobs_jobgroup_changelist"),
                 ("Attempts", "replay", "jobs_attempt_changelist"),
                 ("Allocations", "splitscreen", "jobs_allocation_changelist"),
                 ("Screening runs", "labs", "screening_screeningresult_changelist"),

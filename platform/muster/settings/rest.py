@@ -44,7 +44,7 @@ curl -sS -X POST "$MUSTER_URL/api/v1/jobs/${JOB}:cancel" \\
 # The whole document takes a browser several times as long as the part of one group, which is chosen at the top. The
 # validator of swagger.io would be sent the address of the document.
 SWAGGER_UI_SETTINGS = """{
-  urls: ["jobs", "sweeps", "queue", "cluster", "usage", "account", "offers", "service"].map(
+  urls: ["jobs", "arrays", "sweeps", "queue", "cluster", "usage", "account", "offers", "service"].map(
     name => ({name, url: "/api/v1/openapi.json?group=" + name})
   ).concat({name: "everything", url: "/api/v1/openapi.json"}),
   presets: [SwaggerUIBundle.presets.apis, SwaggerUIStandalonePreset],

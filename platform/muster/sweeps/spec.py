@@ -7,7 +7,6 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from muster.common.errors import FieldError, Invalid, unknown_key
-from muster.jobs.spec.spec import json_schema
 from muster.jobs.spec.spec_errors import message_of
 from scheduler.search.rungs import Goal, Method
 from scheduler.search.rungs import Rungs as SearchRungs
@@ -80,13 +79,6 @@ def parse_sweep(data: object) -> SweepSpec:
 def sweep_of(spec: dict[str, Any]) -> SweepSpec:
     """The sweep of a stored spec."""
     return SweepSpec.model_validate(spec["sweep"])
-
-
-def spec_schema() -> dict[str, Any]:
-    """The JSON Schema of a spec: of a job, or with `sweep` of a sweep."""
-    schema, sweep = json_schema(), SweepSpec.model_json_schema(mode="validation")
-    parts = sweep.pop("$defs", {})
-    return schema | {"properties": schema["properties"] | {"sweep": sweep}, "$defs": schema.get("$defs", {}) | parts}
 
 
 def _require_sense(sweep: SweepSpec) -> None:

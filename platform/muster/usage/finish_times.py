@@ -96,8 +96,8 @@ class _Case:
 def fairness_of(job: Job) -> Fairness:
     """The figures of one job: those that are stored, or as it stands now."""
     final = job.state in JOB_TERMINAL
-    if job.group_id is not None:
-        return Fairness(final, f"it is a member of sweep {job.group_id}, which has the figure of all its members")
+    if (group := job.group) is not None:
+        return Fairness(final, f"it is a member of {group.kind} {group.pk}, which has the figure of all its members")
     if not job.gpus:
         return Fairness(final, NO_GPUS)
     now = utc_now()

@@ -29,7 +29,7 @@ class JobDryRun(SpecView):
     def post(self, request: Request) -> Response:
         """Check a spec and tell whether it fits the quota and the pool, and whether it would start now.
 
-        Of a spec with `sweep` the first member is told of.
+        Of a spec with `sweep` or `array` the first member is told of.
         """
         user = caller(request)
         limits.take(limits.SUBMIT, user.pk)

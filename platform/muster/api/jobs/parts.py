@@ -35,12 +35,12 @@ class JobAttempts(ApiView):
 class JobEvents(ApiView):
     @describe("list_job_events", "jobs", {200: JobEventPage}, problems=(404,), parameters=[PageFilter])
     def get(self, request: Request, job_id: int) -> Response:
-        """The events, oldest first. The first one of a member of a sweep is the sweep's, with the id 0."""
+        """The events, oldest first. The first one of a member of a group is the group's, with the id 0."""
         job = get_job(caller(request), job_id)
         query = query_of(request, PageFilter)
         place = decode_cursor(query["cursor"], parts=2) if "cursor" in query else (0, 0)
         page, following = page_of(of_job(job.pk, EventCursor(*place)), query["limit"], lambda last: (last.tx, last.pk))
-        first = [render.submitted_with_sweep(job)] if job.group_id is not None and "cursor" not in query else []
+        first = [render.submitted_with_group(job)] if job.group_id is not None and "cursor" not in query else []
         return Response(JobEventPage(results=[*first, *(render.event(row) for row in page)], next=following))
 
 

@@ -101,6 +101,7 @@ def _group(job: Job, found: Membership) -> GroupOfJob:
         "name": group.name,
         "state": group.state,
         "member": job.member or 0,
+        "index": job.array_index,
         "members": group.size,
         "progress": None if progress is None else _progress(group, progress),
     }
@@ -405,9 +406,12 @@ def _allocation(rank: AllocationRow, uuids: list[str], log: LogFile | None, *, i
     }
 
 
-def submitted_with_sweep(job: Job) -> JobEvent:
-    """The submission of a member of a sweep, which has no event of its own."""
-    data = {"sweep": job.group_id, "member": job.member}
+def submitted_with_group(job: Job) -> JobEvent:
+    """The submission of a member of a group, which has no event of its own."""
+    if job.array_index is None:
+        data = {"sweep": job.group_id, "member": job.member}
+    else:
+        data = {"array": job.group_id, "index": job.array_index}
     return {"id": 0, "at": moment(job.submitted_at), "kind": "job.submitted", "actor": job.owner.username, "data": data}
 
 

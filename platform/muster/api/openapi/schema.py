@@ -22,6 +22,7 @@ STREAMS = Path(__file__).with_name("streams.yaml")
 # The groups of operations, in the order in which the documentation has them.
 GROUPS = {
     "jobs": "Submit, watch, change and stop jobs; their logs, files, metrics and shells.",
+    "arrays": "The same job many times, with other indices or parameters.",
     "sweeps": "Many jobs that try values of parameters.",
     "queue": "The order of jobs that wait, holds, and what a manager puts first.",
     "cluster": "Nodes, GPUs, pools, virtual clusters, tenants, volumes and maintenance.",

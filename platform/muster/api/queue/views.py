@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from rest_framework import status
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from muster.accounts.models import User
 from muster.accounts.scopes import Scope
-from muster.api.base import Act, ApiView, body_of, caller, describe, query_of, sweep_to_change
+from muster.api.base import Act, ApiView, body_of, caller, describe, group_to_change, query_of
 from muster.api.jobs.views import job_act
 from muster.api.pages import decode_cursor
 from muster.api.queue.bodies import QueueFilter, QueueOrdering
@@ -21,6 +23,7 @@ from muster.jobs.models import Job as JobRow
 from muster.tenants.models import VirtualCluster
 from muster.tenants.selectors import virtual_clusters_of
 from muster_client.answers.queue import HeldMembers, Queue
+from scheduler.model.lifecycle import GroupKind
 
 
 class QueueOfCluster(ApiView):
@@ -61,20 +64,26 @@ BumpJob = job_act("bump_job", "queue", queue.bump_job, _BUMP)
 UnbumpJob = job_act("unbump_job", "queue", queue.unbump_job, _UNBUMP)
 
 
-class HoldSweep(Act):
-    @describe("hold_sweep", "queue", {200: HeldMembers}, problems=(404,), request=None)
-    def post(self, request: Request, sweep_id: int) -> Response:
-        """Hold the waiting members back until they are released; members that run go on."""
-        held = hold_group(user=caller(request), group=sweep_to_change(request, sweep_id))
-        return Response(HeldMembers(members=held))
+def _group_act(operation: str, kind: GroupKind, act: Callable[..., int], told: str) -> type[ApiView]:
+    """The view of what is done with the waiting members of a group; `told` describes the operation."""
+
+    class GroupAct(Act):
+        @describe(operation, "queue", {200: HeldMembers}, problems=(404,), request=None, description=told)
+        def post(self, request: Request, **numbers: int) -> Response:
+            (group_id,) = numbers.values()
+            return Response(
+                HeldMembers(members=act(user=caller(request), group=group_to_change(request, kind, group_id)))
+            )
+
+    return GroupAct
 
 
-class ReleaseSweep(Act):
-    @describe("release_sweep", "queue", {200: HeldMembers}, problems=(404,), request=None)
-    def post(self, request: Request, sweep_id: int) -> Response:
-        """Let the held members wait for their turns again."""
-        released = release_group(user=caller(request), group=sweep_to_change(request, sweep_id))
-        return Response(HeldMembers(members=released))
+_HOLD_MEMBERS = "Hold the waiting members back until they are released; members that run go on."
+_RELEASE_MEMBERS = "Let the held members wait for their turns again."
+HoldSweep = _group_act("hold_sweep", GroupKind.SWEEP, hold_group, _HOLD_MEMBERS)
+ReleaseSweep = _group_act("release_sweep", GroupKind.SWEEP, release_group, _RELEASE_MEMBERS)
+HoldArray = _group_act("hold_array", GroupKind.ARRAY, hold_group, _HOLD_MEMBERS)
+ReleaseArray = _group_act("release_array", GroupKind.ARRAY, release_group, _RELEASE_MEMBERS)
 
 
 def _cluster(user: User, vc_id: int) -> VirtualCluster:

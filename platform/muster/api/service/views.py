@@ -19,8 +19,10 @@ from muster.api.authentication import bearer_secret
 from muster.api.base import ApiView, describe
 from muster.api.problems import problem, respond
 from muster.api.service import metrics
+from muster.arrays.spec import array_schema
 from muster.events.redis import client
-from muster.sweeps.spec import spec_schema
+from muster.jobs.spec.spec import json_schema
+from muster.sweeps.spec import SweepSpec
 from muster_client.answers import service as answers
 
 log = logging.getLogger(__name__)
@@ -56,7 +58,7 @@ class SpecSchema(ApiView):
     @describe("get_spec_schema", "jobs", {200: {"type": "object", "additionalProperties": {}}})
     def get(self, request: Request) -> Response:
         """For editors that complete and check while one types."""
-        return Response(spec_schema())
+        return Response(json_schema(sweep=SweepSpec.model_json_schema(), array=array_schema()))
 
 
 def prometheus(request: HttpRequest) -> HttpResponse:

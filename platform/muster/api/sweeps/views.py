@@ -7,14 +7,15 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from muster.api import limits
-from muster.api.base import Act, ApiView, SpecView, body_of, caller, describe, query_of, sweep_to_change
+from muster.api.base import Act, ApiView, SpecView, body_of, caller, describe, group_to_change, query_of
 from muster.api.jobs.bodies import ANY_VALUES, CloneChanges
 from muster.api.jobs.views import KEY, SPEC_BODY, SUBMIT_PROBLEMS, idempotency_key
 from muster.api.pages import decode_cursor, page_of
 from muster.api.sweeps.bodies import SweepFilter
 from muster.api.sweeps.render import sweep_document, sweep_list
-from muster.jobs.groups.progress import first_member, get_group, visible_groups
+from muster.jobs.groups.progress import first_member, get_group, matching_groups
 from muster.jobs.groups.services import cancel_group
+from muster.jobs.groups.submit import changed_spec, warnings_of
 from muster.jobs.models import JobGroup
 from muster.jobs.submit.notes import notes_of
 from muster.sweeps import services
@@ -30,12 +31,8 @@ class Sweeps(SpecView):
     @describe("list_sweeps", "sweeps", {200: SweepPage}, parameters=[SweepFilter])
     def get(self, request: Request) -> Response:
         """A page of sweeps, newest first."""
-        user, query = caller(request), query_of(request, SweepFilter)
-        rows = visible_groups(user, GroupKind.SWEEP).order_by("-pk")
-        if "state" in query:
-            rows = rows.filter(state=query["state"])
-        if query["mine"]:
-            rows = rows.filter(owner=user)
+        query = query_of(request, SweepFilter)
+        rows = matching_groups(caller(request), GroupKind.SWEEP, state=query.get("state"), mine=query["mine"])
         if "cursor" in query:
             rows = rows.filter(pk__lt=decode_cursor(query["cursor"])[0])
         page, following = page_of(rows, query["limit"], lambda last: (last.pk,))
@@ -80,7 +77,7 @@ class CancelSweep(Act):
     def post(self, request: Request, sweep_id: int) -> Response:
         """Cancel all members that have not ended; those that run get their grace."""
         user = caller(request)
-        cancel_group(user=user, group=sweep_to_change(request, sweep_id))
+        cancel_group(user=user, group=group_to_change(request, GroupKind.SWEEP, sweep_id))
         return Response(sweep_document(get_group(user, GroupKind.SWEEP, sweep_id)), status=status.HTTP_202_ACCEPTED)
 
 
@@ -91,7 +88,7 @@ class RetrySweep(Act):
 
         They keep their numbers and parameters, and their values count. A sweep that has ended goes on.
         """
-        user, group = caller(request), sweep_to_change(request, sweep_id)
+        user, group = caller(request), group_to_change(request, GroupKind.SWEEP, sweep_id)
         limits.take(limits.SUBMIT, user.pk, cost=max(1, members_to_retry(group).count()))
         retried = retry_sweep(user=user, group=group)
         answer: RetriedSweep = {**sweep_document(get_group(user, GroupKind.SWEEP, sweep_id)), "retried": retried}
@@ -107,11 +104,11 @@ class CloneSweep(ApiView):
         """
         user = caller(request)
         source, body = get_group(user, GroupKind.SWEEP, sweep_id), body_of(request, CloneChanges)
-        limits.take(limits.SUBMIT, user.pk, cost=services.size_of(services.changed_spec(source, body["spec"])))
+        limits.take(limits.SUBMIT, user.pk, cost=services.size_of(changed_spec(source, body["spec"])))
         group = services.clone_sweep(user=user, group=source, changes=body["spec"])
         return Response(_submitted(group), status=status.HTTP_201_CREATED)
 
 
 def _submitted(group: JobGroup) -> SubmittedSweep:
     member = first_member(group)
-    return {**sweep_document(group), "warnings": services.warnings_of(member), "notes": notes_of(member)}
+    return {**sweep_document(group), "warnings": warnings_of(member), "notes": notes_of(member)}

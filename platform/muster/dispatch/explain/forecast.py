@@ -8,6 +8,7 @@ from copy import copy
 from dataclasses import dataclass
 
 from muster.accounts.models import User
+from muster.arrays.services import draft_array
 from muster.common.clock import database_now
 from muster.dispatch.config.planners import planner_of
 from muster.dispatch.config.settings import config_of, simpler_config
@@ -49,9 +50,11 @@ class DryRun:
 
 
 def dry_run(*, user: User, data: object) -> DryRun:
-    """The result that the job, or the first member of the sweep, would get; raises what submitting it would raise."""
+    """The result that the job, or the first member of the group, would get; raises what submitting it would raise."""
     desk = Desk(user)
-    if isinstance(data, dict) and "sweep" in data:
+    if isinstance(data, dict) and "array" in data:
+        job = draft_array(user=user, data=data, desk=desk).job
+    elif isinstance(data, dict) and "sweep" in data:
         job = draft_sweep(user=user, data=data, desk=desk).job
     else:
         job = draft_job(user=user, data=data, desk=desk)

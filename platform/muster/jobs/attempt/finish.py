@@ -128,7 +128,7 @@ def _write(end: _End, outcome: Outcome) -> None:
     if not queued:
         if outcome.screening is None:
             learn_from(job)
-        if job.group_id is not None:
+        if job.group_id is not None and job.array_index is None:  # an array has nothing to decide at each end
             wake_group(job.group_id)
     elif outcome.avoid_nodes:
         # Last: the code that takes the results of checks locks the node first.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import timedelta
 
 from django.db import transaction
@@ -60,12 +60,19 @@ def stop_group(group: JobGroup, reason: str) -> None:
     end_members(group, reason=Reason.STOPPED_EARLY, detail=reason, actor="platform")
 
 
-def end_members(group: JobGroup, *, reason: Reason, detail: str, actor: str) -> None:
-    """Cancel the members that have not ended: those that wait in one statement, the others with their grace."""
+def end_members(
+    group: JobGroup, *, reason: Reason, detail: str, actor: str, among: Collection[int] | None = None
+) -> None:
+    """Cancel the members that have not ended: those that wait in one statement, the others with their grace.
+
+    Only those `among` these jobs, if they are given.
+    """
     detail = detail[:500]
+    members = Job.objects.filter(group=group).order_by("pk")
+    if among is not None:
+        members = members.filter(pk__in=among)
     with transaction.atomic(), recorded_together():
-        waiting = Job.objects.select_for_update(no_key=True).filter(group=group, state=JobState.QUEUED).order_by("pk")
-        jobs = list(waiting.defer("spec"))
+        jobs = list(members.select_for_update(no_key=True).filter(state=JobState.QUEUED).defer("spec"))
         if jobs:
             ids = [job.pk for job in jobs]
             Job.objects.filter(pk__in=ids).update(desired=Desired.STOP)
@@ -73,6 +80,5 @@ def end_members(group: JobGroup, *, reason: Reason, detail: str, actor: str) -> 
             told = {pk: {group.kind: group.pk, "reason": reason} for pk in ids}
             move_jobs(jobs, JobState.CANCELLED, actor=actor, data=told, reason=reason, reason_detail=detail)
             wake_pool(group.pool_id)
-    active = Job.objects.filter(group=group, state=JobState.ACTIVE).order_by("pk")
-    for job_id in active.values_list("pk", flat=True):
+    for job_id in members.filter(state=JobState.ACTIVE).values_list("pk", flat=True):
         cancel_for(job_id=job_id, reason=reason, detail=detail, actor=actor)

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from django.db.models import Count, Max, Min, Q, QuerySet
+from django.db.models import Count, Max, Min, Q, QuerySet, Sum
 from django.db.models.functions import Greatest
 
 from muster.accounts.models import User
@@ -40,6 +40,14 @@ def visible_groups(user: User, kind: GroupKind) -> QuerySet[JobGroup]:
     )
 
 
+def matching_groups(user: User, kind: GroupKind, *, state: str | None, mine: bool) -> QuerySet[JobGroup]:
+    """The groups of this kind that the user may see, newest first: all, or those in a state, or the user's own."""
+    groups = visible_groups(user, kind).order_by("-pk")
+    if state is not None:
+        groups = groups.filter(state=state)
+    return groups.filter(owner=user) if mine else groups
+
+
 def get_group(user: User, kind: GroupKind, group_id: int) -> JobGroup:
     """The group; `NotFound` if there is none of this kind or it is another tenant's."""
     return require_first(visible_groups(user, kind).filter(pk=group_id), f"there is no {kind} {group_id}")
@@ -47,11 +55,13 @@ def get_group(user: User, kind: GroupKind, group_id: int) -> JobGroup:
 
 @dataclass(slots=True)
 class GroupProgress:
-    """Members of a group by state, the first start, and the last submission, start or end of a member."""
+    """Members of a group by state, the first start, the last submission, start or end of a member, and GPU-seconds of
+    attempts that have ended."""
 
     members: dict[str, int] = field(default_factory=lambda: dict.fromkeys(MEMBER_STATES, 0))
     started_at: datetime | None = None
     changed_at: datetime | None = None
+    gpu_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +91,12 @@ def progress_of(group_ids: Iterable[int]) -> dict[int, GroupProgress]:
         jobs=Count("pk"),
         first=Min("started_at"),
         last=Max(Greatest("submitted_at", "started_at", "ended_at")),
+        had=Sum("attained_gpu_s"),
     )
     for row in rows:
         one = found[row["group"]]
         one.members[member_state(row["state"], paused=row["paused"], stopped=row["stopped"])] += row["jobs"]
+        one.gpu_s += row["had"]
         one.started_at = min(filter(None, (one.started_at, row["first"])), default=None)
         one.changed_at = max(filter(None, (one.changed_at, row["last"])), default=None)
     return found

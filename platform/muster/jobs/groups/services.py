@@ -1,8 +1,7 @@
-"""What users do with a group as a whole: store, cancel, hold, release, run again."""
+"""What users do with a group as a whole: cancel, hold, release, run again."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django.db import transaction
@@ -20,50 +19,11 @@ from muster.tenants.selectors import require_open
 from scheduler.model.lifecycle import (
     RETRIED_FROM,
     Desired,
-    GroupKind,
     GroupState,
     HoldReason,
     JobState,
 )
 from scheduler.model.reasons import Reason
-
-
-def store_group(
-    *,
-    user: User,
-    kind: GroupKind,
-    job: Job,
-    spec: Mapping[str, Any],
-    members: Sequence[Mapping[str, Any]],
-    parallel: int,
-    cloned_from: JobGroup | None,
-) -> JobGroup:
-    """The stored group of this spec with its members: the checked job, each with its own keys of the spec."""
-    group = JobGroup.objects.create(
-        kind=kind,
-        tenant=job.tenant,
-        vc=job.vc,
-        pool=job.pool,
-        owner=user,
-        name=job.name,
-        spec=spec,
-        code=job.code,
-        cloned_from=cloned_from,
-        size=len(members),
-        parallel=parallel,
-    )
-    fields = [one.attname for one in Job._meta.concrete_fields if not one.generated and not one.primary_key]
-    same = {name: getattr(job, name) for name in fields} | {"group_id": group.pk}
-    later = {"hold_reason": HoldReason.GROUP, "hold": waits_for_turn(group)}
-    Job.objects.bulk_create(
-        Job(**same | {"member": number, "spec": job.spec | keys} | (later if number > parallel else {}))
-        for number, keys in enumerate(members, start=1)
-    )
-    require_open(job.vc)
-    data = {kind: group.pk, "name": group.name, "vc": job.vc.name, "members": group.size, "gpus": job.gpus_total}
-    record(f"{kind}.submitted", actor=user.username, tenant_id=group.tenant_id, data=data)
-    wake_pool(group.pool_id)
-    return group
 
 
 def waits_for_turn(group: JobGroup) -> dict[str, Any]:

@@ -39,6 +39,7 @@ USE: Mapping[str, tuple[str, str]] = {
     "chdir cwd work_dir working_dir": ("workdir: src", "below the job's own folder"),
     "env_file env_vars environment envs variables": ("env: {LR: 0.1}", "one name and value for each variable"),
     "volume volumes bind_mounts mount": ("mounts: [data:/data:ro]", "of volumes that an operator has set up"),
+    "job_array task_array array_size": ("array: 0-9", "one member for each index, as a key of the spec"),
     "hyperparameters parameters": ("params: {lr: 0.1}", "which the command sees as environment variables"),
     "nodelist node_list node_name hostlist node_selector affinity constraint": (
         "nodes_in: [gpu01, gpu02]",
@@ -59,10 +60,6 @@ MISSING: Mapping[str, str] = {
         "jobs cannot wait for other jobs yet; submit this one when the other has ended: "
         "muster wait 12 && muster submit job.yaml"
     ),
-    "array job_array task_array": (
-        "arrays of jobs do not exist yet; for a list of parameters write a sweep, else submit many specs at once "
-        "to POST /api/v1/jobs:batch"
-    ),
     "expose port ports": "ports of a job cannot be reached through the platform yet",
     "secret secrets": (
         "secrets do not exist yet; env is no place for one: it is stored with the spec, and members of the tenant can "
@@ -70,7 +67,7 @@ MISSING: Mapping[str, str] = {
     ),
     "begin cron schedule start_time": "a job cannot be scheduled for a time yet; it waits for nothing but its GPUs",
     "reservation": "reservations do not exist yet; an operator can set a quota aside in a virtual cluster",
-    "api_version kind type": "a spec needs no kind: it is a job, or with the key sweep a sweep; leave it out",
+    "api_version kind type": "a spec needs no kind: it is a job, or many with sweep or array; leave it out",
     "exclusive": "a job has its GPUs to itself unless it says share: pack; leave it out",
     "code.git": (
         "code from a git repository is not supported yet; clone it and write its folder for the muster command, such "

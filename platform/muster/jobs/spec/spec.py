@@ -398,6 +398,8 @@ PARTS: Mapping[str, type[BaseModel]] = {
     "idle": Idle,
 }
 """The keys of a spec that are mappings with keys of their own."""
+GROUP_KEYS = ("sweep", "array")
+"""The keys that make the spec of a job that of many."""
 
 
 def parse_spec(data: object) -> JobSpec:
@@ -490,9 +492,14 @@ def _require_sense_of_sizes(spec: JobSpec) -> None:
         raise Invalid.field("elastic", "a job that shares its GPUs keeps its size: leave out share: pack, or elastic")
 
 
-def json_schema() -> dict[str, Any]:
-    """The JSON Schema of the spec, for editors that complete and check while one types."""
-    return JobSpec.model_json_schema(by_alias=True, mode="validation")
+def json_schema(**groups: dict[str, Any]) -> dict[str, Any]:
+    """The JSON Schema of the spec, for editors that complete and check while one types; `groups` are those of the keys
+    that make it the spec of many jobs."""
+    schema = JobSpec.model_json_schema(by_alias=True, mode="validation")
+    for name, group in groups.items():
+        schema["$defs"] |= group.pop("$defs", {})
+        schema["properties"][name] = group
+    return schema
 
 
 def _field_error(detail: ErrorDetails) -> FieldError:
@@ -508,8 +515,9 @@ def _unknown_key(path: list[str]) -> str:
     answer = answer_for(".".join(path))
     if answer is not None:
         return answer
-    if path == ["sweep"]:
-        return "a sweep is many jobs: send this spec to POST /api/v1/sweeps"
+    if path[0] in GROUP_KEYS:
+        kind = path[0]
+        return f"{'an' if kind == 'array' else 'a'} {kind} is many jobs: send this spec to POST /api/v1/{kind}s"
     model = PARTS.get(path[0], JobSpec) if len(path) > 1 else JobSpec
     known = [field.alias or name for name, field in model.model_fields.items()]
     if path[0] == "gpus" and len(path) > 1:

@@ -7,20 +7,20 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from muster.jobs.spec.spec import PARTS, JobSpec
+from muster.jobs.spec.spec import GROUP_KEYS, PARTS, JobSpec
 
 
 def _keys_of(model: type[BaseModel]) -> list[str]:
     return [field.alias or name for name, field in model.model_fields.items()]
 
 
-def _with_sweep(keys: list[str]) -> list[str]:
+def _with_groups(keys: list[str]) -> list[str]:
     place = keys.index("params") + 1
-    return [*keys[:place], "sweep", *keys[place:]]
+    return [*keys[:place], *GROUP_KEYS, *keys[place:]]
 
 
-KEYS = tuple(_with_sweep(_keys_of(JobSpec)))
-"""The keys of a job and of a sweep: name, command and GPUs first."""
+KEYS = tuple(_with_groups(_keys_of(JobSpec)))
+"""The keys of a job and of a group: name, command and GPUs first."""
 _INNER = {name: _keys_of(model) for name, model in PARTS.items()}
 _BY_NAME = frozenset({"env", "params", "tags", "throughput"})
 
