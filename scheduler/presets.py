@@ -65,7 +65,7 @@ PRESETS: Mapping[str, Preset] = {
     preset.name: preset for preset in (BATCH_RESEARCH, MIXED_TYPES, FAIR_TEAMS, GUARANTEED_CELLS)
 }
 FIRST = BATCH_RESEARCH
-"""What a new pool begins with."""
+"""The preset of a new pool."""
 
 
 def preset_of(settings: Mapping[str, Any]) -> Preset | None:

@@ -60,8 +60,8 @@ def _parser() -> argparse.ArgumentParser:
         "start", help="for the platform: run --linked in the background, instead of an older one"
     )
     start.add_argument("--state", required=True)
-    start.add_argument("--tag", default="", help="what the platform knows this program with its options by")
-    start.add_argument("options", nargs=argparse.REMAINDER, help="of run, after --")
+    start.add_argument("--tag", default="", help="the platform's name for this program with its options")
+    start.add_argument("options", nargs=argparse.REMAINDER, help="options of run, after --")
     attach = commands.add_parser("attach", help="for the platform: join this input and output to the agent that runs")
     attach.add_argument("--state", required=True)
     for command in (start, attach):
@@ -79,9 +79,9 @@ def _add_serving_options(run: argparse.ArgumentParser) -> None:
     run.add_argument("--memory-mib", type=_positive, help="memory to offer (default: all)")
     run.add_argument("--address", default="", help="the address by which other nodes reach this one")
     run.add_argument("--hostname", default="", help="the host name to report")
-    run.add_argument("--ca-file", help="certificates that sign the platform's, for https")
+    run.add_argument("--ca-file", help="certificates of the authority that signed the platform's, for https")
     run.add_argument(
-        "--check-python", default="auto", help="the Python whose PyTorch gives idle GPUs work: a path, auto or none"
+        "--check-python", default="auto", help="the Python whose PyTorch tests idle GPUs: a path, auto or none"
     )
     run.add_argument("--job-user", help="as root: run jobs as this user if their spec names none")
     run.add_argument(
@@ -89,29 +89,29 @@ def _add_serving_options(run: argparse.ArgumentParser) -> None:
         action="append",
         type=folder,
         metavar="FOLDER",
-        help="without root: a folder that jobs do not see, beside the agent's own; may be repeated",
+        help="without root: a folder to hide from jobs, besides the agent's own; may be repeated",
     )
     run.add_argument("--log-spool-mib", type=_positive, default=64, help="disk for each job's log (default: 64)")
-    run.add_argument("--disk-mib", type=_positive, help="disk that a job may take before it is stopped (default: all)")
+    run.add_argument("--disk-mib", type=_positive, help="disk that a job may fill before it is stopped (default: all)")
     run.add_argument(
-        "--disk-reserve-mib", type=_not_negative, help="disk that is kept free (default: a twentieth, 1024 at most)"
+        "--disk-reserve-mib", type=_not_negative, help="disk to keep free (default: a twentieth, 1024 at most)"
     )
     run.add_argument(
         "--runtime",
         choices=RUNTIMES,
         default="auto",
-        help="how jobs run: in docker, in podman, as a process, or auto (default): those with an image in the engine "
+        help="run jobs in docker, in podman, as processes, or auto (default): jobs with an image in the engine "
         "that answers, the others as processes",
     )
-    run.add_argument("--pids-limit", type=_positive, default=4096, help="processes of a job (default: 4096)")
+    run.add_argument("--pids-limit", type=_positive, default=4096, help="most processes of a job (default: 4096)")
     containers = run.add_argument_group("for jobs in containers")
-    containers.add_argument("--docker-socket", default=DOCKER_SOCKET, help="where the Docker Engine listens")
+    containers.add_argument("--docker-socket", default=DOCKER_SOCKET, help="the socket of the Docker Engine")
     containers.add_argument("--default-image", default="", help="the image of jobs that name none (default: none)")
     containers.add_argument("--network", default="bridge", help="the network of jobs on one node (default: bridge)")
     containers.add_argument(
         "--gang-network",
         default="",
-        help="of jobs on several: host, a network that spans nodes, refuse (default: the pool's)",
+        help="the network of jobs on several nodes: host, refuse, or one that spans nodes (default: the pool's)",
     )
     containers.add_argument(
         "--no-infiniband", action="store_true", help="no InfiniBand devices for containers, whatever the pool says"
@@ -121,7 +121,7 @@ def _add_serving_options(run: argparse.ArgumentParser) -> None:
         action="append",
         type=_root,
         metavar="FOLDER",
-        help="where volumes of jobs may lie; may be given again (default: nothing is mounted)",
+        help="a folder that jobs may mount volumes from; may be repeated (default: none)",
     )
     containers.add_argument("--read-only-root", action="store_true", help="jobs write to their own folders only")
     run.add_argument("--verbose", action="store_true", help="log more")

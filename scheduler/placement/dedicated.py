@@ -25,8 +25,8 @@ class Dedicated(FixedLocality, Delegating):
     fills: ClassVar[bool] = False
 
     from_gpus: int = param(0, "the number of GPUs that makes a job large; 0: no number does", minimum=0)
-    distributed: bool = param(True, "whether GPUs on several nodes make a job large")
-    whole_nodes: bool = param(False, "whether a large job shares its nodes with no other job")
+    distributed: bool = param(True, "count a job on several nodes as large")
+    whole_nodes: bool = param(False, "give a large job its nodes alone")
 
     def place(self, free: Free, demand: Demand, avoid: Collection[int]) -> tuple[AllocationView, ...] | None:
         """See `Placement`.

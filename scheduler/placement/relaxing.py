@@ -25,9 +25,9 @@ class Relaxing(Delegating):
     relaxes: ClassVar[bool] = True
     fills: ClassVar[bool] = True
 
-    node_s: float = param(300.0, "how long a job waits for room on one node", minimum=0)
+    node_s: float = param(300.0, "the time that a job waits for room on one node", minimum=0)
     rack_s: float = param(
-        1800.0, "how long a job waits for room within one rack, from the start of its wait", minimum=0
+        1800.0, "the time that a job waits for room within one rack, from the start of its wait", minimum=0
     )
 
     def within(self, job: Job, now: float) -> Locality:

@@ -25,10 +25,10 @@ class CapacityQueues(Shared):
         None, "One user's maximum, as a multiple of the virtual cluster's guarantee. null: none.", minimum=0
     )
     preemption_grace_s: float = param(
-        300, "How long a queue below its guarantee waits before it preempts others.", minimum=0
+        300, "The time that a queue below its guarantee waits before it preempts others.", minimum=0
     )
     preemption_share: float = param(
-        0.1, "The share of all GPUs that may be stopping at a time for that. 0: none.", minimum=0, maximum=1
+        0.1, "The largest share of all GPUs that this preemption takes at a time. 0: none.", minimum=0, maximum=1
     )
 
     def ledger(self, view: View, capacity: Capacity, usage: ResourceUsage) -> _Guarantees:

@@ -20,23 +20,21 @@ class Fair(Shared):
     Source: the Fair Scheduler of Apache Hadoop YARN, its documentation.
     """
 
-    nominal_minimum: bool = param(
-        False, "Whether nominal shares are minimum shares: queues below theirs are served first."
-    )
+    nominal_minimum: bool = param(False, "Nominal shares are minimum shares: queues below theirs are served first.")
     half_life_h: float | None = param(
-        None, "Past use counts, half of it after this time, h. null: only what is held now.", minimum=0.01
+        None, "The half-life of past use, h. null: only GPUs held now count.", minimum=0.01
     )
     min_share_timeout_s: float | None = param(
-        300, "How long a queue below its minimum waits before it preempts. null: for ever.", minimum=0
+        300, "The time that a queue below its minimum waits before it preempts. null: for ever.", minimum=0
     )
     fair_share_timeout_s: float | None = param(
-        900, "How long a queue far below its fair share waits. null: for ever.", minimum=0
+        900, "The time that a queue far below its fair share waits before it preempts. null: for ever.", minimum=0
     )
     fair_share_threshold: float = param(
-        0.5, "The share of its fair share that counts as far below.", minimum=0, maximum=1
+        0.5, "A queue below this part of its fair share is far below it.", minimum=0, maximum=1
     )
     preemption_share: float = param(
-        0.1, "The share of all GPUs that may be stopping at a time for that. 0: none.", minimum=0, maximum=1
+        0.1, "The largest share of all GPUs that this preemption takes at a time. 0: none.", minimum=0, maximum=1
     )
 
     @property

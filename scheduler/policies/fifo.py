@@ -11,9 +11,9 @@ from scheduler.authoring import Job, OrderedPolicy, param
 class Fifo(OrderedPolicy):
     """Serves the higher priority first, and within a priority the earlier submission."""
 
-    skip_blocked: bool = param(True, "Whether later jobs may start while an earlier one cannot.")
+    skip_blocked: bool = param(True, "Let later jobs start while an earlier one cannot.")
     patience_s: float | None = param(
-        None, "With skip_blocked: a job that has waited this long is passed no more. null: never.", minimum=0
+        None, "With skip_blocked: the wait after which no job passes a blocked job. null: none.", minimum=0
     )
 
     @property

@@ -15,7 +15,7 @@ SOON_S: Final = 1e-6
 class Preemptive(OrderedPolicy):
     """Lets the first jobs preempt the last ones, once these have run for `min_run_s`."""
 
-    min_run_s: float = param(0, "How long a started job keeps its GPUs.", minimum=0)
+    min_run_s: float = param(0, "The shortest time that a started job keeps its GPUs.", minimum=0)
 
     @property
     def preemptive(self) -> bool:

@@ -13,7 +13,7 @@ from scheduler.policies.preemptive import Preemptive
 class Priority(Preemptive):
     """Serves the higher priority first; with preemption it may preempt lower priorities, never its own."""
 
-    preemptive: bool = param(False, "Whether a job may take the GPUs of running jobs of lower priority.")
+    preemptive: bool = param(False, "Let a job take the GPUs of running jobs of lower priority.")
 
     def running_key(self, run: Running, now: float) -> Key:
         """By priority, and before all waiting jobs of the same priority."""

@@ -23,11 +23,14 @@ class Tetris(BasePolicy):
 
     m: float = param(1, "The weight of little remaining work against alignment. 0: only alignment counts.", minimum=0)
     fairness: float = param(
-        0.25, "The share of the virtual clusters that is left out, the furthest ahead first.", minimum=0, maximum=1
+        0.25,
+        "The part of the virtual clusters that waits, those furthest ahead of their share first.",
+        minimum=0,
+        maximum=1,
     )
-    remote_penalty: float = param(0.1, "The share of its alignment that a scattered job loses.", minimum=0, maximum=1)
+    remote_penalty: float = param(0.1, "The part of its alignment that a scattered job loses.", minimum=0, maximum=1)
     aligned_nodes: bool = param(
-        True, "Whether the best aligned node is chosen for a job on one node, or the placement's."
+        True, "Put a job of one node on its best aligned node, instead of the placement's choice."
     )
 
     needs: ClassVar[frozenset[Need]] = frozenset({Need.REMAINING})

@@ -69,10 +69,16 @@ def parser(prog: str) -> argparse.ArgumentParser:
         help="Instead of a trace and a cluster, a pool as it was at a cycle: a file of manage.py replay CYCLE FILE.",
     )
     add("--cluster", metavar="TYPE:NODESxGPUS,…|FILE", help="The GPUs, as V100:2x4,P100:4x4 or a YAML file.")
-    add("--placement", metavar="NAME[:K=V,…]", help="Which GPUs a job gets; consolidate by default.")
-    add("--admission", metavar="NAME[:K=V,…]", help="How quotas limit virtual clusters.")
-    add("--start", dest="start_s", type=float, metavar="S", help="Only jobs from this long after the first on.")
-    add("--end", dest="end_s", type=float, metavar="S", help="Only jobs before this.")
+    add("--placement", metavar="NAME[:K=V,…]", help="The choice of GPUs for a job; consolidate by default.")
+    add("--admission", metavar="NAME[:K=V,…]", help="The limits of virtual clusters; quota by default.")
+    add(
+        "--start",
+        dest="start_s",
+        type=float,
+        metavar="S",
+        help="Only jobs submitted from this time on, counted from the first.",
+    )
+    add("--end", dest="end_s", type=float, metavar="S", help="Only jobs submitted before this time.")
     add("--limit", type=int, metavar="N", help="Only the first N jobs.")
     add("--skip-bad", action="store_true", help="Skip and count unusable lines and jobs.")
     add("--throughputs", type=Path, metavar="FILE|FOLDER", help="Measured speeds, for traces that count steps.")
@@ -105,15 +111,15 @@ def parser(prog: str) -> argparse.ArgumentParser:
         "--rate-noise",
         type=float,
         metavar="X",
-        help="How wrong the rates are that policies are told: the standard deviation of their logarithm.",
+        help="The error of the rates that policies see: the standard deviation of their logarithm.",
     )
-    add("--oracle", metavar="NAME", help="What policies know about run times: perfect, estimates or none.")
+    add("--oracle", metavar="NAME", help="Run times that policies know: perfect, estimates or none.")
     add("--failures", metavar="NAME", help="The source of failures: none, trace, philly, philly_paper, philly_times.")
-    add("--retries", type=int, metavar="N", help="How often a failed job is retried.")
+    add("--retries", type=int, metavar="N", help="The retries of a failed job.")
     add(
         "--retry-hopeless",
         action=argparse.BooleanOptionalAction,
-        help="Whether jobs are retried whose every attempt fails.",
+        help="Retry jobs that fail in every attempt.",
     )
     add("--retry-after", dest="retry_after_s", type=float, metavar="S", help="Time from a failure to the queue.")
     add(

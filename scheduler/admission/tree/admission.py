@@ -279,7 +279,7 @@ class ShareTree(Admission):
     reclaims: ClassVar[bool] = True
 
     min_run_s: float = param(
-        300, "How long a job has its GPUs at least, its grace included, before others reclaim them.", minimum=0
+        300, "The shortest time that a job keeps its GPUs before others reclaim them, its grace included.", minimum=0
     )
 
     def ledger(self, view: View) -> Ledger:

@@ -38,11 +38,17 @@ class Backfill(OrderedPolicy):
     """
 
     mode: str = param(
-        "easy", "Which jobs are promised a start: the first that cannot start, or all.", enum=["easy", "conservative"]
+        "easy",
+        "The jobs that are promised a start: the first that cannot start, or all.",
+        enum=["easy", "conservative"],
     )
-    depth: int = param(100, "With conservative: how many jobs are promised a start; more take more time.", minimum=1)
-    optimistic: bool = param(False, "Whether predicted run times count as ends, although they are not enforced.")
-    shortest_first: bool = param(False, "With easy: whether jobs pass by shortest prediction instead of by order.")
+    depth: int = param(
+        100, "With conservative: the number of jobs that are promised a start; more take more time.", minimum=1
+    )
+    optimistic: bool = param(False, "Count predicted run times as ends, although they are not enforced.")
+    shortest_first: bool = param(
+        False, "With easy: let the job with the shortest prediction pass first, instead of by order."
+    )
 
     @property
     def needs(self) -> frozenset[Need]:

@@ -39,15 +39,17 @@ class Gandiva(BasePolicy):
     slice_s: float | None = param(
         60, "The length of a time slice on over-subscribed GPUs. null: no time slicing.", minimum=1
     )
-    max_height: float = param(4, "The maximum of a node's requested GPUs, suspended jobs included, per GPU.", minimum=1)
+    max_height: float = param(
+        4, "The most GPUs requested on a node, suspended jobs included, per GPU that it has.", minimum=1
+    )
     introspect_s: float | None = param(
         300, "The minimum time before a job is moved, and between two checks. null: no moves.", minimum=1
     )
     restart_s: float = param(
-        0, "The cost of a start: it lengthens slices; a job with less left is not moved.", minimum=0
+        0, "The cost of a start: it lengthens slices, and a job with less time left is not moved.", minimum=0
     )
     grow_after_s: float | None = param(
-        None, "How long GPUs are idle before an elastic job of the node takes them. null: never.", minimum=1
+        None, "The time that GPUs are idle before an elastic job of the node takes them. null: never.", minimum=1
     )
     trial_s: float | None = param(60, "The probation of pairs, moves and growth. null: none; no sharing.", minimum=0)
 

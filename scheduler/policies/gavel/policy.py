@@ -49,11 +49,11 @@ class Gavel(RoundPolicy):
 
     objective: str = param(
         "max_min",
-        "What the shares optimise. All but gandiva_fair and random_pairs need rates; finish_time, makespan"
+        "The aim of the shares. All but gandiva_fair and random_pairs need rates; finish_time, makespan"
         " and allox need remaining times, and so does cost for jobs with deadlines.",
         enum=list(OBJECTIVES),
     )
-    aware: bool = param(True, "Use how fast each job is on each GPU type; else all types count as equally fast.")
+    aware: bool = param(True, "Use each job's rate on each GPU type; otherwise all types count as equally fast.")
     round_s: float = param(360, "The length of a round.", minimum=1)
     reset_s: float = param(
         1920, "The shortest time between two solves; a solve follows jobs that come or go.", minimum=0
@@ -70,12 +70,14 @@ class Gavel(RoundPolicy):
         additionalProperties={"type": "number", "exclusiveMinimum": 0},
     )
     within: str = param(
-        "fair", "How the objective hierarchical divides a tenant's share between its jobs.", enum=["fair", "fifo"]
+        "fair",
+        "For the objective hierarchical: the division of a tenant's share between its jobs.",
+        enum=["fair", "fifo"],
     )
-    shares_gpus: bool = param(False, "Let two jobs that allow it share their GPUs if they are faster so than in turns.")
+    shares_gpus: bool = param(False, "Let two jobs that allow it share their GPUs if that is faster than taking turns.")
     exact_up_to: int = param(
         2048,
-        "With more jobs, equal ones are solved as one; with more kinds of jobs, random parts are solved apart.",
+        "With more jobs, equal jobs are solved as one; with more kinds of jobs, random parts are solved apart.",
         minimum=8,
     )
 

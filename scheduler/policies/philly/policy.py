@@ -46,16 +46,18 @@ class Philly(Shared):
         0.9, "The share of GPUs in use from which jobs beyond quota are preempted.", minimum=0, maximum=1
     )
     tries: int = param(3, "The number of tries before a gang's locality is relaxed.", minimum=1)
-    back_off_s: float = param(120, "How long a gang waits after a failed try.", minimum=0)
+    back_off_s: float = param(120, "The time that a gang waits after a failed try.", minimum=0)
     relax_after_s: float | None = param(
         None, "The wait after which locality is relaxed anyway. null: only after tries.", minimum=1
     )
-    long_jobs_wait_for_locality: bool = param(False, "Whether long jobs are tried four times as often.")
+    long_jobs_wait_for_locality: bool = param(
+        False, "Let long jobs fail four times as many tries before their locality relaxes."
+    )
     long_s: float = param(14400, "The predicted run time from which a job is long.", minimum=0)
-    dedicated_nodes: bool = param(False, "Whether a gang on several servers shares them with no other job.")
-    migrate_to_defragment: bool = param(False, "Whether jobs with checkpoints are moved to make room for a gang.")
+    dedicated_nodes: bool = param(False, "Let a gang on several servers share them with no other job.")
+    migrate_to_defragment: bool = param(False, "Move jobs with checkpoints to make room for a gang.")
     restart_s: float = param(60, "The cost of such a move, to choose the cheapest.", minimum=0)
-    no_retry_of_hopeless: bool = param(False, "Whether a hopeless failure ends a job at once. The policy ignores it.")
+    no_retry_of_hopeless: bool = param(False, "End a job at once after a hopeless failure. The policy ignores it.")
 
     @property
     def needs(self) -> frozenset[Need]:

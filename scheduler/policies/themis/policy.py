@@ -53,12 +53,14 @@ class Themis(CyclePolicy):
         60, "The time between two auctions, at least, s. No lease is shorter.", minimum=1, maximum=3600
     )
     payment: str = param(
-        Payment.LEASE, "What winners pay with: time of their lease, or GPUs as in the paper.", enum=["lease", "gpus"]
+        Payment.LEASE,
+        "The means of payment: time of the winner's lease, or GPUs as in the paper.",
+        enum=["lease", "gpus"],
     )
     t_id: str = param(
         "share", "T_id: on the share of the pool, or the paper's N times the time on it.", enum=["share", "paper"]
     )
-    conserve: bool = param(False, "Whether bidders get what is left over when nothing fits the others.")
+    conserve: bool = param(False, "Give bidders the GPUs left over when these fit no other job.")
 
     preemptive: ClassVar[bool] = True
 

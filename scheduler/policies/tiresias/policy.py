@@ -47,11 +47,11 @@ class Tiresias(Preemptive):
         enum=["las", "gittins", "gittins_released"],
     )
     service_gpu_s: Sequence[float] = param(
-        (), "For the index: a sample of the GPU-seconds of whole jobs.", items={"type": "number", "minimum": 0}
+        (), "For the index: a sample of jobs' total GPU-seconds.", items={"type": "number", "minimum": 0}
     )
     delta_gpu_s: float = param(3250, "For the index: the service given before the next comparison.", minimum=1)
     slowdown: float = param(
-        0, "A job that is more times slower on several nodes waits for one. 0: none does.", minimum=0
+        0, "A job that several nodes slow down by a larger factor waits for one node. 0: none waits.", minimum=0
     )
     service: Service = field(init=False)
 

@@ -26,9 +26,9 @@ _REFERENCE = "V100"
 class Gavel(Arrivals):
     """Log-uniform run times from half an hour to a week, 1 to 8 GPUs, and a model per job if throughputs are given."""
 
-    jobs: int = param(1000, "How many jobs.", minimum=1, maximum=10_000_000)
+    jobs: int = param(1000, "The number of jobs.", minimum=1, maximum=10_000_000)
     gap_s: float = param(1800.0, GAP, minimum=0)
-    multi_gpu: bool = param(True, "1, 2, 4, 8 GPUs with .70, .10, .15, .05; else one each.")
+    multi_gpu: bool = param(True, "Draw 1, 2, 4, 8 GPUs with .70, .10, .15, .05; otherwise one each.")
     throughputs: str | None = param(
         None,
         "A file of throughputs, or a folder with one: each job then gets a model measured at its size, and as many "

@@ -43,7 +43,7 @@ WINDOWS: Mapping[str, tuple[Ending, ...]] = {
 class Philly(Arrivals):
     """Sizes, run times and ways to end as published for Philly."""
 
-    jobs: int = param(1000, "How many jobs.", minimum=1, maximum=10_000_000)
+    jobs: int = param(1000, "The number of jobs.", minimum=1, maximum=10_000_000)
     gap_s: float = param(86_400 / JOBS_PER_DAY, GAP, minimum=0)
     window: str = param(
         "trace",

@@ -19,7 +19,7 @@ from scheduler.sim.work import FixedWork
 class Poisson(Arrivals):
     """Random arrivals, lognormal run times by mean and median, power-of-two sizes by mean."""
 
-    jobs: int = param(1000, "How many jobs.", minimum=1, maximum=10_000_000)
+    jobs: int = param(1000, "The number of jobs.", minimum=1, maximum=10_000_000)
     mean_run_s: float = param(3600.0, "Mean run time, s.", minimum=0)
     median_run_s: float = param(1800.0, "Median run time, s.", minimum=0)
     mean_gpus: float = param(2.0, "Mean number of GPUs.", minimum=1)

@@ -34,13 +34,13 @@ _REFERENCE = "V100"
 class Sweeps(Arrivals):
     """Applications of 1 to 98 jobs that stop early, with the sizes and run times of Gavel's or Philly's jobs."""
 
-    applications: int = param(100, "How many sweeps.", minimum=1, maximum=100_000)
+    applications: int = param(100, "The number of sweeps.", minimum=1, maximum=100_000)
     gap_s: float = param(1200.0, GAP, minimum=0)
     source: str = param(
-        "gavel", "Whose sizes, up to 8 GPUs, and run times the whole runs have.", enum=["gavel", "philly"]
+        "gavel", "The source of the whole runs' sizes, up to 8 GPUs, and run times.", enum=["gavel", "philly"]
     )
     keep: int = param(
-        3, "The best 1/keep of the jobs go on after each rung; 1: all run to the end.", minimum=1, maximum=10
+        3, "After each rung the best 1/keep of the jobs go on; 1: all run to the end.", minimum=1, maximum=10
     )
     contention: float = param(
         0.0,
@@ -48,7 +48,7 @@ class Sweeps(Arrivals):
         "0: as drawn.",
         minimum=0,
     )
-    gpus: int = param(64, "For contention: the cluster.", minimum=1)
+    gpus: int = param(64, "For contention: the number of GPUs of the cluster.", minimum=1)
     throughputs: str | None = param(
         None, "A file of throughputs, or a folder with one: each sweep then gets a model measured at its size."
     )
