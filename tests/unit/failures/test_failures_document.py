@@ -31,4 +31,4 @@ def test_the_page_has_the_classes_as_the_rules_have_them() -> None:
 
 
 def test_the_page_counts_the_classes() -> None:
-    assert re.search(r"which of (\d+) classes", PAGE.read_text())[1] == str(len(builtin().classes))  # type: ignore[index]
+    assert re.search(r"one of (\d+) classes", PAGE.read_text())[1] == str(len(builtin().classes))  # type: ignore[index]
