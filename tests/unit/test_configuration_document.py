@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENT = (ROOT / "docs" / "operator" / "configuration.md").read_text()
 SETTINGS = ("platform/muster/settings/__init__.py", "platform/muster/settings/env.py")
-NAME = re.compile(r'"(MUSTER_[A-Z_]+|DATABASE_URL|REDIS_URL|PORT|MASTER_[A-Z]+|[A-Z]+_VISIBLE_DEVICES)"')
+NAME = re.compile(r'"(MUSTER_[A-Z_]*[A-Z]|DATABASE_URL|REDIS_URL|PORT|MASTER_[A-Z]+|[A-Z]+_VISIBLE_DEVICES)"')
 
 
 def names_in(*places: str) -> set[str]:
