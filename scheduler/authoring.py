@@ -126,11 +126,11 @@ class Cycle:
         return configs_of(self.context, job)
 
     def rate(self, job: Job, config: Config, beside: Job | None = None) -> Rate | None:
-        """How fast the job is, in its own unit per second: alone, or with another job on its GPUs; None: unknown."""
+        """The job's rate, in its own unit per second: alone, or with another job on its GPUs; None: unknown."""
         return rate_of(self.context, job, config, beside)
 
     def may_share(self, job: Job, other: Job) -> bool:
-        """Whether the two jobs may ever share GPUs: both allow it, for one virtual cluster, with as many GPUs."""
+        """True if the two jobs may ever share GPUs: both allow it, for one virtual cluster, with as many GPUs."""
         both = (job.request, other.request)
         return (
             all(request.shares_gpu and request.gpu_memory_mib is not None for request in both)
@@ -153,7 +153,7 @@ class Cycle:
         return config
 
     def admits(self, job: Job, config: Config) -> bool:
-        """Whether the quota of its virtual cluster admits the job in the configuration now."""
+        """True if the quota of its virtual cluster admits the job in the configuration now."""
         demands = demands_for(self.context, job, config)
         return any(self.context.quota_denial(job, demand) is None for demand in demands)
 
@@ -332,7 +332,7 @@ class RoundPolicy(CyclePolicy):
 
     @property
     def shuffles_types(self) -> bool:
-        """Whether each round gives the types out in another order."""
+        """True if each round gives the types out in another order."""
         return False
 
     def order_types(self, cycle: Cycle) -> Sequence[str]:

@@ -81,7 +81,7 @@ class Registry(Generic[P]):
         return cast(P, self._class(name)(**params))
 
     def has(self, name: str, trait: str) -> bool:
-        """Whether the class of the plug-in says so, as `chooses_gpus`; False for one that is not there."""
+        """True if the class of the plug-in has the trait, as `chooses_gpus`; False for an unknown plug-in."""
         return bool(getattr(self._classes.get(name), trait, False))
 
     def _class(self, name: str) -> Any:

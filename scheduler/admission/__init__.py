@@ -39,18 +39,18 @@ class Admission:
     lock_scope: ClassVar[LockScope] = LockScope.POOL
     chooses_gpus: ClassVar[bool] = False
     reclaims: ClassVar[bool] = False
-    """Whether `Ledger.reclaims` can return True."""
+    """True if `Ledger.reclaims` can return True."""
     lends: ClassVar[bool] = True
-    """Whether a virtual cluster may hold more than its quota."""
+    """True if a virtual cluster may hold more than its quota."""
     has_cells: ClassVar[bool] = False
-    """Whether virtual clusters have cells in place of quotas."""
+    """True if virtual clusters have cells in place of quotas."""
 
     def ledger(self, view: View) -> Ledger:
         """The ledger of the view, which counts its running jobs."""
         raise NotImplementedError
 
     def may_evict(self, view: View, running: Job, waiting: Job) -> bool:
-        """Whether the waiting job, once admitted, may preempt a job on which another planner decides."""
+        """True if the waiting job, once admitted, may preempt a job on which another planner decides."""
         return self.chooses_gpus
 
     def violations(self, view: View, plan: Plan) -> Iterable[Violation]:

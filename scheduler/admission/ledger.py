@@ -25,7 +25,7 @@ class AdmissionError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """What an admission gives to a job.
+    """The GPUs that an admission gives to a job.
 
     - `gpu_ids` are the exact GPUs of the whole gang; None leaves the choice to the placement.
     - `evicts` are the ids of the running jobs that must stop for it, which the job may then preempt.
@@ -58,7 +58,7 @@ class Ledger:
                     self.usage[-run.job.vc_id, gpu_type] += 1
 
     def offer(self, job: Job, config: Config) -> Grant | Denial:
-        """What the job may have in this configuration on top of what the ledger counts, or why it may not.
+        """The job's grant in this configuration on top of the ledger's counts, or the reason for none.
 
         The reason of a denial is QUOTA_TOO_SMALL if even an empty pool would not change it. A configuration of 0 GPUs
         of a type asks whether the job may keep what it has.
@@ -87,11 +87,11 @@ class Ledger:
         """Offer nothing beyond the shares of a level from now on; None: offer all that it may."""
 
     def reclaims_fewest(self) -> bool:
-        """Whether a job reclaims from as few jobs as possible, or else from the newest ones."""
+        """True if a job reclaims from as few jobs as possible, False if from the newest ones."""
         return False
 
     def reclaims(self, waiting: Job, running: Job, gpu_type: str | None) -> bool:
-        """Whether the waiting job, once admitted, may now reclaim GPUs of the type from the running job.
+        """True if the waiting job, once admitted, may now reclaim GPUs of the type from the running job.
 
         This overrides the order of the policy. The running job, once preempted, cannot reclaim them in turn. Of the
         running job the answer depends on the virtual cluster and the class alone.
@@ -103,18 +103,18 @@ class Ledger:
         return 0.0
 
     def on_loan(self, waiting: Job, running: Job, gpu_type: str | None) -> bool:
-        """Whether the running job could reclaim the GPUs that the waiting job would get from it.
+        """True if the running job could reclaim the GPUs that the waiting job would get from it.
 
         A policy then does not preempt the running job for the other.
         """
         return False
 
     def yields(self, job: Job, config: Config) -> bool:
-        """Whether a job gives up its reservation to a waiting job that needs what it would have on loan."""
+        """True if a job gives up its reservation to a waiting job that needs what it would have on loan."""
         return False
 
     def share_quota(self, one: Job, other: Job) -> bool:
-        """Whether GPUs that one job gives up may be quota that the other lacks.
+        """True if GPUs that one job gives up may be quota that the other lacks.
 
         The answer depends on their virtual clusters and classes alone.
         """

@@ -27,7 +27,7 @@ class QuotaLedger(Ledger):
 
 
 def quota_denial(view: View, usage: QuotaUsage, job: Job, config: Config) -> Denial | None:
-    """Why the job may not have the configuration on top of the usage, by the quota of its virtual cluster."""
+    """The reason that the quota of its virtual cluster denies the job the configuration on top of the usage."""
     gpu_type, needed = config.gpu_type, config.gpus
     if gpu_type is None:
         return None

@@ -12,7 +12,7 @@ FIRST_ID = 1 << 48
 
 
 def screens(vc_id: int) -> bool:
-    """Whether the virtual cluster is one of screening runs, whose quota is a cap and no share of the pool."""
+    """True if the virtual cluster is one of screening runs, whose quota is a cap and no share of the pool."""
     return vc_id >= FIRST_ID
 
 

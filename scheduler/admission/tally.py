@@ -33,7 +33,7 @@ class Tally:
         return found
 
     def _alone(self, gpu_id: int, times: int) -> bool:
-        """Whether the job is the first to come to the GPU, or the last to leave it."""
+        """True if the job is the first to come to the GPU, or the last to leave it."""
         before = self._jobs.get(gpu_id, len(self._view.holders_of_gpu.get(gpu_id, ())))
         self._jobs[gpu_id] = before + times
         return before == (0 if times > 0 else 1)

@@ -95,7 +95,7 @@ def _neighbours(context: CycleContext, run: Running) -> set[int]:
 
 
 def _may_stay(job_id: int, other: int, chosen: Mapping[int, Config | None], beside: Mapping[int, int]) -> bool:
-    """Whether a job that keeps its configuration may stay where it shares its GPUs with another job.
+    """True if a job that keeps its configuration may stay where it shares its GPUs with another job.
 
     A guest stays beside its host only, another job beside those that become its guests or go. Of two jobs that are to
     share GPUs no longer, the one with the smaller id stays.

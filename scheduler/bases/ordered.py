@@ -28,7 +28,7 @@ class OrderedPolicy(BasePolicy):
 
     @property
     def preemptive(self) -> bool:
-        """Whether waiting jobs may preempt running ones."""
+        """True if waiting jobs may preempt running ones."""
         return False
 
     def running_key(self, run: Running, now: float) -> Key:
@@ -42,16 +42,16 @@ class OrderedPolicy(BasePolicy):
         return 1
 
     def may_go(self, run: Running, now: float) -> bool:
-        """Whether the running job may be preempted by now."""
+        """True if the running job may be preempted by now."""
         return True
 
     @property
     def blocks(self) -> bool:
-        """Whether `lets_pass` may ever be false."""
+        """True if `lets_pass` may ever be false."""
         return False
 
     def lets_pass(self, job: Job, now: float) -> bool:
-        """Whether later jobs may start before this one, which could run but not now."""
+        """True if later jobs may start before this one, which could run but not now."""
         return True
 
     def review(self, job: Job, run: Running | None, now: float) -> Mapping[str, float] | None:
@@ -105,7 +105,7 @@ class OrderedPolicy(BasePolicy):
     def _place_instead(
         self, context: CycleContext, job: Job, key: Key, admitted: Sequence[Demand], reprieve: _Reprieve
     ) -> bool:
-        """Whether the job was placed by preempting jobs with resources on loan, or jobs later in the order."""
+        """Place the job by preempting jobs with resources on loan, or jobs later in the order; True if placed."""
         if context.limit_reached or not (self.preemptive or context.admission.reclaims):
             return False
         key = max(key, self.waiting_key(job))  # a place that it took from another job lets it preempt no more jobs

@@ -21,7 +21,7 @@ from scheduler.model import Job, Running
 from scheduler.model.request import Config
 
 Unit = tuple[int, ...]
-"""What a lease is for: the id of one job, or the ids of two that share their GPUs."""
+"""The holder of a lease: the id of one job, or the ids of two that share their GPUs."""
 
 Inputs = tuple[frozenset[int], Mapping[str, int], int]
 
@@ -48,7 +48,7 @@ class IdleGpus(StrEnum):
 
 @dataclass(slots=True)
 class Account:
-    """What one job or pair was promised and what it received since the last reset, by GPU type.
+    """Time promised to one job or pair, and time received since the last reset, by GPU type.
 
     `deficit_s` is the time that it was promised and did not receive before the last reset.
     """
@@ -60,7 +60,7 @@ class Account:
 
 @dataclass(frozen=True, slots=True)
 class Solve:
-    """How shares were computed: the jobs, and the rows and random parts in which they were solved.
+    """The method that computed the shares: the jobs, and the rows and random parts in which they were solved.
 
     `lost` is the share of the optimum that these lose at most; None: nothing, or no bound is known.
     """
@@ -170,7 +170,7 @@ class Ledger:
 
 
 def inputs_of(context: CycleContext, candidates: Mapping[int, Job]) -> Inputs:
-    """What the shares of the candidates are computed for; see `Ledger`."""
+    """The input of the candidates' shares; see `Ledger`."""
     known = [(job_id, [(one.gpu_type, one.rate.source) for one in job.rates]) for job_id, job in candidates.items()]
     return frozenset(candidates), dict(+context.state.capacity.gpus_in_service), crc32(repr(known).encode())
 

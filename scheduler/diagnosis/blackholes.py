@@ -29,9 +29,9 @@ class NodeRun:
     job: int
     kind: str
     ran_s: float
-    """How long the job ran there, so far or in total, without the time for which a failed job is retained."""
+    """Seconds that the job ran there, so far or in total, without the time for which a failed job is retained."""
     failed: bool = False
-    """Whether the job failed there by itself."""
+    """True if the job failed there by itself."""
     succeeded: bool = False
 
 

@@ -1,4 +1,4 @@
-"""When to check a GPU between jobs, and when passed checks return it to the scheduler. Pure decisions."""
+"""Times to check a GPU between jobs, and passed checks that return it to the scheduler. Pure decisions."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def pause_s(*, every_s: float, in_doubt: bool, streak: int) -> float | None:
 
 
 def can_recover(condition: Recovers | None, *, restarted: bool) -> bool:
-    """Whether a check can show that the GPU has recovered; `restarted`: its machine restarted after the failure."""
+    """True if a check can show that the GPU has recovered; `restarted`: its machine restarted after the failure."""
     return condition in {Recovers.AT_ONCE, Recovers.BY_CHECKS} or (condition is Recovers.BY_RESTART and restarted)
 
 
 def returns_to_service(
     level: HealthLevel, condition: Recovers | None, *, restarted: bool, passes: int, needed: int
 ) -> bool:
-    """Whether a GPU returns to service after `passes` passes in a row.
+    """True if a GPU returns to service after `passes` passes in a row.
 
     `needed` is the number that the pool asks for, 0 for never. One pass is enough for a GPU whose only failure was a
     check. A GPU whose failure has no known cause does not return by itself.
@@ -43,5 +43,5 @@ def returns_to_service(
 
 
 def is_relapse(*, failed_at_s: float, given_back_at_s: float | None) -> bool:
-    """Whether the GPU failed shortly after checks returned it to service."""
+    """True if the GPU failed shortly after checks returned it to service."""
     return given_back_at_s is not None and failed_at_s - given_back_at_s < RELAPSE_S

@@ -1,4 +1,4 @@
-"""How well a job used the resources it asked for: a grade, and at most two sentences of advice. Pure.
+"""A job's use of the resources it asked for: a grade, and at most two sentences of advice. Pure.
 
 Utilisation is the share of time in which a GPU did any work, as its driver reports it. A GPU with a high figure may
 still be used badly, but a low figure proves that the job did not need it all the time. So the grade is an upper limit,
@@ -28,7 +28,7 @@ _BUSY_CPUS = 0.9
 
 
 class Grade(StrEnum):
-    """How much of its GPUs a job used."""
+    """Grades of a job's use of its GPUs."""
 
     GOOD = "good"
     FAIR = "fair"
@@ -37,7 +37,7 @@ class Grade(StrEnum):
 
 
 class NoGradeReason(StrEnum):
-    """Why there is no grade."""
+    """Reasons for no grade."""
 
     NO_GPUS = "no_gpus"
     SHARED = "shared"

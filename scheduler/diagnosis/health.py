@@ -1,4 +1,4 @@
-"""What a health report about a GPU means: how bad it is, what to do, and what happens to the job there.
+"""Meanings of health reports about a GPU: severity, remedy, and the effect on the job there.
 
 The table is data and the only place that decides. It covers NVIDIA's Xid numbers, the driver's counters and what agents
 see. docs/operator/health.md shows it, and a test compares the two.
@@ -21,7 +21,7 @@ class HealthLevel(StrEnum):
 
 
 class Action(StrEnum):
-    """What to do. The platform drains by itself; operators reset and restart."""
+    """Remedies for a GPU. The platform drains by itself; operators reset and restart."""
 
     NONE = "none"
     RESTART_JOB = "restart_job"
@@ -36,7 +36,7 @@ class Action(StrEnum):
 
 
 class Recovers(StrEnum):
-    """How a GPU can return to service by itself, easiest first."""
+    """Ways for a GPU to return to service by itself, easiest first."""
 
     AT_ONCE = "at_once"
     """After one passed check."""
@@ -75,7 +75,7 @@ class Meaning:
 
     @property
     def requeues(self) -> bool:
-        """Whether the job on the GPU is stopped and queued again, to run elsewhere."""
+        """True if the job on the GPU is stopped and queued again, to run elsewhere."""
         return self.level is HealthLevel.FAILURE
 
 
@@ -149,7 +149,7 @@ _OFF_THE_BUS = "fallen off the bus"
 
 
 def meaning_of(kind: str, *, xid: int | None = None, detail: str = "") -> Meaning:
-    """What a report means; `detail` holds the words of the driver, such as the action that Xid 154 names.
+    """The meaning of a report; `detail` holds the words of the driver, such as the action that Xid 154 names.
 
     1. An Xid counts by its number, and 154 by the action that it names.
     2. "Fallen off the bus" in the text counts as the kind `gpu_lost`.
@@ -169,7 +169,7 @@ def meaning_of(kind: str, *, xid: int | None = None, detail: str = "") -> Meanin
 
 
 def recovery_condition(meaning: Meaning, kind: str) -> Recovers:
-    """How a GPU with this report can return to service. Held memory may be released, which a check sees."""
+    """The way for a GPU with this report to return to service. Held memory may be released, which a check sees."""
     return Recovers.BY_CHECKS if kind == Kind.MEMORY_HELD else _CONDITIONS[meaning.action]
 
 
@@ -180,5 +180,5 @@ def harder(one: Recovers | None, other: Recovers) -> Recovers:
 
 
 def is_worse(one: HealthLevel, other: HealthLevel) -> bool:
-    """Whether the first level is worse than the other."""
+    """True if the first level is worse than the other."""
     return _WORSE[one] > _WORSE[other]

@@ -1,4 +1,4 @@
-"""When a job's GPUs are idle, when its owner is warned, and when the job is stopped: pure bookkeeping over readings.
+"""Idle GPUs of a job: bookkeeping over readings for the warning to its owner, and for its stop. Pure.
 
 A reading covers one minute of an attempt: the mean utilisation of its busiest GPU. A job is idle in a minute in which
 *all* of its GPUs stayed below the rule's limit. A job that works on only one of its GPUs is wasteful but working, so it
@@ -23,7 +23,7 @@ MAX_GAP_S = 300.0
 
 
 class Action(StrEnum):
-    """What the platform does about an idle job."""
+    """Actions of the platform about an idle job."""
 
     OFF = "off"
     WARN = "warn"
@@ -31,7 +31,7 @@ class Action(StrEnum):
 
 
 class RuleOwner(StrEnum):
-    """Who made a rule."""
+    """The maker of a rule."""
 
     JOB = "job"
     TENANT = "tenant"
@@ -80,7 +80,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """What the readings of an attempt up to `upto_s` show under one rule.
+    """Counts under one rule, from the readings of an attempt up to `upto_s`.
 
     `since_s` is when the job became idle, None if it is not idle; `idle_s` is the measured part of the time since then.
     """
@@ -136,7 +136,7 @@ def add_readings(count: Count, readings: Sequence[Reading], *, rule: Rule, start
 
 
 def judge(rules: Mapping[RuleOwner, Rule], counts: Mapping[RuleOwner, Count], *, now_s: float) -> Finding | None:
-    """What to do about a job by the strictest of its rules; None if it has not been idle for long enough."""
+    """The finding about a job by the strictest of its rules; None if it has not been idle for long enough."""
     findings = [
         finding
         for owner, rule in rules.items()

@@ -25,7 +25,7 @@ _NAME_CHARS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-_.")
 
 
 class Action(StrEnum):
-    """What to do about a job with a matching line."""
+    """Actions for a job with a matching line."""
 
     CANCEL = "cancel"
     """The job is stopped and not tried again."""

@@ -1,4 +1,4 @@
-"""What rules for failures and for logs have in common: YAML of text, and RE2 patterns that an example line proves."""
+"""Shared parts of the rules for failures and for logs: YAML of text, and RE2 patterns that an example line proves."""
 
 from __future__ import annotations
 

@@ -17,13 +17,13 @@ from scheduler.model.lifecycle import AttemptState
 from scheduler.model.reasons import Reason
 
 MAX_RUNS = 3
-"""How many screening runs of a job may be interrupted before the job goes on unscreened."""
+"""Interrupted screening runs of a job after which the job goes on unscreened."""
 MAX_GRACE_S = 30.0
 """A screening run has nothing to save, so its grace to end is at most this, whatever the job's own grace."""
 
 
 class Mode(StrEnum):
-    """Which jobs are screened: a setting of a job, and of a tenant for all of its jobs."""
+    """Rules for screening: a setting of a job, and of a tenant for all of its jobs."""
 
     AUTO = "auto"
     """Jobs above the pool's size limit, unless an equal job passed recently."""
@@ -50,7 +50,7 @@ class ScreeningVerdict(StrEnum):
 
 
 class Then(StrEnum):
-    """What happens to a job after a screening run."""
+    """Fates of a job after a screening run."""
 
     GO_ON = "go_on"
     """It enters the queue of its own pool."""
@@ -90,7 +90,7 @@ def combined(*, of_job: Mode, of_tenant: Mode) -> Mode:
 
 
 def is_screened(rules: Rules, mode: Mode, gpus: int) -> bool:
-    """Whether a job of `gpus` GPUs is screened, unless it is trusted. A job of one GPU never is."""
+    """True if a job of `gpus` GPUs is screened, unless it is trusted. A job of one GPU never is."""
     if mode is Mode.NEVER or gpus <= 1:
         return False
     return mode is Mode.ALWAYS or gpus > rules.min_gpus
@@ -147,7 +147,8 @@ _IGNORED_ENV = re.compile(
 def identity_of(
     *, image: str, command: str, code: str, workdir: str, env: Mapping[str, str], mounts: Iterable[str] = ()
 ) -> str:
-    """What a job runs, as one text. Jobs with the same text are equal: a screening run of one is valid for the others.
+    """The job's image, command and the like as one text. Jobs with the same text are equal: a screening run of one is
+    valid for the others.
 
     Variables that name a run or say where it is logged are ignored, and so is the order of mounts.
     """
@@ -167,12 +168,12 @@ _NAMES_WORLD_SIZE = re.compile(
 
 
 def needs_gang(failure: str) -> bool:
-    """Whether a failure of this class occurs only with several ranks."""
+    """True if a failure of this class occurs only with several ranks."""
     return failure in GANG_FAILURES
 
 
 def may_be_due_to_few_gpus(failure: str, line: str) -> bool:
-    """Whether the few GPUs of a screening run may have caused the failure."""
+    """True if the few GPUs of a screening run may have caused the failure."""
     too_small = failure in FEW_GPUS_FAILURES
     return too_small or needs_gang(failure) or _NAMES_WORLD_SIZE.search(line) is not None
 

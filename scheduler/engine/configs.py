@@ -67,7 +67,7 @@ def demands_for(context: CycleContext, job: Job, config: Config) -> Sequence[Dem
 
 
 def is_feasible(context: CycleContext, demands: Iterable[Demand]) -> bool:
-    """Whether the empty pool could meet one of the demands."""
+    """True if the empty pool could meet one of the demands."""
     return any(context.state.capacity.infeasible(demand) is None for demand in demands)
 
 
@@ -84,7 +84,7 @@ def _config(gpu_type: str | None, gpus: int, batch: int | None) -> Config:
 
 
 def rate_of(context: CycleContext, job: Job, config: Config, beside: Job | None = None) -> Rate | None:
-    """How fast the job is in the configuration, alone or sharing its GPUs with another job; None: unknown.
+    """The job's rate in the configuration, alone or sharing its GPUs with another job; None: unknown.
 
     In another batch size than its own, it is known only while the job runs in it.
 

@@ -41,7 +41,7 @@ class Claim(Protocol):
         """The demands that the job may preempt for."""
 
     def admits(self, released: Collection[Running]) -> bool:
-        """Whether the limits allow the demand once exactly these runs are released."""
+        """True if the limits allow the demand once exactly these runs are released."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,12 +196,12 @@ class CycleContext:
         return admitted, None
 
     def quota_denial(self, job: Job, demand: Demand) -> Denial | None:
-        """Why the admission does not give the job what it demands; None if it does."""
+        """The reason that the admission denies the job the demand; None if it does not."""
         found = self.ledger.offer(job, demand.config)
         return found if isinstance(found, Denial) else None
 
     def admitted_without(self, job: Job, runs: Iterable[Running]) -> bool:
-        """Whether the quota would admit one of the job's demands if these runs had ended."""
+        """True if the quota would admit one of the job's demands if these runs had ended."""
         gone = list(runs)
         for run in gone:
             self.ledger.give(run.job, run.allocations)
@@ -214,7 +214,7 @@ class CycleContext:
 
     @property
     def limit_reached(self) -> bool:
-        """Whether this cycle has placed as many jobs as it may."""
+        """True if this cycle has placed as many jobs as it may."""
         return len(self.places) + len(self._deferred_lots) >= self.max_places
 
     def place(self, job: Job, demands: Iterable[Demand], *, limited: bool = True) -> bool:
@@ -311,11 +311,11 @@ class CycleContext:
         return [run for run in lent.runs if self.stays(run)]
 
     def on_loan(self, job: Job, run: Running) -> bool:
-        """Whether the running job could reclaim the GPUs that the job would get from it."""
+        """True if the running job could reclaim the GPUs that the job would get from it."""
         return self.admission.reclaims and self.ledger.on_loan(job, run.job, self._loans.type_of(run))
 
     def may_reclaim(self, job: Job, run: Running) -> bool:
-        """Whether the job may still reclaim from a run of `reclaimable`; True for other runs."""
+        """True if the job may still reclaim from a run of `reclaimable`; True for other runs."""
         return not self.admission.reclaims or self._loans.may_still_go(run, job)
 
     @cached_property
@@ -422,7 +422,7 @@ class CycleContext:
         self.wakes_at = moment if self.wakes_at is None else min(self.wakes_at, moment)
 
     def stays(self, run: Running) -> bool:
-        """Whether the run is neither stopping nor preempted so far."""
+        """True if the run is neither stopping nor preempted so far."""
         return run.job.id not in self.preempts and not run.stopping
 
     def _may_defer(self, demand: Demand) -> bool:
@@ -524,7 +524,7 @@ class CycleContext:
         return False
 
     def can_stay(self, run: Running) -> bool:
-        """Whether a released job can keep its resources: they are free, not promised to a lot, and within quota."""
+        """True if a released job can keep its resources: they are free, not promised to a lot, and within quota."""
         if not self.has_room_for(run):
             return False
         with self.beyond_shares():
@@ -533,7 +533,7 @@ class CycleContext:
         return not any(isinstance(offer, Denial) for offer in offers)
 
     def has_gpus_for(self, run: Running) -> bool:
-        """Whether this cycle has given no GPU of a released job to another job."""
+        """True if this cycle has given no GPU of a released job to another job."""
         gpu_ids = (gpu_id for share in run.allocations for gpu_id in share.gpu_ids)
         if run.job.request.shares_gpu and any(gpu_id in self._shared_out for gpu_id in gpu_ids):
             return False  # the new job on the GPU starts only when the whole GPU is released
@@ -574,7 +574,7 @@ class CycleContext:
 
 
 def backoff_reason(job: Job, now: float) -> Denial | None:
-    """Why the job may not start yet; None if it may."""
+    """The reason that the job may not start yet; None if it may."""
     if job.still_stopping:
         return Denial(
             HoldReason.STILL_STOPPING,

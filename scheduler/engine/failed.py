@@ -14,7 +14,7 @@ class FailedDemands:
         self._smallest: dict[tuple[Hashable, ...], list[Demand]] = {}
 
     def imply(self, demand: Demand, key: Hashable) -> bool:
-        """Whether a failed demand implies that this one fails: it is no smaller in any resource.
+        """True if a failed demand implies that this one fails: it is no smaller in any resource.
 
         `key` is that of the ledger: demands with different ones may get different GPUs.
         """

@@ -1,4 +1,4 @@
-"""Whether a pool could run a job if it were empty and all its nodes were in service."""
+"""Feasibility of a job: a pool could run it if it were empty and all its nodes were in service."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Feasibility:
         )
 
     def denial(self, job: Job, gpus: int | None = None) -> Denial | None:
-        """Why waiting cannot help the job; None if it could run, and while the pool has no nodes.
+        """The reason that waiting cannot help the job; None if it could run, and while the pool has no nodes.
 
         `gpus` of the whole gang override the size of an elastic job.
         """

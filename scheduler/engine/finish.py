@@ -1,4 +1,4 @@
-"""When a waiting job would start and finish on each GPU type that it accepts.
+"""Forecast start and finish of a waiting job on each GPU type that it accepts.
 
 1. Nothing else starts, and running jobs end when they are expected to; stopping ones after their grace.
 2. On a type the job starts at the first of these ends at which quota and placement give it GPUs there.
@@ -112,7 +112,7 @@ def _runs_on(demand: Demand, rates: Mapping[tuple[str, int], Rate]) -> bool:
 
 
 def _is_possible(context: CycleContext, job: Job, demand: Demand) -> bool:
-    """Whether the empty pool could give the job the demand within the quota of its virtual cluster."""
+    """True if the empty pool could give the job the demand within the quota of its virtual cluster."""
     denial = context.state.capacity.infeasible(demand) or context.quota_denial(job, demand)
     return denial is None or denial.reason not in UNSCHEDULABLE
 
@@ -136,7 +136,7 @@ def _starts(context: CycleContext, job: Job, demands: Sequence[Demand]) -> Mappi
 
 
 def _may_fit(free: Free, demand: Demand) -> bool:
-    """Whether as many GPUs are free as the demand needs, on as many nodes; a quick test before a search."""
+    """True if as many GPUs are free as the demand needs, on as many nodes; a quick test before a search."""
     if demand.divisible:
         return free.gpus(demand.gpu_type) >= demand.gpus_total
     return free.nodes_with(demand.gpu_type, demand.gpus) >= demand.nodes

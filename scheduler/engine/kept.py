@@ -27,7 +27,7 @@ class KeptFree:
             self._kept[job.id] = (kind, demand.gpus_total)
 
     def leave(self, job: Job, demand: Demand) -> bool:
-        """Whether enough GPUs are free for the job beside those kept for others."""
+        """True if enough GPUs are free for the job beside those kept for others."""
         return not self._kept or self._room(job, demand.gpu_type) >= demand.gpus_total
 
     def _room(self, job: Job, gpu_type: str | None) -> int:

@@ -63,7 +63,7 @@ class _FreeGpuQueue:
 
 
 class _Denials:
-    """Why jobs lack capacity, quota or free resources after the last place of a cycle.
+    """Reasons that jobs lack capacity, quota or free resources after the last place of a cycle.
 
     Thousands of waiting jobs share a few hundred answers: those of one virtual cluster and class with equal demands,
     between which the admission makes no difference.
@@ -81,7 +81,7 @@ class _Denials:
         return context.demands_key(job), job.vc_id, job.job_class, job.preemptible, context.ledger.key(job)
 
     def admission(self, job: Job, key: Hashable) -> Denial | None:
-        """Why capacity or quota does not admit the job; None if they do."""
+        """The reason that capacity or quota does not admit the job; None if they do."""
         found = self._admitted.get(key)
         if found is None:
             admitted, denial = self._context.admissible(job)
@@ -89,7 +89,7 @@ class _Denials:
         return found[1]
 
     def shortage(self, job: Job, key: Hashable) -> Denial:
-        """Why a job that is admitted does not fit the free resources."""
+        """The reason that an admitted job does not fit the free resources."""
         found = self._short.get(key)
         if found is None:
             found = self._short[key] = _naming_choices(job, self._shortage.of(self._admitted[key][0][0]))

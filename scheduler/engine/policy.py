@@ -43,11 +43,11 @@ class PreemptivePolicy(Protocol):
 
     @property
     def preemptive(self) -> bool:
-        """Whether it does, with its parameters."""
+        """True if the policy preempts with its parameters."""
 
 
 class Need(StrEnum):
-    """What a policy may have to know of jobs beyond what they ask for."""
+    """Facts about jobs that a policy may need beyond their requests."""
 
     RATES = "rates"  # how fast each job is on each GPU type, or on each number of GPUs
     REMAINING = "remaining"  # how long each job still runs
@@ -59,7 +59,7 @@ class InformedPolicy(Protocol):
 
     @property
     def needs(self) -> frozenset[Need]:
-        """What it needs to know with its parameters."""
+        """The facts that the policy needs with its parameters."""
 
 
 POLICIES: Registry[Policy] = Registry(

@@ -38,7 +38,7 @@ class PreemptionOrdering(QueueOrdering, Protocol):
         """A key that does not change with time and sorts jobs of one aging rate as their running keys do."""
 
     def aging_rate(self, run: Running) -> float:
-        """How fast the key of a running job changes. Two jobs with one aging rate never change their order."""
+        """The rate at which the key of a running job changes. Two jobs with one aging rate never change their order."""
 
 
 class QueueGrouping(QueueOrdering, Protocol):

@@ -41,7 +41,7 @@ def bind_reservations(context: CycleContext) -> None:
 
 
 def _starts_elsewhere(context: CycleContext, reservation: Reservation, job: Job) -> bool:
-    """Whether the job starts on other GPUs that are free by now: what was lent of its share comes back sooner."""
+    """True if the job starts on other GPUs that are free by now: GPUs lent from its share come back sooner."""
     context.ledger.give(job, reservation.allocations)
     demands = [demand for demand in context.admissible(job)[0] if context.find(job, demand) is not None]
     if not demands:
@@ -76,7 +76,7 @@ def _release_reservation(context: CycleContext, reservation: Reservation) -> Non
 
 
 def _is_usable(context: CycleContext, reservation: Reservation, job: Job) -> bool:
-    """Whether all reserved GPUs are healthy and their nodes schedulable and eligible for the job."""
+    """True if all reserved GPUs are healthy and their nodes schedulable and eligible for the job."""
     closed = context.closed_to(job)
     for share in reservation.allocations:
         node = context.view.node_by_id.get(share.node_id)
@@ -89,7 +89,7 @@ def _is_usable(context: CycleContext, reservation: Reservation, job: Job) -> boo
 
 
 def _is_held(context: CycleContext, reservation: Reservation) -> bool:
-    """Whether other jobs still hold reserved GPUs, or are stopping on a node that lacks CPUs or memory."""
+    """True if other jobs still hold reserved GPUs, or are stopping on a node that lacks CPUs or memory."""
     if any(gpu_id in context.view.holders_of_gpu for share in reservation.allocations for gpu_id in share.gpu_ids):
         return True
     short = set()

@@ -94,7 +94,7 @@ class SchedulerState:
 
     @property
     def is_stale(self) -> bool:
-        """Whether the resource usage differs from that of the view, because a change was not reported."""
+        """True if the resource usage differs from that of the view, because a change was not reported."""
         return self._resource_usage is not None and self._resource_usage != ResourceUsage(self.view)
 
     def use(self, admission: Admission) -> Ledger:

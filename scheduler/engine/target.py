@@ -83,7 +83,7 @@ def with_holds_of(target: Target, holds: Sequence[Hold]) -> tuple[Hold, ...]:
 
 
 def agreement(view: View, plan: Plan) -> Mapping[str, int]:
-    """How many jobs of the plan are in the `same` place by now, `elsewhere`, still `waiting` or `gone`."""
+    """The numbers of the plan's jobs that are in the `same` place by now, `elsewhere`, still `waiting` or `gone`."""
     found: Counter[str] = Counter(same=0, elsewhere=0, waiting=0, gone=0)
     for place in plan.places:
         run = view.running_by_job.get(place.job_id)
@@ -95,7 +95,7 @@ def agreement(view: View, plan: Plan) -> Mapping[str, int]:
 
 
 def _obstacle(context: CycleContext, job: Job, place: Place) -> str:
-    """Why the job cannot have the place now; empty if it can."""
+    """The reason that the job cannot have the place now; empty if it can."""
     view, closed = context.view, context.closed_to(job)
     too_early = backoff_reason(job, context.now)
     if job.id in context.places or job.id in context.reserved:

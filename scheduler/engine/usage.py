@@ -29,7 +29,7 @@ class ResourceUsage:
             yield job, held
 
     def __eq__(self, other: object) -> bool:
-        """Whether every owner holds the same resources in both."""
+        """True if every owner holds the same resources in both."""
         return isinstance(other, ResourceUsage) and self._facts() == other._facts()
 
     __hash__ = None  # type: ignore[assignment]  # mutable

@@ -32,7 +32,7 @@ class Candidates:
             position += 1
 
     def hold(self, gpus: int) -> bool:
-        """Whether there are candidates that together hold at least `gpus` GPUs."""
+        """True if there are candidates that together hold at least `gpus` GPUs."""
         found = 0
         for run in self:
             found += run.gpus
@@ -125,7 +125,7 @@ class Loans:
         return list(known.values())
 
     def may_still_go(self, run: Running, job: Job) -> bool:
-        """Whether what was released so far leaves the job the right to reclaim from the run, if it needs that right."""
+        """True if the job may still reclaim from the run after the releases so far, or does not need that right."""
         last, lent = self._last
         return last != job.id or run.job.id not in lent or self._ledger.reclaims(job, run.job, self.type_of(run))
 

@@ -1,4 +1,4 @@
-"""When a pool must be decided on again although nothing happens until then."""
+"""The time at which a pool must be decided on again without an event."""
 
 from __future__ import annotations
 

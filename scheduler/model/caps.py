@@ -36,12 +36,12 @@ class Cap:
 
     @property
     def used_up(self) -> bool:
-        """Whether the GPU-hours of the month are used."""
+        """True if the GPU-hours of the month are used."""
         return self.gpu_hours_month is not None and self.gpu_s_used >= self.gpu_hours_month * 3600
 
 
 def owner_of(job: Job) -> Owner:
-    """Whose caps count for the job."""
+    """The owner whose caps count for the job."""
     return job.tenant_id, job.owner_id
 
 

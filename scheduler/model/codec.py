@@ -123,7 +123,7 @@ def _fixed_decoder(steps: tuple[Convert, ...]) -> Convert:
 
 
 def _is_plain(hint: Any) -> bool:
-    """Whether values of this annotation are JSON values already."""
+    """True if values of this annotation are JSON values already."""
     if get_origin(hint) in (Union, types.UnionType):
         return all(_is_plain(arg) for arg in get_args(hint))
     return hint in (int, float, str, bool, object, types.NoneType)

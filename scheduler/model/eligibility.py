@@ -1,4 +1,4 @@
-"""Which schedulable nodes a job may start on: the runtime fits, the tenant is admitted, maintenance is far enough away.
+"""Schedulable nodes on which a job may start: the runtime fits, the tenant is admitted, maintenance is far enough away.
 
 Plan validation and placement ask the same functions. Before its maintenance, a node takes only these jobs:
 
@@ -25,27 +25,27 @@ OPEN: frozenset[int] = frozenset()
 
 
 def allows_node(request: Request, name: str) -> bool:
-    """Whether the request allows the node of this name."""
+    """True if the request allows the node of this name."""
     return (not request.nodes_in or name in request.nodes_in) and name not in request.exclude_nodes
 
 
 def can_start(node: Node, form: RuntimeNeed) -> bool:
-    """Whether the node meets the runtime need; True while its agent has not reported its runtimes."""
+    """True if the node meets the runtime need; True while its agent has not reported its runtimes."""
     return form is RuntimeNeed.ANY or not node.runtimes or form in node.runtimes
 
 
 def admits_tenant(node: Node, tenant_id: int) -> bool:
-    """Whether jobs of the tenant may run on the node."""
+    """True if jobs of the tenant may run on the node."""
     return not node.single_user or node.tenant_id == tenant_id
 
 
 def maintenance_over(node: Node, moment: float) -> bool:
-    """Whether the maintenance of the node is over at that moment."""
+    """True if the maintenance of the node is over at that moment."""
     return node.maintenance_ends_at is not None and node.maintenance_ends_at <= moment
 
 
 def overlaps_maintenance(node: Node, job: Job, now: float) -> bool:
-    """Whether the job, if it starts now, may still run when the maintenance of the node starts."""
+    """True if the job, if it starts now, may still run when the maintenance of the node starts."""
     if node.maintenance_starts_at is None or maintenance_over(node, now):
         return False
     if job.time_limit_s is not None:
@@ -55,7 +55,7 @@ def overlaps_maintenance(node: Node, job: Job, now: float) -> bool:
 
 
 def ineligible_reason(node: Node, job: Job, now: float) -> str:
-    """Why the job may not start on the node, as a short sentence; empty if it may."""
+    """The reason that the job may not start on the node, as a short sentence; empty if it may."""
     if node.name in job.request.exclude_nodes:
         return f"{node.name} is excluded by this job"
     if not allows_node(job.request, node.name):

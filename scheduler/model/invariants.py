@@ -70,7 +70,7 @@ class PlanValidator(Protocol):
         """The violations of the quota rules in the plan."""
 
     def may_evict(self, view: View, running: Job, waiting: Job) -> bool:
-        """Whether the waiting job, once admitted, may preempt a job on which another planner decides."""
+        """True if the waiting job, once admitted, may preempt a job on which another planner decides."""
 
 
 def check(view: View, plan: Plan, admission: PlanValidator) -> tuple[Violation, ...]:
@@ -102,7 +102,7 @@ def awaits_preemption(view: View, plan: Plan, admission: PlanValidator) -> froze
 
 
 def changed_since(seen: View, view: View, plan: Plan) -> tuple[Violation, ...]:
-    """What the plan relies on and `check` does not see: GPU types, racks and victims that differ from those `seen`.
+    """Changes since `seen` that spoil the plan and that `check` does not see: other GPU types, racks and victims.
 
     A GPU of another type may still fit the job, and another attempt of a victim may be preemptible; but the policy
     chose neither. A victim that holds less than it did may not be needed any more.
@@ -176,7 +176,7 @@ def _may_evict(view: View, attempt: Running, job_id: int | None, admission: Plan
 
 
 def _beside(view: View, attempt: Running, job_id: int) -> bool:
-    """Whether the other job shares GPUs with this attempt, and so gains from its end."""
+    """True if the other job shares GPUs with this attempt, and so gains from its end."""
     gpu_ids = (gpu_id for share in attempt.allocations for gpu_id in share.gpu_ids)
     return job_id != attempt.job.id and any(job_id in view.holders_of_gpu.get(gpu_id, ()) for gpu_id in gpu_ids)
 

@@ -15,7 +15,7 @@ from scheduler.model.request import REQUEST_FIELDS, Request, request_of
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """How fast a job is: the mean and the standard deviation in its own unit per second, and the source of both.
+    """A job's rate: the mean and the standard deviation in its own unit per second, and the source of both.
 
     A `deviation` of None is unknown.
     """
@@ -159,7 +159,7 @@ class Running:
 
     @property
     def evictable(self) -> bool:
-        """Whether a job that may reclaim its GPUs may preempt it."""
+        """True if a job that may reclaim its GPUs may preempt it."""
         return self.job.preemptible or self.reclaimable
 
     @property
@@ -179,7 +179,7 @@ class Running:
 
     @property
     def stopping(self) -> bool:
-        """Whether the attempt is stopping."""
+        """True if the attempt is stopping."""
         return self.state is AttemptState.STOPPING
 
     def attained_gpu_s(self, now: float) -> float:
@@ -220,5 +220,5 @@ class Reservation:
 
     @property
     def offered(self) -> bool:
-        """Whether this is a standing offer."""
+        """True if this is a standing offer."""
         return self.job_id < 0

@@ -29,7 +29,7 @@ class Desired(StrEnum):
 
 
 class GroupKind(StrEnum):
-    """What a job group is."""
+    """Kinds of job groups."""
 
     SWEEP = "sweep"
     """Its members are the same job with other parameters: a hyper-parameter sweep."""
@@ -47,21 +47,21 @@ class GroupState(StrEnum):
 
 
 class Stage(StrEnum):
-    """Whether an attempt is a screening run on a few GPUs or a full run."""
+    """Stages of an attempt: a screening run on a few GPUs or a full run."""
 
     SCREENING = "screening"
     FULL = "full"
 
 
 class JobClass(StrEnum):
-    """Whether a job stays within its virtual cluster's quota, or may borrow GPUs and be preempted."""
+    """Classes of jobs: within their virtual cluster's quota, or borrowing GPUs and preemptible."""
 
     GUARANTEED = "guaranteed"
     OPPORTUNISTIC = "opportunistic"
 
 
 class Locality(StrEnum):
-    """How close together the GPUs of a job must be."""
+    """The required closeness of a job's GPUs."""
 
     NODE = "node"
     RACK = "rack"

@@ -61,7 +61,7 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Denial:
-    """Why a job cannot start now: a reason, a sentence with numbers, those numbers, and the remedies in `helps`.
+    """Denial of a start: a reason, a sentence with numbers, those numbers, and the remedies in `helps`.
 
     A job that lacks GPUs starts once `wanted` of them become free; `once_free` says so in words. Jobs ahead of it may
     take these GPUs, so `once_free` is no part of `helps`, which do not depend on other jobs.

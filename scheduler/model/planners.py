@@ -1,4 +1,4 @@
-"""What one of several planners of a pool sees and decides.
+"""The view and the jurisdiction of one of several planners of a pool.
 
 Each virtual cluster has one planner. All planners see the whole pool, with every running job and reservation; the
 waiting jobs of a planner are those of its own virtual clusters.
@@ -20,7 +20,7 @@ class Scope:
     rest: bool = False
 
     def has(self, vc_id: int) -> bool:
-        """Whether the planner decides on the jobs of the virtual cluster."""
+        """True if the planner decides on the jobs of the virtual cluster."""
         return (vc_id in self.vc_ids) is not self.rest
 
 

@@ -23,7 +23,7 @@ class RetryOn(StrEnum):
 
 
 class Retried(StrEnum):
-    """Whether a job is queued again after such an end of its attempt."""
+    """Rules for the retry of a job after such an end of its attempt."""
 
     FREE = "free"
     """Always, without a pause: nothing failed, and no node is to blame."""
@@ -46,7 +46,7 @@ class Log(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """What an end reason means.
+    """The meaning of an end reason.
 
     `category` is the word of `retry.on` that covers it, None for one that only `anything` covers. `blames` is a
     category of failure classes.
@@ -71,7 +71,7 @@ class Meaning:
 
     @property
     def is_departure(self) -> bool:
-        """Whether the node went away under the attempt."""
+        """True if the node went away under the attempt."""
         return self.category is RetryOn.NODE_LOST
 
 
@@ -82,7 +82,7 @@ _agent = partial(Meaning, by_agent=True)
 
 
 class Reason(StrEnum):
-    """Why an attempt or a job ended, or is being stopped."""
+    """Reasons for the end or the stop of an attempt or a job."""
 
     _value_: str
     meaning: Meaning

@@ -76,7 +76,7 @@ class Config:
 
 
 class Over(StrEnum):
-    """What the sizes of an elastic job count: GPUs on each of its nodes, or GPUs of its gang on any number of nodes."""
+    """The unit of an elastic job's sizes: GPUs on each of its nodes, or GPUs of its gang on any number of nodes."""
 
     NODE = "node"
     GANG = "gang"
@@ -182,7 +182,7 @@ class Request(_CachesHash):
 
     @property
     def needs_gpus(self) -> bool:
-        """Whether the job needs GPUs."""
+        """True if the job needs GPUs."""
         return self.choices[0].gpus > 0
 
     @property
@@ -225,7 +225,7 @@ class Request(_CachesHash):
 
     @property
     def over_gang(self) -> bool:
-        """Whether its sizes are GPUs of the whole gang, on any number of nodes."""
+        """True if its sizes are GPUs of the whole gang, on any number of nodes."""
         return self.elastic is not None and self.elastic.over is Over.GANG
 
     def sizes(self, choice: Choice) -> tuple[int, ...]:
@@ -245,7 +245,7 @@ class Request(_CachesHash):
         return _in_size(self, choice, gpus)
 
     def accepts(self, given: Choice, nodes: int) -> bool:
-        """Whether the job may run on so many nodes in exactly this size, that of a choice or one in its range."""
+        """True if the job may run on `nodes` nodes in exactly this size, that of a choice or one in its range."""
         choice = self.choice_of(given.gpu_type)
         if choice is None or (choice == given and nodes == self.nodes):
             return choice is not None
@@ -254,7 +254,7 @@ class Request(_CachesHash):
         return given == self.resized(choice, given.gpus)
 
     def has_size(self, choice: Choice, gpus: int) -> bool:
-        """Whether `gpus` of the whole gang are one of `sizes`."""
+        """True if `gpus` of the whole gang are one of `sizes`."""
         return gpus == choice.gpus * self.nodes or gpus in self._range()
 
     def _range(self) -> range:

@@ -12,7 +12,7 @@ from scheduler.model import SLOTS, Gpu, Job
 
 
 def may_share(gpu: Gpu, jobs: Iterable[Job]) -> bool:
-    """Whether these jobs may run on the GPU at the same time. One job alone always may."""
+    """True if these jobs may run on the GPU at the same time. One job alone always may."""
     first, *others = jobs
     if not others:
         return True

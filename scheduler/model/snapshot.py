@@ -75,7 +75,7 @@ class VirtualCluster:
 
 @dataclass(frozen=True, slots=True)
 class PoolState:
-    """What a policy remembers of a pool: JSON of its own in the `version` in which it wrote it."""
+    """A policy's memory of a pool: JSON of its own in the `version` in which it wrote it."""
 
     policy: str
     version: int
@@ -200,5 +200,5 @@ class Snapshot(View):
     groups: tuple[Group, ...] = ()
     organisations: tuple[Organisation, ...] = ()
     cell_versions: Mapping[str, int] = field(default_factory=dict)
-    """How often jobs were bound to cells, by GPU type: see `LockScope.CHAINS`."""
+    """The number of times that jobs were bound to cells, by GPU type: see `LockScope.CHAINS`."""
     caps: tuple[Cap, ...] = ()

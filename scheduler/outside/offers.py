@@ -130,12 +130,12 @@ def offers(view: View, admission: Admission, round_: OfferRound, *, most: int = 
 
 
 def _is_suitable(view: View, node: Node, framework: Framework, role: Role) -> bool:
-    """Whether the node can start the framework's jobs and takes jobs of its tenant."""
+    """True if the node can start the framework's jobs and takes jobs of its tenant."""
     return can_start(node, framework.needs) and admits_tenant(node, view.vc_by_id[role.vc_id].tenant_id)
 
 
 def _drains_before(node: Node, moment: float) -> bool:
-    """Whether maintenance of the node begins by then, so that a job launched at the last moment could not stay."""
+    """True if maintenance of the node begins by then, so that a job launched at the last moment could not stay."""
     return node.maintenance_starts_at is not None and node.maintenance_starts_at <= moment
 
 
@@ -297,5 +297,5 @@ def _probe(view: View, role: Role, gpu_type: str, gpus: int) -> Job:
 
 
 def _types(view: View, share: AllocationView) -> Counter[str]:
-    """How many GPUs of each type the share has."""
+    """The number of GPUs of each type in the share."""
     return Counter(view.gpu_by_id[gpu_id].type for gpu_id in share.gpu_ids if gpu_id in view.gpu_by_id)

@@ -16,11 +16,11 @@ class Placement(Plugin, Protocol):
 
     @property
     def relaxes(self) -> bool:
-        """Whether the locality of a job depends on how long it has waited."""
+        """True if the locality of a job depends on how long it has waited."""
 
     @property
     def fills(self) -> bool:
-        """Whether a divisible lot with locality `any` and no CPUs or memory fits whenever enough GPUs are free."""
+        """True if a divisible lot with locality `any` and no CPUs or memory fits whenever enough GPUs are free."""
 
     def within(self, job: Job, now: float) -> Locality:
         """The locality that the placement demands for the job now; never looser than the `locality` of the job."""

@@ -57,7 +57,7 @@ class Capacity:
         return max((gpus for gpus, _, _ in self._kinds.get(gpu_type, ())), default=0)
 
     def infeasible(self, demand: Demand) -> Denial | None:
-        """Why even the empty pool could not meet the demand; None if it could.
+        """The reason that even the empty pool could not meet the demand; None if it could.
 
         In a pool without nodes every demand is feasible, because nodes may still join.
         """
@@ -69,7 +69,7 @@ class Capacity:
         return self._verdicts[demand]
 
     def _no_such_resource(self, demand: Demand) -> Denial | None:
-        """Why the pool lacks a generic resource of the request; no node declares any yet."""
+        """The reason for lack of a generic resource of the request; no node declares any yet."""
         if not demand.request.resources:
             return None
         names = ", ".join(name for name, _ in demand.request.resources)
@@ -152,7 +152,7 @@ class Capacity:
         )
 
     def _too_far_apart(self, demand: Demand) -> Denial | None:
-        """Why the ranks fit the pool but not one node or rack; None if they do."""
+        """The reason that the ranks fit the pool but not one node or rack; None if they do."""
         if demand.within is Locality.ANY or demand.nodes == 1 or not self.nodes:
             return None
         if demand.within is Locality.NODE:

@@ -43,7 +43,7 @@ def colocate(
 
 
 def _alike(view: View, job: Job, demand: Demand, run: Running) -> bool:
-    """Whether the run has the GPU type, the GPUs and the nodes of the demand."""
+    """True if the run has the GPU type, the GPUs and the nodes of the demand."""
     if not demand.gpus or run.gpus != demand.gpus * demand.nodes:
         return False
     gpus = (view.gpu_by_id.get(gpu_id) for share in run.allocations for gpu_id in share.gpu_ids)
@@ -53,7 +53,7 @@ def _alike(view: View, job: Job, demand: Demand, run: Running) -> bool:
 
 
 def _near(view: View, demand: Demand, run: Running) -> bool:
-    """Whether the run meets the locality of the demand."""
+    """True if the run meets the locality of the demand."""
     if demand.within is Locality.NODE:
         return len(run.allocations) == 1
     racks = {view.node_by_id[share.node_id].rack for share in run.allocations if share.node_id in view.node_by_id}
@@ -61,7 +61,7 @@ def _near(view: View, demand: Demand, run: Running) -> bool:
 
 
 def _shared(view: View, free: Free, two: tuple[Job, Running], gpu_id: int, leaving: Collection[int]) -> bool:
-    """Whether the job may share this GPU of the run."""
+    """True if the job may share this GPU of the run."""
     job, run = two
     return (
         free.usable(gpu_id)

@@ -65,7 +65,7 @@ class _VacatedNode:
     runs: list[Running] = field(default_factory=list)
 
     def hosts(self, demand: Demand) -> bool:
-        """Whether the node could host one rank or the whole lot."""
+        """True if the node could host one rank or the whole lot."""
         if self.node.id in demand.closed:
             return False
         lots = demand.gpus if demand.divisible else 1
@@ -120,7 +120,7 @@ def defragment(
 
 
 def _fits_after(free: Free, moves: Sequence[Move], demand: Demand, placement: Placement) -> bool:
-    """Whether the demand fits after the moves. Leaves `free` unchanged."""
+    """True if the demand fits after the moves. Leaves `free` unchanged."""
     for move in moves:
         free.give(move.run.allocations)
     for move in moves:

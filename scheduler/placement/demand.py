@@ -59,7 +59,7 @@ class Demand:
 
     @property
     def names_nodes(self) -> bool:
-        """Whether the job names nodes to use or to exclude. All other nodes are closed to it."""
+        """True if the job names nodes to use or to exclude. All other nodes are closed to it."""
         return bool(self.request.nodes_in or self.request.exclude_nodes)
 
     @property

@@ -46,7 +46,7 @@ class FreeNode:
         return len(self.gpus.get(gpu_type, ()))
 
     def fits(self, demand: Demand) -> bool:
-        """Whether the node can host one rank of an indivisible demand."""
+        """True if the node can host one rank of an indivisible demand."""
         return (
             self.cpus >= demand.cpus
             and self.memory_mib >= demand.memory_mib
@@ -183,7 +183,7 @@ class Free:
         return request.given(Choice(kind, len(share.gpu_ids), share.cpus, share.memory_mib), len(run.allocations))
 
     def usable(self, gpu_id: int) -> bool:
-        """Whether the GPU is healthy."""
+        """True if the GPU is healthy."""
         return gpu_id in self._usable
 
     def index_of(self, gpu_id: int) -> int:
@@ -192,7 +192,7 @@ class Free:
 
     @property
     def linked(self) -> bool:
-        """Whether the GPU links of any node are known."""
+        """True if the GPU links of any node are known."""
         return bool(self._links)
 
     def links(self, node_id: int) -> tuple[tuple[int, ...], ...]:
@@ -293,7 +293,7 @@ class Free:
         self._host(allocations, -1)
 
     def can_take(self, allocations: Iterable[AllocationView]) -> bool:
-        """Whether the GPUs, CPUs and memory of the allocations are free."""
+        """True if the GPUs, CPUs and memory of the allocations are free."""
         allocations = tuple(allocations)
         for share in allocations:
             node = self._nodes.get(share.node_id)
@@ -302,7 +302,7 @@ class Free:
         return self.has_gpus(allocations)
 
     def has_gpus(self, allocations: Iterable[AllocationView]) -> bool:
-        """Whether the GPUs of the allocations, or enough slots of them, are free on nodes in service."""
+        """True if the GPUs of the allocations, or enough slots of them, are free on nodes in service."""
         for share in allocations:
             node = self._nodes.get(share.node_id)
             if node is None:

@@ -1,4 +1,4 @@
-"""Why a job that names nodes finds no room on them, in words: the nodes that it allows, and those that it excludes."""
+"""Messages for a job that names nodes and finds no room: the nodes that it allows, and those that it excludes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why a feasible demand does not fit the free resources of a pool, in numbers and in words."""
+"""Reasons that a feasible demand does not fit the free resources of a pool, in numbers and in words."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Shortage:
         self._rooms: dict[tuple[str | None, int], tuple[list[int], list[int]]] = {}
 
     def of(self, demand: Demand) -> Denial:
-        """Why a demand that the empty pool could meet does not fit now."""
+        """The reason that a demand which the empty pool could meet does not fit now."""
         if demand not in self._denials:
             self._denials[demand] = self._of(demand)
         return self._denials[demand]
@@ -229,6 +229,6 @@ class Shortage:
 
 
 def _hosts(node: FreeNode, demand: Demand) -> bool:
-    """Whether the node, if it were eligible, could host a rank or a part of a lot."""
+    """True if the node, if it were eligible, could host a rank or a part of a lot."""
     without_eligibility = demand.closed_to(OPEN)
     return node.room(without_eligibility) > 0 if demand.divisible else node.fits(without_eligibility)

@@ -119,13 +119,13 @@ class _Guarantees(TreeLedger):
         return max(1, len(self._users.get(vc_id, ())))
 
     def may_take(self, job: Job, demand: Demand, waited_s: float) -> bool:
-        """Whether the queue with the job stays within its guarantee, and has waited for the grace period."""
+        """True if the queue with the job stays within its guarantee, and has waited for the grace period."""
         return waited_s >= self._policy.preemption_grace_s and self._within(
             self.tree.leaf(job.vc_id), _guaranteed_part(demand)
         )
 
     def excess(self, group: int, job: Job, demand: Demand, run: Running) -> float:
-        """How far the run's queue, and all above it below the common parent, exceed their guarantees."""
+        """The smallest excess over a guarantee among the run's queue and those above it, below the common parent."""
         ours, theirs = self.branches(job.vc_id, group)
         asked = _guaranteed_part(demand)
         if not theirs or not all(self._within(node, asked) for node in ours):

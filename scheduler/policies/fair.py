@@ -89,7 +89,7 @@ class _FairShares(TreeLedger):
         return self.tree.share(node, kind) if self._policy.nominal_minimum else 0
 
     def may_take(self, job: Job, demand: Demand, waited_s: float) -> bool:
-        """Whether the queue has been below its minimum, or far below its fair share, for long enough."""
+        """True if the queue has been below its minimum, or far below its fair share, for long enough."""
         kind, policy, leaf = demand.gpu_type, self._policy, self.tree.leaf(job.vc_id)
         if kind is None:
             return False
@@ -103,7 +103,7 @@ class _FairShares(TreeLedger):
         return below and _over(waited_s, policy.fair_share_timeout_s) and then <= fair + EPSILON
 
     def excess(self, group: int, job: Job, demand: Demand, run: Running) -> float:
-        """How many GPUs the queue holds beyond its fair share and its minimum, by weight."""
+        """GPUs that the queue holds beyond its fair share and its minimum, by weight."""
         leaf, kind = self.tree.leaf(group), demand.gpu_type
         if kind is None or leaf == self.tree.leaf(job.vc_id):
             return 0.0

@@ -18,11 +18,11 @@ class Fifo(OrderedPolicy):
 
     @property
     def blocks(self) -> bool:
-        """Whether a job that cannot start may ever block those behind it."""
+        """True if a job that cannot start may ever block those behind it."""
         return not self.skip_blocked or self.patience_s is not None
 
     def lets_pass(self, job: Job, now: float) -> bool:
-        """Whether others may still pass the job; its back-off does not count as waiting."""
+        """True if others may still pass the job; its back-off does not count as waiting."""
         if self.patience_s is None:
             return self.skip_blocked
         waited_s = now - max(job.submitted_at, job.eligible_at)

@@ -38,7 +38,7 @@ class Las(OrderedPolicy):
         return run.gpus
 
     def may_go(self, run: Running, now: float) -> bool:
-        """Whether its first quantum is over."""
+        """True if its first quantum is over."""
         return now - run.placed_at >= self.quantum_s - SOON_S
 
     def next_change(self, job: Job, run: Running | None, now: float) -> float | None:

@@ -108,7 +108,7 @@ class _Candidate:
 
     @property
     def sizable(self) -> bool:
-        """Whether the policy chooses its size; a job without a prediction gets what it asks for."""
+        """True if the policy chooses its size; a job without a prediction gets what it asks for."""
         return self.left_s is not None and _elastic(self.job)
 
     @property
@@ -135,7 +135,7 @@ class _Budget:
                 self._ledger.promise(one.job, one.kind, -one.held)
 
     def grant_initial(self, one: _Candidate) -> bool:
-        """Whether the candidate gets its first size; in order of its preference.
+        """Give the candidate its first size; True if it gets one; called in order of its preference.
 
         A job of any type gets the type with the most GPUs left.
         """
@@ -159,7 +159,7 @@ class _Budget:
         return bool(one.sizes) and self.grant(one, one.sizes[0])
 
     def grant(self, one: _Candidate, gpus: int) -> bool:
-        """Whether the candidate may have `gpus` more; if so, it has them."""
+        """Give the candidate `gpus` more; True if it has them."""
         context, kind = self._context, one.kind
         if kind is None:
             if one.job.request.needs_gpus:
@@ -209,7 +209,7 @@ def _candidates(context: CycleContext) -> tuple[list[_Candidate], bool]:
 
 
 def _above_quota(context: CycleContext, one: _Candidate) -> bool:
-    """Whether the job would lose GPUs because its virtual cluster is above quota, though no job needs them.
+    """True if the job would lose GPUs because its virtual cluster is above quota, though no job needs them.
 
     While jobs stop for others, both count as usage. Resizing by that would shrink jobs for no benefit, one after
     another.
@@ -218,7 +218,7 @@ def _above_quota(context: CycleContext, one: _Candidate) -> bool:
 
 
 def _in_service(context: CycleContext, run: Running) -> bool:
-    """Whether other jobs could use what the job holds."""
+    """True if other jobs could use what the job holds."""
     return all(
         context.state.free.node(share.node_id) is not None
         and all(gpu_id in context.view.gpu_by_id and context.view.gpu_by_id[gpu_id].healthy for gpu_id in share.gpu_ids)

@@ -23,11 +23,11 @@ class Preemptive(OrderedPolicy):
         return True
 
     def may_go(self, run: Running, now: float) -> bool:
-        """Whether it has had its GPUs for the minimum time."""
+        """True if it has had its GPUs for the minimum time."""
         return now - run.placed_at >= self.min_run_s - SOON_S
 
     def next_change(self, job: Job, run: Running | None, now: float) -> float | None:
-        """When a running job becomes preemptible, if it is not yet."""
+        """The time at which a running job becomes preemptible, if it is not yet."""
         if not self.preemptive or run is None or self.may_go(run, now):
             return None
         return run.placed_at + self.min_run_s

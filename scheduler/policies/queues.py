@@ -57,7 +57,7 @@ class QueueTree:
         return self._shares[node, gpu_type]
 
     def maximum(self, node: NodeId, total: Vector) -> Mapping[str, float]:
-        """What a queue may hold at most: its share and its borrowing limit; infinity without a limit."""
+        """The most that a queue may hold: its share and its borrowing limit; infinity without a limit."""
         limits = {kind: self._tree.borrowing(node, kind) for kind in total}
         return {
             kind: inf if limit is None else min(total[kind], self.share(node, kind) + limit)

@@ -65,7 +65,7 @@ class ShareLedger:
         raise NotImplementedError
 
     def limit(self, job: Job, demand: Demand) -> Denial | None:
-        """Why the shares deny the job this demand though it is free, or None."""
+        """The reason that the shares deny the job this demand though it is free, or None."""
         return None
 
     def groups_at_limit(self, job: Job, demand: Demand) -> Collection[int] | None:
@@ -76,11 +76,11 @@ class ShareLedger:
         return None
 
     def may_take(self, job: Job, demand: Demand, waited_s: float) -> bool:
-        """Whether the job, in whose group a job has waited this long, may preempt groups that exceed their share."""
+        """True if the job, in whose group a job has waited this long, may preempt groups that exceed their share."""
         return False
 
     def excess(self, group: int, job: Job, demand: Demand, run: Running) -> float:
-        """How far the group exceeds its share; only if positive may it lose the run to the job.
+        """The group's excess over its share; only if positive may it lose the run to the job.
 
         It depends on the run, and on the holdings of the families of the group and of the job's group.
         """
@@ -98,7 +98,7 @@ class ShareLedger:
                 used[resource] += times * amount
 
     def held(self, run: Running) -> Vector:
-        """What a running job holds."""
+        """The resources of a running job."""
         return self._usage.of(run)
 
     def newest(self, group: int) -> Sequence[Running]:
@@ -187,18 +187,18 @@ class Shared(BasePolicy):
 
     @property
     def preemptive(self) -> bool:
-        """Whether it stops running jobs for waiting ones."""
+        """True if it stops running jobs for waiting ones."""
         return self.preemption_share > 0
 
     def try_place(self, context: CycleContext, ledger: ShareLedger, job: Job, demand: Demand) -> bool:
-        """Whether the job found room; if so, it is placed."""
+        """Place the job; True if it found room."""
         return context.place(job, (demand,))
 
     def finish(self, context: CycleContext, ledger: ShareLedger) -> None:
         """Finish the decision."""
 
     def class_varies(self, context: CycleContext, job: Job) -> bool:
-        """Whether another job with the same demands may find room where this one found none."""
+        """True if another job with the same demands may find room where this one found none."""
         return context.placement.relaxes
 
     def order(self, view: View) -> Iterable[Job]:
@@ -255,7 +255,7 @@ class Shared(BasePolicy):
         return {group: queues[group].walk(job_class) for group in queues}
 
     def _next(self, context: CycleContext, ledger: ShareLedger, walk: QueueWalk, unplaced: _Unplaced) -> bool:
-        """Whether another job of the group was placed."""
+        """Place another job of the group; False if none was placed."""
         while (entry := walk.next()) is not None:
             job = entry[0]
             if job.id in context.places or job.id in context.reserved:
@@ -309,7 +309,7 @@ class Shared(BasePolicy):
         allowed: Sequence[Demand],
         lacking: Sequence[Demand],
     ) -> bool:
-        """Whether the job reclaimed what is on loan from it, for a demand that shares allow, or that lacks quota."""
+        """Reclaim GPUs on loan from the job, for a demand that shares allow or that lacks quota; True if so."""
         lent = context.reclaimable(job)
         claim = None if allowed else GivenDemands(lacking)
         if not lent or not context.place_instead(job, lent, "its GPUs were on loan from the job that starts", claim):
@@ -355,7 +355,7 @@ class _Preemption:
         self._asked: dict[int, Running] = {}  # by job id
 
     def admits(self, released: Collection[Running]) -> bool:
-        """Whether the limits admit the demand when, of the victims considered, only these are gone."""
+        """True if the limits admit the demand when, of the victims considered, only these are gone."""
         gone = {run.job.id for run in released}
         back = [run for job_id, run in self._asked.items() if job_id not in gone]
         for run in back:

@@ -161,13 +161,13 @@ class _Packing:
             self._context.deferred.add(turn[0].id)
 
     def _stale(self, head: _ClassHead) -> bool:
-        """Whether the place found may be gone, or no longer the best."""
+        """True if the place found may be gone, or no longer the best."""
         if self._context.quota_denial(head.job, head.demand) is not None:
             return True
         return any(self._touched.get(share.node_id, -1) >= head.seen for share in head.allocations)
 
     def _fit(self, head: _ClassHead) -> bool:
-        """Whether there is a place for the first of the class; if so, it is the best aligned one."""
+        """Find the best aligned place for the first of the class; True if there is one."""
         best: tuple[float, Demand, tuple[AllocationView, ...]] | None = None
         for demand in self._context.admissible(head.job)[0]:
             head.demand = demand
@@ -223,7 +223,7 @@ class _Packing:
         return aligned
 
     def _apart(self, demand: Demand, found: Sequence[AllocationView]) -> bool:
-        """Whether the job would use several racks, or more nodes than necessary."""
+        """True if the job would use several racks, or more nodes than necessary."""
         nodes = self._context.view.node_by_id
         if len({nodes[share.node_id].rack for share in found}) > 1:
             return True

@@ -1,4 +1,4 @@
-"""How fast a job will be on each size that it accepts, from what jobs alike and other jobs have shown.
+"""Predicted rates of a job on each size that it accepts, from runs of jobs alike and of other jobs.
 
 Rates are in the unit of the job, so that only jobs of one identity compare directly. In falling trust:
 
@@ -52,7 +52,7 @@ class Size:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """Whose rates these are: jobs of one `identity` compare directly; owners have a track record of claims."""
+    """The subject of rates: jobs of one `identity` compare directly; owners have a track record of claims."""
 
     identity: Hashable
     owner: Hashable
@@ -61,7 +61,7 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """What one job showed on one size, and what its spec claimed for it."""
+    """One job's measurement on one size, and its spec's claim for it."""
 
     subject: Subject
     size: Size
@@ -118,7 +118,7 @@ class Habit:
         return self._sums.get(group, (0, 0.0, 0.0))[0]
 
     def of(self, *groups: Hashable) -> Entry:
-        """What to expect of the last of the groups, the widest one first."""
+        """The expectation from the last of the groups, the widest one first."""
         mean, variance = self._prior
         for group in (None, *groups):
             count, total, squares = self._sums.get(group, (0, 0.0, 0.0))
@@ -134,7 +134,7 @@ _Cells = dict[Size, Entry]
 
 
 class Rates:
-    """What a history of measurements teaches; `estimate` answers for any job."""
+    """Rates learned from a history of measurements; `estimate` answers for any job."""
 
     def __init__(self, history: Iterable[Measurement]) -> None:
         self.ignored: list[str] = []
@@ -227,7 +227,7 @@ class Rates:
     # Answering
 
     def _sound_claims(self, ask: Ask, ignored: list[str]) -> dict[Size, Entry]:
-        """What the user claims, as the track record corrects it."""
+        """The user's claims, as the track record corrects them."""
         bias, deviation = self._claiming.of(("owner", ask.subject.owner))
         claims: dict[Size, Entry] = {}
         for gpu_type, claimed in ask.claims.items():
@@ -276,7 +276,7 @@ class Rates:
         return _estimate(size, _weighted([entry for entry, _ in found]), source)
 
     def _evidence(self, size: Size, groups: Sequence[Hashable]) -> dict[str, tuple[Entry, RateSource]]:
-        """What runs of the identity say about each GPU type at this number of GPUs and placement."""
+        """Evidence from runs of the identity on each GPU type at this number of GPUs and placement."""
         found: defaultdict[str, list[tuple[Entry, RateSource]]] = defaultdict(list)
         for other, entry in self._measured.get(groups[-1], {}).items():
             found[other.gpu_type].append((self._resized(entry, other, size, groups), RateSource.ESTIMATED))
@@ -301,7 +301,7 @@ class Rates:
 
 
 def _unusable(per_s: float) -> str | None:
-    """Why a rate cannot be one."""
+    """The reason that a value cannot be a rate."""
     if not math.isfinite(per_s):
         return f"{per_s} is no rate"
     if per_s <= 0:

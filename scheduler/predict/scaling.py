@@ -1,4 +1,4 @@
-"""How much faster a job is on more GPUs of one type: by its measured rates, and by Amdahl's law where none is known.
+"""Speed-up of a job on more GPUs of one type: by its measured rates, and by Amdahl's law where none is known.
 
 By that law a step takes `serial + parallel / n` on n GPUs. Until two sizes of a job are measured, `SERIAL` of its step
 on one GPU is serial. Source: Amdahl, "Validity of the single processor approach to achieving large scale computing

@@ -1,4 +1,4 @@
-"""What a sweep has achieved: its best value over time, and the work that early stops have saved."""
+"""A sweep's results: its best value over time, and the work that early stops have saved."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which members of a sweep go on, by what they have reported at the rungs: successive halving and ASHA.
+"""Verdicts on the members of a sweep, by their reports at the rungs: successive halving and ASHA.
 
 A rung is a number of steps at which members are compared, the value of the metric there being the first that is
 reported at this step or later. Verdicts depend on the reports and their times alone, so a sweep can be judged anew at
@@ -29,7 +29,7 @@ from scheduler.search.space import SearchError
 
 
 class Method(StrEnum):
-    """How a sweep chooses parameters, and whether it stops members early."""
+    """Methods of a sweep: its choice of parameters, and its early stops."""
 
     GRID = "grid"
     RANDOM = "random"
@@ -38,12 +38,12 @@ class Method(StrEnum):
 
     @property
     def stops_early(self) -> bool:
-        """Whether members are compared at rungs."""
+        """True if members are compared at rungs."""
         return self in {Method.HALVING, Method.ASHA}
 
 
 class Goal(StrEnum):
-    """Which values of a metric are better."""
+    """The better values of a metric: lower or higher."""
 
     MIN = "min"
     MAX = "max"
@@ -56,7 +56,7 @@ class Goal(StrEnum):
 
 
 class Action(StrEnum):
-    """What a sweep does with a member."""
+    """Actions of a sweep on a member."""
 
     GO_ON = "go on"
     PAUSE = "pause"
@@ -89,7 +89,7 @@ class Rungs:
         return cls((*steps, last), keep)
 
     def kept_of(self, arrived: int) -> int:
-        """How many of the members that arrived at a rung go on."""
+        """The number of members that go on, of those that arrived at a rung."""
         return max(1, arrived // self.keep)
 
 
@@ -131,7 +131,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What becomes of a member, and the comparison at the last rung at which it was judged or waits.
+    """The verdict on a member, and the comparison at the last rung at which it was judged or waits.
 
     `rung` counts from 0; it is None before the first. `rank` is its place among the `arrived` members, of which the
     best `kept` go on; `missing` members have yet to arrive at the rung of a member that waits.
@@ -148,13 +148,13 @@ class Verdict:
 
     @property
     def passed(self) -> int:
-        """How many rungs the member has passed."""
+        """The number of rungs that the member has passed."""
         if self.rung is None:
             return 0
         return self.rung + (self.action is Action.GO_ON)
 
     def sentence(self, metric: str) -> str:
-        """Why, for the user; empty before the first rung."""
+        """The reason, for the user; empty before the first rung."""
         if self.rung is None:
             return ""
         if self.action is Action.PAUSE:
@@ -168,7 +168,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class RungCount:
-    """How many members have arrived at a rung, and how many of them went on (at the last rung: all)."""
+    """The members that have arrived at a rung, and those of them that went on (at the last rung: all), counted."""
 
     steps: int
     arrived: int

@@ -14,7 +14,7 @@ from scheduler.sim.result import JobRecord
 
 @dataclass(frozen=True, slots=True)
 class Application:
-    """What became of one application; times in seconds since the trace's start."""
+    """The result of one application; times in seconds since the trace's start."""
 
     name: str  # of its group, or of its only job
     vc: str

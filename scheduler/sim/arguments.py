@@ -158,7 +158,7 @@ def settings(option: str, text: str) -> dict[str, object]:
 
 
 def infeasible_reason(job: TraceJob, cluster: ClusterSpec) -> str | None:
-    """Why the cluster lacks the GPUs to ever run the job; None if it could."""
+    """The reason that the cluster could never run the job for lack of GPUs; None if it could."""
     there = cluster.gpus
     wanted = (job.gpu_type,) if job.gpu_type is not None else job.gpu_types or tuple(there)
     types = [kind for kind in wanted if kind in there]

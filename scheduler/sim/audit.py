@@ -1,4 +1,4 @@
-"""Whether the scheduler state of a simulation, and its accounts, follow from its world."""
+"""Check that the scheduler state of a simulation, and its accounts, follow from its world."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from scheduler.sim.world import World
 
 
 def mistakes(world: World, state: SchedulerState) -> Iterator[str]:
-    """What is wrong."""
+    """Yield each difference, in words."""
     slots, holders = Counter[int](), Counter[int]()
     for run in world.running:
         for share in run.allocations:

@@ -1,4 +1,4 @@
-"""Which waiting jobs are guaranteed, where users submit what their quota has no room for as opportunistic jobs."""
+"""Classes of waiting jobs, for users who submit jobs beyond their quota as opportunistic ones."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ class Clocks:
         return present.job_seconds + present.jobs * (self._view.now - present.since)
 
     def _over_quota(self, job: Job) -> bool:
-        """Whether the quota has no room for the job on any type. Opportunistic jobs have none, and do not use any."""
+        """True if the quota has no room for the job on any type. Opportunistic jobs have none, and do not use any."""
         if job.job_class is JobClass.OPPORTUNISTIC:
             return True
         usage, vc = self._state.ledger.usage, self._view.vc_by_id[job.vc_id]

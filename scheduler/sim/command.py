@@ -58,7 +58,7 @@ class Outputs:
 
     @property
     def answers(self) -> bool:
-        """Whether a document replaces the table on standard output."""
+        """True if a document replaces the table on standard output."""
         return STDOUT in {self.json, self.csv, self.jobs_csv}
 
 

@@ -150,7 +150,7 @@ class _Simulation:
         return result
 
     def _is_stuck(self) -> bool:
-        """Whether the policy goes on deciding, in rounds, about jobs that it can never place."""
+        """True if the policy goes on deciding, in rounds, about jobs that it can never place."""
         return self.idle >= _IDLE and all(what == _WAKE for _, what, _, _ in self.events)
 
     def _await_arrivals(self) -> None:

@@ -1,4 +1,4 @@
-"""How the jobs of a trace end: succeeded, failed or cancelled, by published statistics or by the trace itself.
+"""Ends of the jobs of a trace: succeeded, failed or cancelled, by published statistics or by the trace itself.
 
 1. `calibrate` finds how the odds of failing and of being cancelled rise with a job's GPU time, such that the trace
    matches the published shares of jobs and of GPU time.
@@ -57,7 +57,7 @@ class Ending:
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """How the jobs of a cluster ended, as published.
+    """Published statistics of the ends of a cluster's jobs.
 
     `transient` and `attempts` are assumptions from the paper's failure classes (Jeon et al., USENIX ATC 2019, table 7):
     about one failed job in eight, of any size, has one caused by machines, storage or network (checkpoints, MPI, CUDA,
@@ -87,7 +87,7 @@ STATISTICS: Mapping[Failures, Statistics] = MappingProxyType({
 
 @dataclass(frozen=True, slots=True)
 class Propensity:
-    """How a job's end depends on its GPU time g, s: each way weighs level · g^slope, and the first weighs 1.
+    """Odds of a job's ends by its GPU time g, s: each end weighs level · g^slope, and the first weighs 1.
 
     With slopes above 0, as calibrated for Philly, more GPU time makes success less likely.
     """

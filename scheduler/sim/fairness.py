@@ -1,4 +1,4 @@
-"""Whether an allocation is fair: sharing incentive, Pareto efficiency and envy-freeness, each with a witness.
+"""Fairness of an allocation: sharing incentive, Pareto efficiency and envy-freeness, each with a witness.
 
 Parties (tenants, or jobs) hold bundles of GPUs. The value V of a bundle for a party is the most work that its jobs
 do on it, in GPUs: a job that runs as fast as on its first choice of 4 GPUs counts 4. Where a party is one job, V orders
@@ -153,7 +153,7 @@ def _losses(parties: Sequence[Party], values: Sequence[float], remaining_s: Rema
 
 
 def _envies(parties: Sequence[Party], values: Sequence[float], remaining_s: Remaining) -> tuple[Envy, ...]:
-    """Which party prefers what another one holds; only parties with equal shares are compared."""
+    """Envy of parties: one prefers another's GPUs; only parties with equal shares are compared."""
     found = [
         Envy(party, other, own, value(party.jobs, other.holds, remaining_s))
         for party, own in zip(parties, values, strict=True)
@@ -309,7 +309,7 @@ def _require_time(remaining_s: Remaining) -> float:
 
 
 def fits(way: Way, bundle: Bundle) -> bool:
-    """Whether the nodes of the bundle have the GPUs of each rank."""
+    """True if the nodes of the bundle have the GPUs of each rank."""
     nodes = bundle.get(way.gpu_type, ())
     places = [gpus // way.gpus for gpus in nodes]
     return sum(min(each, 1) if way.apart else each for each in places) >= way.ranks

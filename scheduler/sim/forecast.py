@@ -1,4 +1,4 @@
-"""What the scheduler knows about the run times of a trace's jobs."""
+"""The scheduler's knowledge of the run times of a trace's jobs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether what a policy gives out of a snapshot is fair: `judge` decides and holds the plan against the definitions."""
+"""Fairness of a policy's decision on a snapshot: `judge` decides and holds the plan against the definitions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Parties(StrEnum):
 
 
 class Shares(StrEnum):
-    """What a party's own share is.
+    """Definitions of a party's own share.
 
     - `WEIGHT`: of each GPU type the part of its tenant's weight among the tenants with live jobs; of an application
       or a job, an equal part.
@@ -67,7 +67,7 @@ class Judgement:
     verdicts: Verdicts
 
     def sentences(self) -> tuple[str, ...]:
-        """What is unfair and what shows it, worst first by property; empty where all three properties hold."""
+        """Unfair properties with their evidence, worst first; empty where all three properties hold."""
         found = [_loss(loss, self) for loss in self.verdicts.losses]
         if self.verdicts.better is not None:
             found += [_idle(idle) for idle in self.idle] or [_better(self.verdicts.better, self)]
@@ -103,7 +103,7 @@ def judge(
 
 
 def held_after(snapshot: Snapshot, plan: Plan) -> Mapping[int, tuple[AllocationView, ...]]:
-    """What each job holds once the plan is carried out and the preempted jobs have stopped, by job id."""
+    """The GPUs of each job once the plan is carried out and the preempted jobs have stopped, by job id."""
     gone = {preempt.job_id for preempt in plan.preempts}
     kept = {
         one.job_id: one.allocations
@@ -284,7 +284,7 @@ def _idle(idle: Idle) -> str:
 
 
 def _better(better: Better, found: Judgement) -> str:
-    """What no idle GPUs are enough for: jobs would have to change places."""
+    """A gain for which idle GPUs do not suffice: jobs would have to change places."""
     gains = [
         f"{party.name} could do the work of {_count(after)} instead of {_count(before)}"
         for party, (before, after) in zip(found.parties, better.values, strict=True)

@@ -30,7 +30,7 @@ SIZES: tuple[tuple[str, int, float], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Queueing:
-    """How long jobs of one size waited and why; totals in seconds over the ended jobs."""
+    """Waits of jobs of one size, with causes; totals in seconds over the ended jobs."""
 
     gpus: str  # the name of the size class
     jobs: int

@@ -13,7 +13,7 @@ from scheduler.sim.screening import Screening
 
 
 class Oracle(StrEnum):
-    """What the scheduler knows about run times."""
+    """Run times that the scheduler knows."""
 
     PERFECT = "perfect"
     ESTIMATES = "estimates"  # as in production: `scheduler.predict`
@@ -73,7 +73,7 @@ class Options:
 
     @classmethod
     def of(cls, config: CycleConfig, policy: str) -> Options:
-        """What a pool with this configuration would do if its policy were this one."""
+        """Options under which the simulator acts like a pool with this configuration and this policy."""
         return cls(
             policy=policy,
             policy_params=config.policy_params if policy == config.policy else {},
@@ -85,7 +85,7 @@ class Options:
 
     @property
     def retries_hopeless(self) -> bool:
-        """Whether hopeless jobs are retried: unless the run, or a parameter of its policy, forbids it."""
+        """True if hopeless jobs are retried: unless the run, or a parameter of its policy, forbids it."""
         return self.retry_hopeless and not self.policy_params.get("no_retry_of_hopeless", False)
 
     @property

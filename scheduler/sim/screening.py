@@ -44,7 +44,7 @@ class Screening:
         return self.rules.window_s
 
     def wants(self, job: TraceJob) -> bool:
-        """Whether the job is screened."""
+        """True if the job is screened."""
         return is_screened(self.rules, Mode.AUTO, job.gpus)
 
 
@@ -87,7 +87,7 @@ def screening_runs(trace: Trace, screening: Screening) -> Mapping[int, Screening
 
 
 def fails_within(job: TraceJob, screening: Screening) -> bool:
-    """Whether screening sees the job's failure: it occurs within the window and needs no gang."""
+    """True if screening sees the job's failure: it occurs within the window and needs no gang."""
     return job.status == FAILED and not needs_gang(job.cause) and job.work.alone_s() <= screening.window_s
 
 

@@ -1,4 +1,4 @@
-"""How fast jobs run where they are: alone, beside others on their GPUs, spread over nodes and racks."""
+"""Speeds of jobs in their places: alone, beside others on their GPUs, spread over nodes and racks."""
 
 from __future__ import annotations
 

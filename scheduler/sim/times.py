@@ -1,4 +1,4 @@
-"""When jobs fail, by failure class: the run times to failure published for Philly.
+"""Times to failure, by failure class: those published for Philly.
 
 Jeon et al., "Analysis of Large-Scale Multi-Tenant GPU Clusters for DNN Training Workloads", USENIX ATC 2019, table 7:
 for each class the number of jobs, and percentiles of the run time to failure. The figures here are quoted from memory

@@ -19,7 +19,7 @@ from scheduler.model.plan import Plan
 from scheduler.registry import ConfigError, param
 
 Shares = tuple[tuple[str, tuple[tuple[str, int], ...], tuple[str, ...]], ...]
-"""What each virtual cluster owns: its name, numbers of cells by type, pinned cells."""
+"""The possessions of each virtual cluster: its name, numbers of cells by type, pinned cells."""
 
 CELL_TAKEN = "cell_taken"
 

@@ -188,7 +188,7 @@ class Buddy:
         return search(0, set()) if len(usable) >= len(branches) else None
 
     def _is_idle(self, cell: int) -> bool:
-        """Whether nothing uses any part of the cell, so that all of its parts will do."""
+        """True if nothing uses any part of the cell, so that all of its parts will do."""
         ground = self.ground
         used = ground.guaranteed[cell] or ground.opportunistic[cell] or not ground.healthy[cell]
         if used or self.suggested is not None or self.inside != NONE:
@@ -218,13 +218,13 @@ class Buddy:
         return usable
 
     def _meets(self, cell: int) -> bool:
-        """Whether the cell is a part of `inside`, or contains it."""
+        """True if the cell is a part of `inside`, or contains it."""
         low, high = sorted((cell, self.inside), key=self.physical.level.__getitem__)
         return self.physical.above(low, self.physical.level[high]) == high
 
 
 def splittable_cells(free: Sequence[int], promised: Sequence[int], fanout: Sequence[int]) -> list[int]:
-    """How many free cells of each level may be split without breaking a promise; negative: safety is broken."""
+    """Free cells of each level that may be split without breaking a promise; negative: safety is broken."""
     splittable = [0] * len(free)
     for level in range(len(free) - 1, -1, -1):
         splittable[level] = free[level] - promised[level]

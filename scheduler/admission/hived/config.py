@@ -35,7 +35,7 @@ class PhysicalCell:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """What a virtual cluster owns: a number of cells by fully qualified type, and pinned cells by id."""
+    """The cells of a virtual cluster: a number by fully qualified type, and pinned cells by id."""
 
     cells: Mapping[str, int] = field(default_factory=dict)
     pinned: tuple[str, ...] = ()
@@ -167,7 +167,7 @@ class CellConfig:
 
 
 def _depth_of(cell: PhysicalCell, pin: str) -> int | None:
-    """How many levels below the cell the pinned cell lies; None: it is not there."""
+    """The number of levels from the cell down to the pinned cell; None: it is not there."""
     if cell.pinned == pin:
         return 0
     depths = (_depth_of(child, pin) for child in cell.children)
@@ -244,7 +244,7 @@ class _Check:
     def _walk(
         self, chain: Chain, level: int, cell: PhysicalCell, field: str, *, node: str, pin: str, referred: set[str]
     ) -> bool:
-        """Whether a pinned cell that a virtual cluster owns is the cell or a part of it."""
+        """True if a pinned cell that a virtual cluster owns is the cell or a part of it."""
         if level == chain.node:
             if not cell.address:
                 raise CellConfigError(f"{field}.cellAddress", "a cell of node level needs the name of its node")
@@ -319,7 +319,7 @@ def parse(document: object) -> CellConfig:
 
 
 def parse_clusters(document: object) -> Mapping[str, Assignment]:
-    """What the part `virtualClusters` of a configuration assigns.
+    """The assignments in the part `virtualClusters` of a configuration.
 
     Raises:
         CellConfigError: a part is wrong.

@@ -273,7 +273,7 @@ class Ground:
             cell = parent
 
     def is_free(self, cell: int) -> bool:
-        """Whether the cell is in the free lists, or a part of such a cell."""
+        """True if the cell is in the free lists, or a part of such a cell."""
         while self.bound[cell] == NONE and not self.split[cell]:
             parent = self.topology.physical.parent[cell]
             if parent == NONE or self.split[parent]:

@@ -1,4 +1,4 @@
-"""Where the pods of a gang go among the nodes of a view, and on which GPUs of a node.
+"""The nodes of a view on which the pods of a gang go, and their GPUs.
 
 A view is a list of cells that hold one pod each: those of a territory of a virtual cluster, or the nodes of a chain for
 opportunistic gangs.
@@ -70,7 +70,7 @@ class Inside:
         return sorted(nodes, key=lambda node: (*self._unfit(node), -opportunistic[node], guaranteed[node]))
 
     def _unfit(self, node: int) -> tuple[bool, bool]:
-        """Whether a node is bad, and whether it is not suggested; a virtual node without a physical one is neither."""
+        """True if the node is bad, and True if it is not suggested; an unbound virtual node is neither."""
         ground = self.ground
         cell = ground.bound_to[node] if self.view.virtual else node
         if cell == NONE:

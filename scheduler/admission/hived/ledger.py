@@ -112,7 +112,7 @@ class CellLedger(Ledger):
         return Grant(frozenset(leaves), tuple(sorted(one for one in placed.evicts if isinstance(one, int))), cells)
 
     def _wants(self, job: Job, config: Config, suggested: frozenset[str] | None) -> Iterator[Want]:
-        """What to ask the cells for, in order; the first that has a place is taken.
+        """Requests to the cells, in order; the first that has a place is taken.
 
         A divisible job is asked for on one node, then in halves, in quarters and so on. Pinned cells come last.
         """
@@ -148,7 +148,7 @@ class CellLedger(Ledger):
             parts *= 2
 
     def is_guaranteed(self, job: Job) -> bool:
-        """Whether the job uses cells; screening runs use idle GPUs."""
+        """True if the job uses cells; screening runs use idle GPUs."""
         return job.job_class is JobClass.GUARANTEED and not screens(job.vc_id)
 
     def _pinned(self, vc_id: int) -> tuple[str, ...]:
@@ -165,7 +165,7 @@ class CellLedger(Ledger):
     # Denials
 
     def _cap(self, job: Job, config: Config) -> Denial | None:
-        """Why an opportunistic job would exceed what its virtual cluster may borrow, or a screening run its quota."""
+        """The reason that an opportunistic job would exceed its cluster's loans, or a screening run its quota."""
         vc, gpu_type = self.view.vc_by_id.get(job.vc_id), str(config.gpu_type)
         name = vc.name if vc is not None else f"virtual cluster {job.vc_id}"
         screened = screens(job.vc_id)
@@ -230,7 +230,7 @@ class CellLedger(Ledger):
         )
 
     def _is_never(self, job: Job, config: Config) -> bool:
-        """Whether not even an idle pool of healthy nodes has a place for the guaranteed job."""
+        """True if not even an idle pool of healthy nodes has a place for the guaranteed job."""
         key = (job.vc_id, job.request, config)
         if key not in self._never:
             wants = self._wants(job, config, None)

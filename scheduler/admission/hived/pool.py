@@ -16,7 +16,7 @@ from scheduler.admission.hived.want import OPPORTUNISTIC, Leaf, Placed, Refused,
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """What a group holds: physical leaf cells, and the virtual ones that it uses them by; empty: opportunistic."""
+    """The cells of a group: physical leaf cells, and the virtual ones that it uses them by; empty: opportunistic."""
 
     vc: str
     priority: int
@@ -147,7 +147,7 @@ class Cells:
         return Wait(reason)
 
     def _places(self, want: Want) -> Iterator[Territory | str]:
-        """Where to look: the territories of the virtual cluster, or the chains for an opportunistic group."""
+        """Places to search: the territories of the virtual cluster, or the chains for an opportunistic group."""
         topology = self.topology
         if want.pinned:
             yield topology.pins[want.vc, want.pinned]
@@ -497,7 +497,7 @@ class Cells:
         )
 
     def is_safe(self) -> bool:
-        """Whether all free virtual cells can get a physical cell each, bad ones included."""
+        """True if all free virtual cells can get a physical cell each, bad ones included."""
         return all(level.splittable >= 0 for chain in self.topology.config.chains for level in self.levels(chain))
 
     def doomed(self) -> tuple[tuple[str, str, str], ...]:
@@ -512,7 +512,7 @@ class Cells:
         )
 
     def problems(self) -> list[str]:
-        """What virtual clusters do not have now of what they own, in sentences."""
+        """Owned cells that virtual clusters lack now, in sentences."""
         found = [
             f"Virtual cluster {vc} cannot use its cell {cell}: no healthy physical cell is left ({address} is bad)."
             for vc, cell, address in self.doomed()

@@ -65,7 +65,7 @@ class Forest:
 
 @dataclass(slots=True)
 class Territory:
-    """What a virtual cluster may place a job in: its cells of one chain, or one pinned cell.
+    """The cells in which a virtual cluster may place a job: its cells of one chain, or one pinned cell.
 
     `roots[level]` are its preassigned cells, `cells[level]` all of its cells, `nodes` the cells that hold one pod:
     nodes, and preassigned cells that are parts of a node.

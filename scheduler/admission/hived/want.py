@@ -1,4 +1,4 @@
-"""What is asked of the cells of a pool, and the answers."""
+"""Requests to the cells of a pool, and the answers."""
 
 from __future__ import annotations
 

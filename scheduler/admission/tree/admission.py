@@ -78,7 +78,7 @@ class TreeLedger(Ledger):
         return True
 
     def yields(self, job: Job, config: Config) -> bool:
-        """Whether those from whose share it borrows call it back; an opportunistic job yields to a guaranteed one."""
+        """True if the lenders of the job's share call it back; an opportunistic job yields to a guaranteed one."""
         gpu_type, leaf = config.gpu_type, _leaf(job.vc_id)
         if gpu_type is None:
             return False
@@ -95,7 +95,7 @@ class TreeLedger(Ledger):
         )
 
     def _available_beside_calls(self, use: Use, leaf: NodeId, gpu_type: str, gpus: int) -> int:
-        """What is available to a virtual cluster if those from whose share it would borrow get what they call back."""
+        """GPUs available to a virtual cluster if its lenders get back all that they call for."""
         if self._called is None:
             self._called = self._calls()
         called = {
@@ -115,7 +115,7 @@ class TreeLedger(Ledger):
         return then.available(leaf, gpu_type)
 
     def _calls(self) -> Mapping[tuple[NodeId, str], int]:
-        """What virtual clusters would hold with the waiting jobs whose share borrowers keep that may not go yet.
+        """GPUs that virtual clusters would hold with the waiting jobs whose share is kept by young borrowers.
 
         These have not run for their minimum time, or still wait for the GPUs that are reserved for them.
         """
@@ -248,7 +248,7 @@ class TreeLedger(Ledger):
         return run.placed_at + max(0.0, self._min_run_s - run.job.grace_s)
 
     def share_quota(self, one: Job, other: Job) -> bool:
-        """Whether both are guaranteed jobs of one tree."""
+        """True if both are guaranteed jobs of one tree."""
         if JobClass.OPPORTUNISTIC in (one.job_class, other.job_class):
             return False
         return common(self._tree, _leaf(one.vc_id), _leaf(other.vc_id)) is not None

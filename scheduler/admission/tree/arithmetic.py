@@ -116,7 +116,7 @@ class Tree:
         return None if row is None else row.lending.get(gpu_type)
 
     def screens(self, node: NodeId) -> bool:
-        """Whether a node is the virtual cluster of screening runs, whose quota is a cap and no share of the pool."""
+        """True if a node is the virtual cluster of screening runs, whose quota is a cap and no share of the pool."""
         level, number = node
         return level is Level.VIRTUAL_CLUSTER and screens(number)
 
@@ -143,7 +143,7 @@ class Tree:
         return self._locals[key]
 
     def potential(self, node: NodeId, gpu_type: str) -> int:
-        """What is available to a node while nothing is used."""
+        """GPUs available to a node while nothing is used."""
         if (node, gpu_type) not in self._potential:
             self._potential[node, gpu_type] = Use(self).available(node, gpu_type)
         return self._potential[node, gpu_type]
@@ -193,7 +193,7 @@ class Use:
         return None
 
     def beyond(self, node: NodeId, below: NodeId, gpu_type: str, gpus: int = 0) -> bool:
-        """Whether all nodes of a branch exceed their shares with `gpus` more.
+        """True if all nodes of a branch exceed their shares with `gpus` more.
 
         The branch is that of a leaf, up to the last node below a node above it. GPUs of a virtual cluster all of whose
         branch exceeds its shares are on loan from other branches.
@@ -237,7 +237,7 @@ def common(tree: Tree, one: NodeId, other: NodeId) -> NodeId | None:
 
 
 def loans(view: View) -> tuple[Loan, ...]:
-    """Who holds whose unused share, sorted; the nearest lender first: the own tenant, then the own organisation.
+    """Loans of unused shares, sorted; the nearest lender first: the own tenant, then the own organisation.
 
     1. What guaranteed jobs hold beyond the share of their virtual cluster is matched, from the leaves up, with what is
        unused below the same node and may be lent that far.
@@ -282,7 +282,7 @@ class _Matching:
             self._pair(missing, lenders)
 
     def _match(self, node: NodeId, wanted: Mapping[int, int]) -> tuple[list[tuple[int, int]], list[tuple[NodeId, int]]]:
-        """What borrowers below the node still lack, and what lenders below it may lend beyond it."""
+        """GPUs that borrowers below the node still lack, and GPUs that lenders below it may lend beyond it."""
         missing, lenders = list[tuple[int, int]](), [(node, self._spare[node])]
         if node[0] is Level.VIRTUAL_CLUSTER:
             missing = [(node[1], wanted[node[1]])]

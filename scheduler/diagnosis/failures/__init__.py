@@ -1,4 +1,4 @@
-"""Why a job failed: `classify` finds the class from logs, exit status, and what the platform and the GPUs reported."""
+"""Causes of failures: `classify` finds the class from logs, exit status, and reports of the platform and the GPUs."""
 
 from scheduler.diagnosis.failures.classify import classify
 from scheduler.diagnosis.failures.evidence import Category, GpuEvent, Retry, Strength, Tail, Verdict

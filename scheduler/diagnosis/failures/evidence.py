@@ -8,7 +8,7 @@ from enum import StrEnum
 
 
 class Category(StrEnum):
-    """Who is responsible for a failure."""
+    """The party responsible for a failure."""
 
     USER = "user"
     AI_ENGINE = "ai_engine"
@@ -17,7 +17,7 @@ class Category(StrEnum):
 
 
 class Retry(StrEnum):
-    """Whether a retry can help: never, after a pause, if the owner says so, or on another GPU or node."""
+    """Chances of a retry: none, after a pause, if the owner says so, or on another GPU or node."""
 
     NO = "no"
     YES = "yes"
@@ -26,7 +26,7 @@ class Retry(StrEnum):
 
 
 class Strength(StrEnum):
-    """How much a line says about the cause of a failure."""
+    """Weights of a log line as evidence for the cause of a failure."""
 
     CERTAIN = "certain"
     """The cause, reported by the part that knows it, such as the driver of a device."""

@@ -52,7 +52,7 @@ def matches(text: Text, rules: RuleSet) -> list[Match]:
 
 
 def _rarity_of(places: Mapping[int, list[int]]) -> dict[int, float]:
-    """How unlike the others each piece is: chatter repeats the same words, while a signature has rare ones."""
+    """The rarity of each piece: chatter repeats the same words, while a signature has rare ones."""
     rarity: defaultdict[int, float] = defaultdict(float)
     for where in places.values():
         for number in where:
@@ -99,7 +99,7 @@ def _in_piece(text: Text, rule: Rule, begin: int, end: int) -> list[Match]:
 
 
 def _is_source(piece: bytes, begin: int, end: int) -> bool:
-    """Whether a line is a traceback frame or the source below one: such lines say where, not what."""
+    """True if a line is a traceback frame or the source below one: such lines say where, not what."""
     head = piece[begin : min(end, begin + 300)]
     if line_kinds.FRAME.search(head) is not None or line_kinds.BOXED.search(head) is not None:
         return True
@@ -125,7 +125,7 @@ def _worth(rule: Rule, line: bytes, near: bytes) -> float:
 
 
 def made_progress(text: Text, after: int, before: int) -> bool:
-    """Whether the job made progress between two places: lines there show steps, losses or progress bars."""
+    """True if the job made progress between two places: lines there show steps, losses or progress bars."""
     between = text.data[after:before][-_LOOK_BACK_BYTES:]
     at = signs = 0
     for _ in range(_MAX_PROGRESS_LINES):

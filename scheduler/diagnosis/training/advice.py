@@ -95,7 +95,7 @@ def _rising(points: Points) -> Advice | None:
 
 
 def _still_high(means: list[float], lowest: int, least: float) -> bool:
-    """Whether the loss has stayed above the threshold since it first rose above it, and for a while."""
+    """True if the loss has stayed above the threshold since it first rose above it, and for a while."""
     first = next(place for place in range(lowest + 1, len(means)) if means[place] > least)
     return len(means) - first >= 3 and all(mean > least for mean in means[first:])
 

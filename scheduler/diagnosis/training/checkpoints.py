@@ -1,4 +1,4 @@
-"""How often to save a checkpoint, from the cost of one and the failure rate of the job's nodes.
+"""The interval between checkpoints, from the cost of one and the failure rate of the job's nodes.
 
 J. W. Young, "A first order approximation to the optimum checkpoint interval", CACM 17(9), 1974, gives sqrt(2 C M) for a
 checkpoint cost C and a mean time between failures M. J. T. Daly, "A higher order estimate of the optimum checkpoint

@@ -1,4 +1,4 @@
-"""What a pool will have free at each later moment, given the ends of running jobs, the promises, and returning nodes.
+"""Free resources of a pool at each later moment, given the ends of running jobs, the promises, and returning nodes.
 
 Promises are counted by node and GPU type: GPUs of a type on one node are interchangeable. An end may be infinite; a
 promise for then is for GPUs of jobs without a known end.
@@ -244,7 +244,7 @@ class Horizon:
             self._times.unbook(job_id, share, promise.gpu_type)
 
     def possible(self, promise: Promise) -> bool:
-        """Whether this promise is compatible with all others."""
+        """True if this promise is compatible with all others."""
         return all(
             self._times.has_room(share, promise.gpu_type, promise.start, promise.end) for share in promise.shares
         ) and self._admits(promise.job, promise.gpu_type, promise.start, promise.end)
@@ -375,7 +375,7 @@ class Horizon:
     # Quota admission
 
     def _admits(self, job: Job, gpu_type: str | None, start: float, end: float) -> bool:
-        """Whether quota admits the job, with what its virtual cluster is promised in the meantime."""
+        """True if quota admits the job, with what its virtual cluster is promised in the meantime."""
         ledger = self._usage(start)
         promised = list(self._promised_quota(job, str(gpu_type), start, end))
         if promised:

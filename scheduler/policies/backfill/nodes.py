@@ -1,4 +1,4 @@
-"""When each node has room: what is free now, what becomes free when, and what is promised.
+"""Times at which each node has room: free resources, those that become free, and promises.
 
 A demand meets thousands of nodes but few sizes, so the nodes are sorted for each size by the moment at which they have
 that much free, promises aside. Only nodes with promises need a further search.
@@ -147,7 +147,7 @@ class NodeTimes:
         return sorted(self._claims)
 
     def has_room(self, share: AllocationView, gpu_type: str | None, start: float, end: float) -> bool:
-        """Whether the node has room for the share between the two moments, beside its promises."""
+        """True if the node has room for the share between the two moments, beside its promises."""
         if ("cpus", share.node_id, None) not in self._now:
             return False
         return self._fits(_needs(share.node_id, _size_of(share, gpu_type)), start, end)
@@ -192,7 +192,7 @@ class NodeTimes:
         return self._orders[size]
 
     def _since(self, node_id: int, size: _Size) -> float | None:
-        """When the node has this much free, promises aside; None if never."""
+        """The time at which the node has this much free, promises aside; None if never."""
         since = self._start
         for key, amount in _needs(node_id, size):
             have = self._now.get(key, 0)

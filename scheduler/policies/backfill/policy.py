@@ -101,7 +101,7 @@ class _Cycle:
             self._note()
 
     def _may_start_any(self) -> bool:
-        """Whether the decision can change anything: a waiting job fits, or promises are explained or kept.
+        """True if the decision can change anything: a waiting job fits, or promises are explained or kept.
 
         Most decisions in a full pool end here, before the cost of looking ahead.
         """
@@ -166,13 +166,13 @@ class _Cycle:
         return started or bool(fitting) or job.id in horizon.promises or bool(admitted and context.admission.reclaims)
 
     def _protects(self, job: Job, admitted: Sequence[Demand]) -> bool:
-        """Whether the job is among those that get a promise."""
+        """True if the job is among those that get a promise."""
         if self.policy.mode == "conservative" or admitted:
             return self.promised < self.max_promises
         return self._leads(job)
 
     def _leads(self, job: Job) -> bool:
-        """Whether the job, which lacks quota, is the first such job of its virtual cluster."""
+        """True if the job, which lacks quota, is the first such job of its virtual cluster."""
         if job.vc_id in self.heads:
             return False
         self.heads.add(job.vc_id)
@@ -195,7 +195,7 @@ class _Cycle:
         return True
 
     def _reclaims(self, job: Job, admitted: Sequence[Demand]) -> bool:
-        """Whether the job started after as few jobs as possible released GPUs on loan from it.
+        """Start the job after as few jobs as possible released GPUs on loan from it; True if it started.
 
         Resources released early may be promised from their original end on; a longer job cannot use them.
         """
@@ -246,7 +246,7 @@ class _Cycle:
         self.released.remove(run.job.id)
 
     def _fits(self, job: Job, demand: Demand) -> bool:
-        """Whether the demand would fit into what is free now if nothing were promised."""
+        """True if the demand would fit into what is free now if nothing were promised."""
         if demand in self.too_large:
             return False
         if self.context.find(job, demand) is None:
@@ -350,7 +350,7 @@ def _promise_of(job: Job, length_s: float, now: float) -> Promise | None:
 
 
 def _is_same(before: Promise, after: Promise | None) -> bool:
-    """Whether both promise the same amounts in the same places for the same time; the GPUs themselves may differ."""
+    """True if both promise the same amounts in the same places for the same time; the GPUs themselves may differ."""
     return after is not None and _memo_of(before) == _memo_of(after)
 
 

@@ -18,7 +18,7 @@ _IDLE = "idle"
 
 
 def due_at(run: Running, grow_after_s: float | None) -> float | None:
-    """When idle GPUs of the job's node have been idle for long enough; None without known idle GPUs."""
+    """The time at which idle GPUs of the job's node have been idle for long enough; None without known idle GPUs."""
     return (
         run.job.policy_state[_IDLE] + grow_after_s
         if grow_after_s is not None and _IDLE in run.job.policy_state
@@ -72,7 +72,7 @@ def all_grown(context: CycleContext) -> Sequence[Running]:
 def shrink(
     context: CycleContext, nodes: Nodes, job: Job, demands: Sequence[Demand], candidates: Sequence[Running]
 ) -> bool:
-    """Whether the job found room after grown candidates shrank to the size they asked for.
+    """Shrink grown candidates to the size they asked for until the job fits; True if it found room.
 
     Only candidates whose GPUs the job needs shrink.
     """
@@ -143,7 +143,7 @@ def _resize(context: CycleContext, run: Running, gpu_ids: Sequence[int], detail:
 
 
 def _is_elastic(job: Job, allocations: Sequence[AllocationView]) -> bool:
-    """Whether the job may have another size, on the one node where it runs."""
+    """True if the job may have another size, on the one node where it runs."""
     # Check the size first: few jobs are elastic, and every decision checks all running jobs.
     able = (
         job.request.max_gpus > job.request.first.gpus
@@ -182,7 +182,7 @@ def _idle_on_node(
 
 
 def _has_room(node: FreeNode, demand: Demand, share: AllocationView) -> bool:
-    """Whether the node has the CPUs and memory by which the demand exceeds the allocation on it."""
+    """True if the node has the CPUs and memory by which the demand exceeds the allocation on it."""
     lots = demand.gpus if demand.divisible else 1
     cpus, memory_mib = demand.cpus * lots - share.cpus, demand.memory_mib * lots - share.memory_mib
     return node.id not in demand.closed and node.cpus >= cpus and node.memory_mib >= memory_mib

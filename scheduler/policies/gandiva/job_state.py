@@ -1,4 +1,4 @@
-"""What Gandiva keeps in a job's policy state: its time-slice nodes, its state before a change, and permanent limits.
+"""Gandiva's part of a job's policy state: its time-slice nodes, its state before a change, and permanent limits.
 
 A job that time-slices waits for its slice on fixed nodes: a number of GPUs on each, whichever are free there. The
 entries for these nodes exist from its suspension, or its assignment to them, until it has GPUs again. The speed before
@@ -31,7 +31,7 @@ def slice_nodes_of(job: Job) -> SliceNodes:
 
 
 def waits_for_slice(job: Job) -> bool:
-    """Whether the job waits for a time slice."""
+    """True if the job waits for a time slice."""
     return any(key.startswith(_NODE) for key in job.policy_state)
 
 
@@ -53,7 +53,7 @@ def slice_nodes_left_by(run: Running) -> SliceNodes:
 
 
 def suits(job: Job, slice_nodes: SliceNodes) -> bool:
-    """Whether these nodes match the size and shape of one of the job's choices now."""
+    """True if these nodes match the size and shape of one of the job's choices now."""
     sizes = {choice.gpus for choice in job.request.choices}
     if job.request.divisible:
         return sum(slice_nodes.values()) in sizes
@@ -67,7 +67,7 @@ def ban_state(other: Job) -> dict[str, float]:
 
 
 def are_banned(one: Job, other: Job) -> bool:
-    """Whether either job's policy state bans sharing GPUs with the other."""
+    """True if either job's policy state bans sharing GPUs with the other."""
     return f"{_BANNED}{other.id}" in one.policy_state or f"{_BANNED}{one.id}" in other.policy_state
 
 
@@ -92,7 +92,7 @@ def probation_state(run: Running) -> dict[str, float]:
 
 
 def nodes_before_change(job: Job) -> SliceNodes:
-    """What the job held before the change on probation."""
+    """The nodes that the job held before the change on probation."""
     left = {
         int(key.removeprefix(_BEFORE)): int(gpus) for key, gpus in job.policy_state.items() if key.startswith(_BEFORE)
     }

@@ -16,7 +16,7 @@ from scheduler.workshop import AllocationView, CycleContext, Demand, Free, defra
 
 
 def due_at(run: Running, introspect_s: float | None) -> float | None:
-    """When to check whether a scattered running job could be closer together; None for other jobs."""
+    """The next time to check if a scattered running job could be closer together; None for other jobs."""
     if introspect_s is None or len(run.allocations) < 2 or NO_MOVES in run.job.policy_state or not _movable(run):
         return None
     return max(run.placed_at, run.job.policy_state.get(LAST_SEARCH, run.placed_at)) + introspect_s
@@ -82,7 +82,7 @@ def _due(context: CycleContext, introspect_s: float) -> Iterable[Running]:
 
 
 def _bring_together(context: CycleContext, nodes: Nodes, run: Running, restart_s: float) -> bool:
-    """Whether the job moves."""
+    """Move the job's GPUs closer together; True if it moves."""
     held = demand_for_held(context, run)
     if held is None or ends_too_soon(context, run, restart_s):
         return False
@@ -122,7 +122,7 @@ def _make_room(context: CycleContext, job: Job, demand: Demand, settled: Sequenc
 
 
 def _fit(free: Free, lots: Sequence[tuple[AllocationView, ...]]) -> bool:
-    """Whether all of these are free together."""
+    """True if all of these are free together."""
     taken = []
     for allocations in lots:
         if not free.can_take(allocations):
@@ -135,7 +135,7 @@ def _fit(free: Free, lots: Sequence[tuple[AllocationView, ...]]) -> bool:
 
 
 def ends_too_soon(context: CycleContext, run: Running, restart_s: float) -> bool:
-    """Whether the job ends before a move could pay off."""
+    """True if the job ends before a move could pay off."""
     left_s = run.remaining_s(context.now)
     return left_s is not None and left_s <= restart_s
 

@@ -44,7 +44,7 @@ class Nodes:
             self._asked[node_id] += times * gpus
 
     def shared(self, node_id: int) -> bool:
-        """Whether the node hosts suspended jobs."""
+        """True if the node hosts suspended jobs."""
         return self._asked_on(node_id) > 0
 
     def block(self, slice_nodes: SliceNodes) -> None:
@@ -52,18 +52,18 @@ class Nodes:
         self._blocked.update(slice_nodes)
 
     def is_blocked(self, node_id: int) -> bool:
-        """Whether the node is reserved for a job ahead, whose time slice begins before a new one would end.
+        """True if the node is reserved for a job ahead, whose time slice begins before a new one would end.
 
         Sleeping jobs are checked only here: a decision does not examine all of them.
         """
         return node_id in self._blocked or any(map(self._blocks, self.suspended.on(node_id)))
 
     def may_displace_at(self, job: Job) -> float:
-        """When the job has been suspended for one time slice, and may displace others."""
+        """The time at which the job has been suspended for one time slice, and may displace others."""
         return job.requeued_at + self.slice_s if job.requeued_at else self.context.now
 
     def _blocks(self, one: Suspended) -> bool:
-        """Whether a sleeping job reserves its time-slice nodes."""
+        """True if a sleeping job reserves its time-slice nodes."""
         soon = self.context.now + SOON_S
         return (
             soon < one.next_at < self.context.now + self.slice_s - SOON_S
@@ -95,11 +95,11 @@ class Nodes:
         return (gpus - node.count(None) + self._asked_on(node.id)) / gpus if gpus else 0.0
 
     def gpus(self, node_id: int) -> int:
-        """How many healthy GPUs a node has."""
+        """The number of healthy GPUs of a node."""
         return self._gpus[node_id].total()
 
     def gpus_of(self, node_id: int, gpu_type: str | None) -> int:
-        """How many healthy GPUs of a type a node has."""
+        """The number of healthy GPUs of a type on a node."""
         return self._gpus[node_id][gpu_type]
 
     def runs_on(self, node_id: int) -> Iterator[Running]:
@@ -111,7 +111,7 @@ class Nodes:
         return filter(self.context.stays, self._runs[node_id])
 
     def held(self, run: Running, node_id: int, gpu_type: str | None) -> int:
-        """How many usable GPUs of the type a job holds on a node."""
+        """The number of usable GPUs of the type that a job holds on a node."""
         held = 0
         for share in run.allocations:
             if share.node_id == node_id:
@@ -156,14 +156,14 @@ class Nodes:
         return tuple(found)
 
     def has_nothing_free(self, job: Job, slice_nodes: SliceNodes) -> bool:
-        """Whether it is certain that no free GPUs suit the job, and that its time-slice nodes have none free."""
+        """True if it is certain that no free GPUs suit the job, and that its time-slice nodes have none free."""
         types = job.request.types_among(self.context.state.capacity.types)
         if any(self.free.gpus(gpu_type) >= job.request.gpus_on(gpu_type) for gpu_type in types):
             return False
         return all((node := self.free.node(node_id)) is not None and not node.count(None) for node_id in slice_nodes)
 
     def place_elsewhere(self, job: Job, demands: Sequence[Demand]) -> bool:
-        """Whether the pool's placement found other free GPUs; nodes with suspended jobs are excluded."""
+        """Place the job by the pool's placement, on no node with suspended jobs; True if placed."""
         hidden = tuple(
             AllocationView(node.id, 0, tuple(gpu for ids in node.gpus.values() for gpu in ids), 0, 0)
             for node in sorted(self.free.by_room(None), key=lambda one: one.id)

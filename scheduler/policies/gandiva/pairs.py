@@ -23,7 +23,7 @@ _TIME_SLICED = 1.0
 
 
 def due_at(run: Running, trial_s: float | None) -> float | None:
-    """When to judge the pair that this job completed; None for a job that shares nothing."""
+    """The time to judge the pair that this job completed; None for a job that shares nothing."""
     return run.placed_at + trial_s if trial_s is not None and run.rate is not None else None
 
 

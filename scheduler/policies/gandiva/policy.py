@@ -76,7 +76,7 @@ class Gandiva(BasePolicy):
         return int(waits_for_slice(job))
 
     def next_change(self, job: Job, run: Running | None, now: float) -> float | None:
-        """When a suspended job's time slice may begin, or a running job may be moved or may grow."""
+        """The time at which a suspended job's slice may begin, or a running job may be moved or may grow."""
         if run is None:
             at = job.policy_state.get(NEXT_CHECK)
         else:
@@ -185,7 +185,7 @@ class _Decision:
         self._wait_for_slice(job, slice_nodes, moment)
 
     def _sleeps(self, job: Job, slice_nodes: SliceNodes) -> bool:
-        """Whether nothing can have changed for the job since it was last examined, which holds for most jobs."""
+        """True if nothing can have changed for the job since it was last examined, which holds for most jobs."""
         at = job.policy_state.get(NEXT_CHECK, 0.0)
         if self.policy.slice_s is None or at <= self.context.now + SOON_S or not suits(job, slice_nodes):
             return False
@@ -227,7 +227,7 @@ class _Decision:
                 walk.drop()
 
     def _represents_class(self, job: Job) -> bool:
-        """Whether no other job of its class can do better than the job."""
+        """True if no other job of its class can do better than the job."""
         return self.policy.slice_s is None or (job.checkpoints and job.preemptible) or not job.request.needs_gpus
 
     def _find_slice_nodes(self, job: Job, admitted: Sequence[Demand]) -> SliceNodes | None:
@@ -256,7 +256,7 @@ class _Decision:
             self.context.pending_reasons[job.id] = self._waits_for_slice(job, slice_nodes)
 
     def _place_on_free(self, job: Job, demands: Sequence[Demand]) -> bool:
-        """Whether free GPUs were found for the job; if so, it has them."""
+        """Place the job on free GPUs; True if it has them."""
         for demand in demands:
             found = self.nodes.find_place(job, demand)
             if found is not None and self._take(job, found):
@@ -268,7 +268,7 @@ class _Decision:
         return placed
 
     def _reclaim(self, job: Job) -> bool:
-        """Whether the job reclaimed GPUs that others had on loan."""
+        """Reclaim GPUs that others have on loan; True if the job has them."""
         victims = self.context.reclaimable(job)
         if not victims or not self.context.place_instead(job, victims, "its GPUs go to a job ahead of it"):
             return False

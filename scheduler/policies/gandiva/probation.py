@@ -33,7 +33,7 @@ _CHANCE = 0.05
 
 
 def due_at(run: Running, trial_s: float | None) -> float | None:
-    """When to judge the job's last change; None without a change or a known speed."""
+    """The time to judge the job's last change; None without a change or a known speed."""
     return run.placed_at + trial_s if trial_s is not None and SPEED_BEFORE in run.job.policy_state else None
 
 
@@ -56,7 +56,7 @@ def judge(context: CycleContext, nodes: Nodes, trial_s: float, restart_s: float)
 
 
 def _go_back(context: CycleContext, nodes: Nodes, run: Running, before: SliceNodes) -> bool:
-    """Whether the job goes back to what it held before."""
+    """Put the job back on its nodes before the change; True if it moves."""
     held = demand_for_held(context, run)
     if held is None or context.limit_reached or any(map(nodes.is_blocked, before)):
         return False

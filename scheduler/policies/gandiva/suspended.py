@@ -217,7 +217,7 @@ class WakeQueue:
             self._push(entries[position], job_class)
 
     def _fits(self, job_class: Request) -> bool:
-        """Whether a type that the class accepts has enough free GPUs in the pool for one of its jobs."""
+        """True if a type that the class accepts has enough free GPUs in the pool for one of its jobs."""
         choices = job_class.choices_among(self._context.state.capacity.types)
         return any(self._free.gpus(choice.gpu_type) >= choice.gpus * job_class.nodes for choice in choices)
 

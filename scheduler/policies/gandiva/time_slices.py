@@ -38,7 +38,7 @@ class TimeSlices:
         self._by_affinity: dict[int, list[int]] | None = None  # ids of the nodes of each affinity
 
     def begin(self, job: Job, slice_nodes: SliceNodes) -> bool:
-        """Whether the job's slice begins: on free GPUs of its nodes, or in place of jobs whose slice is over."""
+        """Begin the job's slice on free GPUs of its nodes, or in place of jobs whose slice is over; True if so."""
         context = self.context
         if any(map(self.nodes.is_blocked, slice_nodes)):
             return False
@@ -52,11 +52,11 @@ class TimeSlices:
         )
 
     def may_displace(self, job: Job) -> bool:
-        """Whether the job has been suspended for long enough to displace others."""
+        """True if the job has been suspended for long enough to displace others."""
         return self.nodes.may_displace_at(job) <= self.context.now + SOON_S
 
     def next_slice_at(self, job: Job, slice_nodes: SliceNodes) -> float | None:
-        """When the job's slice can begin if nothing else happens, as far as GPUs go; None: never on these nodes."""
+        """The time at which enough GPUs come free for the job's slice by themselves; None: never on these nodes."""
         moments = [self._when(demand, slice_nodes) for demand in self.context.demands(job)]
         known = [moment for moment in moments if moment is not None]
         return max(min(known), self.nodes.may_displace_at(job)) if known else None
@@ -91,7 +91,7 @@ class TimeSlices:
         return None
 
     def is_suspendable(self, run: Running) -> bool:
-        """Whether a running job can be suspended at all."""
+        """True if a running job can be suspended at all."""
         return run.job.preemptible and run.job.checkpoints
 
     def placed(self, job: Job) -> None:
@@ -153,7 +153,7 @@ class TimeSlices:
         return sorted(over, key=lambda run: (first_of not in (None, run.vc_id), run.placed_at, run.job.id))
 
     def _brings_closer(self, run: Running, job: Job, demand: Demand, slice_nodes: SliceNodes) -> bool:
-        """Whether stopping this run brings the job closer to its slice."""
+        """True if stopping this run brings the job closer to its slice."""
         if run.vc_id == job.vc_id and self.context.quota_denial(job, demand) is not None:
             return True
         held = (share for share in run.allocations if share.node_id in slice_nodes)

@@ -21,7 +21,7 @@ _PRICE_STEPS = 50
 
 
 class Equal(StrEnum):
-    """Which jobs are equal for an objective."""
+    """The jobs that are equal for an objective."""
 
     NONE = "none"  # the remaining work or the age of each job counts
     RATES = "rates"  # those with the same rates and GPUs

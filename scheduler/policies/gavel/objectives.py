@@ -56,12 +56,12 @@ def fairest(problem: Problem, scale: Floats) -> Floats:
 
 
 def level_scale(problem: Problem) -> Floats:
-    """What `max_min` multiplies effective rates by, shape (n,): GPUs / T·x_equal."""
+    """The factor of effective rates in `max_min`, shape (n,): GPUs / T·x_equal."""
     return problem.size / equal_rates(problem)
 
 
 def levels(problem: Problem, x: Floats) -> Floats:
-    """What `max_min` raises, shape (n,): GPUs · T·x / T·x_equal."""
+    """The levels that `max_min` raises, shape (n,): GPUs · T·x / T·x_equal."""
     return effective(problem, x) * level_scale(problem)
 
 

@@ -59,7 +59,7 @@ class Problem:
 
     @property
     def able(self) -> NDArray[np.bool_]:
-        """Where a job can run, shape (n, k)."""
+        """True where a job can run, shape (n, k)."""
         found: NDArray[np.bool_] = self.rates > 0
         return found
 

@@ -18,7 +18,7 @@ def failed_tries(job: Job) -> float:
 
 
 def retry_at(job: Job) -> float:
-    """When the job is tried again; 0 for a job that does not back off."""
+    """The time of the job's next try; 0 for a job that does not back off."""
     return job.policy_state.get("again_at", 0.0) if job.policy_state.get("since") == job.waiting_since else 0.0
 
 

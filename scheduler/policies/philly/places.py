@@ -65,7 +65,7 @@ def _gather(demand: Demand, nodes: Sequence[FreeNode], *, in_order: bool = False
 
 
 def _hosts(node: FreeNode, demand: Demand) -> bool:
-    """Whether the node could host one rank, or all of a divisible job."""
+    """True if the node could host one rank, or all of a divisible job."""
     if demand.divisible:
         return node.room(demand) >= demand.gpus
     return (

@@ -84,7 +84,7 @@ class Philly(Shared):
         return min(stage, ONE_RACK if job.request.locality is not Locality.ANY else ANYWHERE)
 
     def fully_relaxed(self, job: Job) -> bool:
-        """Whether a try at the last locality stage failed: backing off again gains nothing.
+        """True if a try at the last locality stage failed: backing off again gains nothing.
 
         Not if other jobs may move for it: that search is too expensive for every decision.
         """
@@ -96,7 +96,7 @@ class Philly(Shared):
         queues = ready_queues(context, BackOffGroups(self.fully_relaxed), all_jobs=_idle(context))
 
         def hopeless(job: Job, fully_relaxed: bool) -> bool:
-            """Whether no job of its class finds room, or may preempt."""
+            """True if no job of its class finds room, or may preempt."""
             if (
                 job.request.only_type is None
                 or not job.request.needs_gpus
@@ -143,7 +143,7 @@ class Philly(Shared):
         return False
 
     def class_varies(self, context: CycleContext, job: Job) -> bool:
-        """Whether gangs of a class differ in their tries while enough GPUs are free and locality is left to relax."""
+        """True if gangs of a class differ in their tries while enough GPUs are free and locality is left to relax."""
         if not _has_locality(job) or self.fully_relaxed(job):
             return False
         kinds = job.request.types_among(context.state.capacity.types)
@@ -172,7 +172,7 @@ class Philly(Shared):
         return 4 * self.tries if waits else self.tries
 
     def _make_room(self, context: CycleContext, job: Job, demand: Demand) -> bool:
-        """Whether the job found room after others moved, each of which resumes from its checkpoint."""
+        """Move other jobs, each of which resumes from its checkpoint, for the job; True if it found room."""
         free, close, stage = context.state.free, demand, self.stage(job, context.now)
         if demand.within is Locality.ANY and stage < ANYWHERE:
             close = demand.relaxed(Locality.RACK)
@@ -217,18 +217,18 @@ class _Quotas(ShareLedger):
         return (ratio({kind: used[kind] for kind in self._kinds}, self._quota(group)),)
 
     def fails(self, context: CycleContext, demand: Demand, stage: int) -> bool:
-        """Whether the demand is known to find no room: it found none, and nothing has been freed since."""
+        """True if the demand is known to find no room: it found none, and nothing has been freed since."""
         if len(context.preempts) != self._preempted:
             self._preempted = len(context.preempts)
             self.failed.clear()
         return self.failed.get(demand, -1) >= stage
 
     def within(self, vc_id: int, kind: str, gpus: int) -> bool:
-        """Whether the virtual cluster stays within its quota with `gpus` more."""
+        """True if the virtual cluster stays within its quota with `gpus` more."""
         return self.used.get(vc_id, Counter[str]())[kind] + gpus <= self._quota(vc_id).get(kind, 0)
 
     def may_take(self, job: Job, demand: Demand, waited_s: float) -> bool:
-        """Whether the virtual cluster with the job stays within its quota, and the pool is full enough."""
+        """True if the virtual cluster with the job stays within its quota, and the pool is full enough."""
         kind = demand.gpu_type
         if kind is None:
             return False
@@ -249,7 +249,7 @@ class _Quotas(ShareLedger):
 
 
 def _all_fit(context: CycleContext, wanted: Sequence[tuple[AllocationView, ...]]) -> bool:
-    """Whether all of them are free together; leaves the free resources unchanged."""
+    """True if all of them are free together; leaves the free resources unchanged."""
     taken: list[tuple[AllocationView, ...]] = []
     for allocations in wanted:
         if not context.state.free.can_take(allocations):
@@ -262,14 +262,14 @@ def _all_fit(context: CycleContext, wanted: Sequence[tuple[AllocationView, ...]]
 
 
 def _idle(context: CycleContext) -> bool:
-    """Whether no job runs that a gang could wait for."""
+    """True if no job runs that a gang could wait for."""
     nodes = context.view.node_by_id
     shares = (share for run in context.view.running for share in run.allocations)
     return not context.places and not any((node := nodes.get(one.node_id)) and node.schedulable for one in shares)
 
 
 def _has_locality(job: Job) -> bool:
-    """Whether the job has several GPUs or nodes, which can lie more or less close together."""
+    """True if the job has several GPUs or nodes, which can lie more or less close together."""
     return job.request.nodes > 1 or any(choice.gpus > 1 for choice in job.request.choices)
 
 

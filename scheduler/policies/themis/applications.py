@@ -58,7 +58,7 @@ def job_of(cycle: Cycle, job_id: int) -> Job:
 
 
 class Quotas:
-    """What virtual clusters may still have in one auction; runs whose leases have ended hold nothing."""
+    """Quota left to virtual clusters in one auction; runs whose leases have ended hold nothing."""
 
     def __init__(self, cycle: Cycle, ended: Iterable[Running]) -> None:
         self._cycle, self._ledger = cycle, cycle.context.ledger.copy()
@@ -66,7 +66,7 @@ class Quotas:
             self._ledger.give(run.job, run.allocations)
 
     def charge(self, job_id: int, config: Config) -> bool:
-        """Whether the quota admits the job there; if so, the job counts from now on."""
+        """Count the job from now on if the quota admits it there; True if so."""
         job = job_of(self._cycle, job_id)
         if isinstance(self._ledger.offer(job, config), Denial):
             return False

@@ -28,7 +28,7 @@ _MIN_VALUE, _MAX_VALUE = 1e-40, 1e40
 
 
 class Payment(StrEnum):
-    """What a winner pays with: time of its lease, or GPUs, as the paper does."""
+    """A winner's means of payment: time of its lease, or GPUs, as the paper does."""
 
     LEASE = "lease"
     GPUS = "gpus"
@@ -61,7 +61,7 @@ class Bid:
 
 @dataclass(frozen=True, slots=True)
 class Win:
-    """What a bidder wins: a row, or None if it keeps what it holds, and the part of a full lease that is left to it."""
+    """A bidder's win: a row, or None if it keeps its GPUs, and the part of a full lease that is left to it."""
 
     row: Row | None
     part: float
@@ -119,7 +119,7 @@ def hold(
 
 
 def problem_of(bid: Bid, supply: Mapping[str, int], auction: int) -> str | None:
-    """Why the bid does not count; None if it does."""
+    """The reason that the bid does not count; None if it does."""
     if bid.auction != auction:
         return f"the bid is for auction {bid.auction}, not for auction {auction}"
     if not 0 < bid.weight < math.inf:
@@ -135,7 +135,7 @@ def problem_of(bid: Bid, supply: Mapping[str, int], auction: int) -> str | None:
 
 
 def _options(bid: Bid, weight: float, supply: Mapping[str, int]) -> list[Option]:
-    """What the bidder may win, without rows that another row beats: no more GPUs for no less."""
+    """The bidder's possible wins, without rows that another row beats: no more GPUs for no less."""
     types = sorted(supply)
     options = [Option(-1, 0, 0, weight * math.log(bid.held))] if bid.held > 0 else []
     for gpu_type in sorted({row.gpu_type for row in bid.rows}):

@@ -1,4 +1,4 @@
-"""Who bids in an auction: the applications that are served worst, and of one tenant no more than its part allows."""
+"""Bidders of an auction: the applications that are served worst, and of one tenant no more than its part allows."""
 
 from __future__ import annotations
 

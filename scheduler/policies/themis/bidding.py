@@ -1,4 +1,4 @@
-"""What an application bids: its finish-time fairness with more GPUs.
+"""An application's bid: its finish-time fairness with more GPUs.
 
 An application is a sweep or a job outside of any group. Its work is counted in GPU-seconds on the GPU type where each
 member is fastest, with the GPUs on the fewest nodes. With a its arrival, H its GPUs and R those of the pool:
@@ -47,7 +47,7 @@ class Member:
 
     @property
     def bids(self) -> bool:
-        """Whether it needs GPUs in this auction."""
+        """True if it needs GPUs in this auction."""
         return self.may_start and not self.held
 
     @property
@@ -196,7 +196,7 @@ class Application:
         return found
 
     def slows_on(self, gpu_type: str) -> bool:
-        """Whether a bidding member is slower there on more nodes than needed."""
+        """True if a bidding member is slower there on more nodes than needed."""
         return any(each.slowdowns.get(gpu_type, 1.0) > 1 and gpu_type in each.gangs for each in self.bidding)
 
 

@@ -1,4 +1,4 @@
-"""What the policy remembers between decisions: leases, how contended the pool was, and the last auctions."""
+"""The policy's memory between decisions: leases, the pool's contention, and the last auctions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MAX_ARRIVALS = 10_000  # of applications; those beyond count by the contention o
 
 @dataclass(slots=True)
 class Arrival:
-    """When an application was first seen, the contention counted for its tenant until then, and its demand then."""
+    """An application's arrival: the time, the contention counted for its tenant until then, its demand then."""
 
     at: float
     contention_s: float

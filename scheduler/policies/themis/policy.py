@@ -134,7 +134,7 @@ class Themis(CyclePolicy):
         memory.vain = 0 if this.won or this.drew else _mark(cycle, offer, candidates)
 
     def _is_vain(self, cycle: Cycle, memory: Memory, offer: Mapping[str, int], candidates: Sequence[Candidate]) -> bool:
-        """Whether the last auction gave nothing out and nothing has changed since; after a lease it is tried again."""
+        """True if the last auction gave nothing out and nothing has changed since; after a lease it is tried again."""
         recent = cycle.now < memory.next_at + self.lease_s
         return recent and bool(memory.vain) and memory.vain == _mark(cycle, offer, candidates)
 
@@ -225,7 +225,7 @@ class Themis(CyclePolicy):
                         left[kind] -= config.gpus
 
     def _config(self, cycle: Cycle, member: Member, gpu_type: str, *, packed: bool = True) -> Config:
-        """How the member runs on the type: on the fewest nodes if `packed`, where that makes it faster."""
+        """The member's configuration on the type: on the fewest nodes if `packed`, where that makes it faster."""
         config = Config(gpu_type, member.gangs[gpu_type])
         if not packed or member.slowdowns.get(gpu_type, 1.0) <= 1:
             return config

@@ -142,17 +142,17 @@ class Tiresias(Preemptive):
         return None
 
     def next_change(self, job: Job, run: Running | None, now: float) -> float | None:
-        """When the job changes its queue, or becomes preemptible, if nothing else happens."""
+        """The time at which the job changes its queue, or becomes preemptible, if nothing else happens."""
         free_to_go = Preemptive.next_change(self, job, run, now)
         moments = (self._demotion(job, run, now), self._promotion(job, run), free_to_go)
         return min((at for at in moments if at is not None), default=None)
 
     def _since(self, job: Job) -> float:
-        """When the job entered its queue."""
+        """The time at which the job entered its queue."""
         return job.policy_state.get("since", job.submitted_at)
 
     def _demotion(self, job: Job, run: Running | None, now: float) -> float | None:
-        """When the job reaches the limit of its queue, at the earliest now; None if never."""
+        """The time at which the job reaches the limit of its queue, at the earliest now; None if never."""
         limit = self._limit(int(job.policy_state.get("queue", 0)))
         if math.isinf(limit) or (run is not None and run.stopping):
             return None
@@ -162,7 +162,7 @@ class Tiresias(Preemptive):
         return now + missing / run.gpus if run is not None and run.gpus else None
 
     def _promotion(self, job: Job, run: Running | None) -> float | None:
-        """When the job will have waited too long relative to its run time; None if it does not wait, or cannot rise."""
+        """The time at which the job's wait is too long for its run time; None if it does not wait or cannot rise."""
         if run is not None or not self.promote_knob or not job.policy_state.get("queue", 0):
             return None
         return job.waiting_since + self.promote_knob * (job.ran_s - job.policy_state.get("ran_s", 0.0))

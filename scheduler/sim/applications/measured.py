@@ -45,7 +45,7 @@ class ApplicationError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Iteration:
-    """How a job splits its iteration: samples per GPU and pass, and passes that only accumulate gradients."""
+    """The parts of a job's iteration: samples per GPU and pass, and passes that only accumulate gradients."""
 
     atomic: int
     accumulated: int
@@ -81,7 +81,7 @@ class Application:
         return self.batches[0]
 
     def iteration(self, batch: int, gpus: int, *, accumulates: bool = False) -> Iteration | None:
-        """How a job tuned to `batch` samples splits its iteration on `gpus` GPUs; None if it cannot.
+        """The iteration on `gpus` GPUs of a job tuned to `batch` samples; None if it cannot split its batch so.
 
         With `accumulates` at least one pass accumulates.
         """

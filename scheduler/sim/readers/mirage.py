@@ -79,7 +79,7 @@ def read(path: Path, options: ReadOptions) -> Trace:
 
 
 def _looks_like(line: str) -> bool:
-    """Whether the line is a job: its number first, its limit, exit code and nodes last."""
+    """True if the line is a job: its number first, its limit, exit code and nodes last."""
     return bool(_JOB.fullmatch(line))
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """How to read a trace; each format uses the options that apply to it."""
+    """The options of reading a trace; each format uses those that apply to it."""
 
     skip_bad: bool = False  # skip and list unusable jobs, rather than refuse the file
     start_s: float = 0.0  # only jobs from here on, since the trace's start; the trace then starts here

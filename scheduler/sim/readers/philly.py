@@ -136,7 +136,7 @@ def _jobs(file: IO[str], source: Source) -> Iterator[tuple[int, dict[str, Any]]]
 
 
 def _may_go_on(error: json.JSONDecodeError, text: str) -> bool:
-    """Whether the object may only be cut off by the end of the text read so far."""
+    """True if the object may only be cut off by the end of the text read so far."""
     return error.msg.startswith("Unterminated string") or error.pos >= len(text) - 16
 
 

@@ -71,7 +71,7 @@ def read(path: Path, options: ReadOptions) -> Trace:
 
 
 def _changes(path: Path) -> Mapping[int, Mapping[str, Any]]:
-    """How the batch size of each job changes, by its place in the trace; empty without such a file."""
+    """The changes of each job's batch size, by its place in the trace; empty without such a file."""
     name = path.name.removesuffix(".gz").removesuffix(".trace") + ".json"
     beside = (folder / "batch_sizes" / name for folder in (path.parent, path.parent.parent))
     file = next((each for each in beside if each.is_file()), None)

@@ -262,7 +262,7 @@ def moment(text: str, what: str) -> float:
 
 
 def is_nothing(text: str) -> bool:
-    """Whether the value is one of the words for no value."""
+    """True if the value is one of the words for no value."""
     return text.strip().lower() in {"", "none", "null", "nan", "nat", "unknown", "n/a"}
 
 
