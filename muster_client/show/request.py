@@ -35,6 +35,10 @@ def request_rows(
     for key, title in (("nodes_in", "Nodes in"), ("exclude_nodes", "Excluded nodes")):
         if spec.get(key):
             rows.append((title, text_of(", ".join(spec[key]))))
+    if spec.get("node_labels"):
+        rows.append(
+            ("Node labels", text_of(", ".join(f"{name}={value}" for name, value in spec["node_labels"].items())))
+        )
     return rows
 
 

@@ -6,7 +6,8 @@ Plan validation and placement ask the same functions. Before its maintenance, a 
   a slow start can overlap the maintenance by its own length;
 - a job without a limit that is preemptible and checkpoints, if the maintenance moves jobs off the node.
 
-A job starts only on nodes that its request allows: those of `nodes_in`, if it names any, without `exclude_nodes`.
+A job starts only on nodes that its request allows: those of `nodes_in`, if it names any, without `exclude_nodes`, that
+have its `node_labels`.
 
 A single-user node runs all jobs as one account, where each job can read and signal the others. It takes jobs of one
 tenant only.
@@ -14,8 +15,9 @@ tenant only.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
+from typing import Protocol
 
 from scheduler.model import Job, Node
 from scheduler.model.lifecycle import RuntimeNeed
@@ -24,9 +26,28 @@ from scheduler.model.request import Request
 OPEN: frozenset[int] = frozenset()
 
 
-def allows_node(request: Request, name: str) -> bool:
-    """True if the request allows the node of this name."""
-    return (not request.nodes_in or name in request.nodes_in) and name not in request.exclude_nodes
+class Labelled(Protocol):
+    """A node as its name and its labels tell."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def labels(self) -> Mapping[str, str]: ...
+
+
+def forbidden_by(request: Request, node: Labelled) -> str | None:
+    """The one of `NODE_FIELDS` by which the request does not allow the node; None if it does."""
+    if node.name in request.exclude_nodes:
+        return "exclude_nodes"
+    if request.nodes_in and node.name not in request.nodes_in:
+        return "nodes_in"
+    return "node_labels" if any(node.labels.get(name) != value for name, value in request.node_labels) else None
+
+
+def words_for_labels(request: Request) -> str:
+    """`net=ib, zone=a`: the labels that its nodes have."""
+    return ", ".join(f"{name}={value}" for name, value in request.node_labels)
 
 
 def can_start(node: Node, form: RuntimeNeed) -> bool:
@@ -56,10 +77,8 @@ def overlaps_maintenance(node: Node, job: Job, now: float) -> bool:
 
 def ineligible_reason(node: Node, job: Job, now: float) -> str:
     """The reason that the job may not start on the node, as a short sentence; empty if it may."""
-    if node.name in job.request.exclude_nodes:
-        return f"{node.name} is excluded by this job"
-    if not allows_node(job.request, node.name):
-        return f"{node.name} is not among the nodes_in of this job"
+    if field := forbidden_by(job.request, node):
+        return f"{node.name} {_FORBIDDEN[field](job.request)}"
     if not can_start(node, job.request.runtime):
         return f"{node.name} {RUNTIME_MISMATCH[job.request.runtime]}"
     if not admits_tenant(node, job.tenant_id):
@@ -76,6 +95,11 @@ def utc_text(at: float) -> str:
     return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M} UTC"
 
 
+_FORBIDDEN: Mapping[str, Callable[[Request], str]] = {
+    "exclude_nodes": lambda _: "is excluded by this job",
+    "nodes_in": lambda _: "is not among the nodes_in of this job",
+    "node_labels": lambda request: f"does not have {words_for_labels(request)}, the node_labels of this job",
+}
 RUNTIME_MISMATCH: Mapping[RuntimeNeed, str] = {
     RuntimeNeed.ANY: "starts no jobs",
     RuntimeNeed.PLAIN: "runs jobs in containers, and this job names no image",
@@ -101,8 +125,7 @@ class NodeEligibility:
 
     def to(self, job: Job, now: float) -> frozenset[int]:
         """The ids of the nodes on which the job may not start now."""
-        names_nodes = bool(job.request.nodes_in or job.request.exclude_nodes)
-        if not self._nodes and not names_nodes:
+        if not self._nodes and not job.request.narrowing:
             return OPEN
         kind = self.kind(job)
         key = (now, *kind) if self._timed else kind
@@ -115,17 +138,15 @@ class NodeEligibility:
                 or not admits_tenant(node, job.tenant_id)
                 or overlaps_maintenance(node, job, now)
             }
-            if names_nodes:
-                closed |= {node.id for node in self._all if not allows_node(job.request, node.name)}
+            if job.request.narrowing:
+                closed |= {node.id for node in self._all if forbidden_by(job.request, node)}
             found = self._known[key] = frozenset(closed) or OPEN
         return found
 
     def kind(self, job: Job) -> tuple[object, ...]:
         """The requirements of the job that decide its set of nodes."""
-        request = job.request
-        names = (request.nodes_in, request.exclude_nodes) if request.nodes_in or request.exclude_nodes else None
-        tenant_id = job.tenant_id if self._by_tenant else None
+        tenant_id, narrowing = job.tenant_id if self._by_tenant else None, job.request.narrowing
         if not self._timed:
-            return (job.request.runtime, tenant_id, names)
+            return (job.request.runtime, tenant_id, narrowing)
         movable = job.time_limit_s is None and job.preemptible and job.checkpoints
-        return (job.request.runtime, tenant_id, names, job.max_run_s, movable)
+        return (job.request.runtime, tenant_id, narrowing, job.max_run_s, movable)

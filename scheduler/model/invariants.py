@@ -15,7 +15,7 @@ from typing import Protocol
 
 from scheduler.model import AllocationView, Gpu, Job, Node, Running, View
 from scheduler.model.caps import Owner, caps_by_owner, owner_of
-from scheduler.model.eligibility import admits_tenant, allows_node, can_start, ineligible_reason
+from scheduler.model.eligibility import admits_tenant, can_start, forbidden_by, ineligible_reason
 from scheduler.model.plan import Place, Plan
 from scheduler.model.request import Choice, Request
 from scheduler.model.sharing import may_share
@@ -290,7 +290,7 @@ def _against_the_node(
 
 
 def _code_of_ineligible(node: Node, job: Job) -> Code:
-    if not allows_node(job.request, node.name):
+    if forbidden_by(job.request, node):
         return Code.NODE_NOT_ALLOWED
     if not can_start(node, job.request.runtime):
         return Code.WRONG_RUNTIME

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from scheduler.model.lifecycle import RuntimeNeed
 
@@ -35,6 +36,7 @@ class Node:
     - `runtimes` are the runtime needs that the node meets. Empty: its agent has not reported them.
     - Maintenance begins at `maintenance_starts_at`, s, for `maintenance_reason`. When it begins, a node that `drains`
       has its preemptible jobs moved off.
+    - `labels` are what its agent and operators say of it, by name.
     - From `maintenance_ends_at` on, the node takes jobs again, even if it is not schedulable now. None: unknown.
     - A `single_user` node runs all jobs as one account, so it takes only jobs of the tenant `tenant_id`. None: no jobs.
     """
@@ -57,3 +59,4 @@ class Node:
     maintenance_ends_at: float | None = None
     single_user: bool = False
     tenant_id: int | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)

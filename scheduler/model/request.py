@@ -10,12 +10,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
+from typing import Any
 
 from scheduler.model.codec import from_json
 from scheduler.model.lifecycle import Locality, RuntimeNeed
 
 # The number of distinct requests to intern: more than a large pool has waiting.
 _INTERNED = 1 << 16
+# The fields by which a request allows some nodes only, as `scheduler.model.eligibility` judges.
+NODE_FIELDS = ("nodes_in", "exclude_nodes", "node_labels")
 
 
 class RequestError(ValueError):
@@ -114,6 +117,7 @@ class Request(_CachesHash):
 
     - `choices` are in order of preference.
     - `nodes_in` and `exclude_nodes` are node names. An empty `nodes_in` allows all nodes.
+    - `node_labels` are labels that each of its nodes has, with their values.
     - `shares_gpu` allows another job on the same GPUs; `gpu_memory_mib` is the memory that the job needs on each.
     - A `divisible` job is one lot of GPUs on any number of nodes. Its CPUs and memory are per GPU.
     - `elastic` is the range in which a policy may resize the job. Over a gang, `nodes` are those of the size that the
@@ -131,6 +135,7 @@ class Request(_CachesHash):
     locality: Locality = Locality.ANY
     nodes_in: tuple[str, ...] = ()
     exclude_nodes: tuple[str, ...] = ()
+    node_labels: tuple[tuple[str, str], ...] = ()
     shares_gpu: bool = False
     gpu_memory_mib: int | None = None
     divisible: bool = False
@@ -156,6 +161,7 @@ class Request(_CachesHash):
             raise RequestError("elastic", "a job without GPUs has no range of them")
         if self.divisible and self.over_gang:
             raise RequestError("elastic", "a divisible job has no equal number of GPUs on each node")
+        object.__setattr__(self, "node_labels", tuple(sorted(self.node_labels)))
         object.__setattr__(self, "resources", _checked_resources(self.resources))
 
     def __hash__(self) -> int:
@@ -163,7 +169,7 @@ class Request(_CachesHash):
             return self._hash
         except AttributeError:
             values = (
-                *(self.choices, self.nodes, self.locality, self.nodes_in, self.exclude_nodes, self.shares_gpu),
+                *(self.choices, self.nodes, self.locality, *self.narrowing, self.shares_gpu),
                 *(self.gpu_memory_mib, self.divisible, self.elastic, self.runtime, self.resources),
             )
             value = values.__hash__()
@@ -174,6 +180,18 @@ class Request(_CachesHash):
     def first(self) -> Choice:
         """The preferred choice."""
         return self.choices[0]
+
+    @property
+    def narrowing(self) -> tuple[tuple[Any, ...], ...]:
+        """The values by which it allows some nodes only: those of `NODE_FIELDS`; empty if it allows all."""
+        if self.nodes_in or self.exclude_nodes or self.node_labels:
+            return self.nodes_in, self.exclude_nodes, self.node_labels
+        return ()
+
+    @property
+    def on_any_node(self) -> Request:
+        """The request without what narrows its nodes."""
+        return replace(self, nodes_in=(), exclude_nodes=(), node_labels=())
 
     @property
     def gpus_total(self) -> int:

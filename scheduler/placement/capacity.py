@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from scheduler.model import Locality, Node, View
-from scheduler.model.eligibility import allows_node, can_start
+from scheduler.model.eligibility import can_start, forbidden_by
 from scheduler.model.lifecycle import HoldReason, RuntimeNeed
 from scheduler.model.plan import Denial
 from scheduler.placement import named, words
@@ -88,19 +88,14 @@ class Capacity:
 
     def _of_named(self, demand: Demand) -> Denial | None:
         """The same, of the nodes that the job allows; a job that fits nowhere in the pool is told that."""
-        unnamed = demand_of(
-            replace(demand.request, nodes_in=(), exclude_nodes=()), within=demand.within, closed=demand.closed
-        )
+        unnamed = demand_of(demand.request.on_any_node, within=demand.within, closed=demand.closed)
         denial = self.infeasible(unnamed)
         if denial is not None or not self.nodes:
             return denial
-        names = (demand.request.nodes_in, demand.request.exclude_nodes)
-        part = self._part(names, lambda node: allows_node(demand.request, node.name))
+        part = self._part(demand.request.narrowing, lambda node: forbidden_by(demand.request, node) is None)
         hosts = part._nodes_with(demand.gpu_type, demand.gpus, demand.cpus, demand.memory_mib)
         if (part.nodes if demand.divisible else hosts) < demand.nodes:
-            others = [
-                node.name for node in self._nodes if not allows_node(demand.request, node.name) and _hosts(node, demand)
-            ]
+            others = {node.name: forbidden_by(demand.request, node) for node in self._nodes if _hosts(node, demand)}
             return named.infeasible(demand, hosts=hosts, others=others)
         denial = part.infeasible(unnamed)
         return denial and replace(denial, detail=f"counting the nodes that this job allows: {denial.detail}")

@@ -59,8 +59,8 @@ class Demand:
 
     @property
     def names_nodes(self) -> bool:
-        """True if the job names nodes to use or to exclude. All other nodes are closed to it."""
-        return bool(self.request.nodes_in or self.request.exclude_nodes)
+        """True if the job allows some nodes only. All other nodes are closed to it."""
+        return bool(self.request.narrowing)
 
     @property
     def gpus_total(self) -> int:

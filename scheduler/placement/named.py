@@ -1,9 +1,10 @@
-"""Messages for a job that names nodes and finds no room: the nodes that it allows, and those that it excludes."""
+"""Why a job finds no room on the nodes that it allows, in words: by their names, or by labels that they have."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 
+from scheduler.model.eligibility import words_for_labels
 from scheduler.model.lifecycle import HoldReason
 from scheduler.model.phrases import become_free
 from scheduler.model.plan import Denial
@@ -12,34 +13,38 @@ from scheduler.placement.demand import Demand
 
 MAX_NAMES = 8
 """Of nodes in a sentence."""
+Others = Mapping[str, str | None]
+"""The names of nodes with room, and by which field the job does not allow them."""
 
 
-def infeasible(demand: Demand, *, hosts: int, others: Iterable[str]) -> Denial:
+def infeasible(demand: Demand, *, hosts: int, others: Others) -> Denial:
     """Of the nodes that the job allows only `hosts` could ever hold a rank, while the `others` could as well."""
-    what = _size(demand)
-    if demand.request.nodes_in:
-        detail = _of_named(_left(demand), hosts, what, demand)
+    what, request = _size(demand), demand.request
+    if request.nodes_in or request.exclude_nodes:
+        allow, such = "allow" if request.nodes_in else "no longer exclude", listed(sorted(_unnamed(others)))
+        helps = [f"{allow} nodes that have {what}{f', such as {such}' if such else ''}"]
     else:
-        needs = words.count(demand.nodes, "node")
-        detail = f"of the nodes that this job does not exclude, {words.have(hosts)} {what}; this job needs {needs}"
-    allow, such = "allow" if demand.request.nodes_in else "no longer exclude", listed(sorted(others))
+        helps = []
     return Denial(
         HoldReason.INFEASIBLE,
-        detail,
+        _of_named(_left(demand), hosts, what, demand) if request.nodes_in else _of_allowed(hosts, what, demand),
         words.evidence(demand, allowed_nodes_that_fit=hosts),
-        (f"{allow} nodes that have {what}{f', such as {such}' if such else ''}",),
+        (*helps, *_other_labels(demand)),
     )
 
 
-def no_room(demand: Demand, *, with_gpus: int, hosts: int, excluded: Sequence[str]) -> Denial:
-    """Of the nodes that the job allows `hosts` have room for a rank now, and so have the `excluded` ones.
+def no_room(demand: Demand, *, with_gpus: int, hosts: int, others: Others) -> Denial:
+    """Of the nodes that the job allows `hosts` have room for a rank now, and so have the `others`.
 
     `with_gpus` have the GPUs for a rank, whatever CPUs and memory they have.
     """
     what = _size(demand, free="free ", whole=with_gpus >= demand.nodes)
+    excluded = _unnamed(others)
     if demand.request.nodes_in:
         detail = _of_named(_left(demand), hosts, what, demand)
         where, helps = f" on {listed(_left(demand), last='or')}", ["allow more nodes"]
+    elif not excluded:
+        detail, where, helps = _of_allowed(hosts, what, demand), " on a node that it allows", []
     else:
         verb, them = ("has", "it") if len(excluded) == 1 else ("have", "them")
         detail = f"{listed(excluded)} {verb} {what}, and this job excludes {them}"
@@ -48,7 +53,7 @@ def no_room(demand: Demand, *, with_gpus: int, hosts: int, excluded: Sequence[st
         HoldReason.NAMED_NODES,
         detail,
         words.evidence(demand, allowed_nodes_with_room=hosts),
-        tuple(helps),
+        (*helps, *_other_labels(demand)),
         wanted=demand.gpus,
         once_free=become_free(demand.gpus, demand.gpu_type) + where if demand.gpu_type else "",
     )
@@ -67,6 +72,21 @@ def _left(demand: Demand) -> Sequence[str]:
     return [name for name in demand.request.nodes_in if name not in demand.request.exclude_nodes]
 
 
+def _unnamed(others: Others) -> Sequence[str]:
+    """Those that the names in the request do not allow."""
+    return [name for name, field in others.items() if field in {"nodes_in", "exclude_nodes"}]
+
+
+def _other_labels(demand: Demand) -> Sequence[str]:
+    return ["ask for other node_labels"] if demand.request.node_labels else []
+
+
+def _of_allowed(hosts: int, what: str, demand: Demand) -> str:
+    nodes = "that this job does not exclude" if demand.request.exclude_nodes else "of this pool"
+    needs = words.count(demand.nodes, "node")
+    return f"of the nodes {nodes}, {words.have(hosts)} {what}; this job needs {needs}"
+
+
 def _of_named(names: Sequence[str], hosts: int, what: str, demand: Demand) -> str:
     if hosts:
         return f"of {listed(names)}, {words.have(hosts)} {what}; this job needs {words.count(demand.nodes, 'node')}"
@@ -74,7 +94,8 @@ def _of_named(names: Sequence[str], hosts: int, what: str, demand: Demand) -> st
 
 
 def _size(demand: Demand, *, free: str = "", whole: bool = False) -> str:
-    """`4 A100`; for a job without GPUs, and of the `whole` of others too, CPUs and memory."""
+    """`4 A100`; for a job without GPUs, and of the `whole` of others too, CPUs and memory; then the labels."""
     gpus = f"{demand.gpus} {free}{demand.gpu_type}" if demand.gpu_type else ""
     rest = f"{words.count(demand.cpus, f'{free}CPU')} and {words.memory(demand.memory_mib)} of {free}memory"
-    return (f"{gpus} with {rest}" if whole else gpus) if gpus else rest
+    labels = words_for_labels(demand.request)
+    return ((f"{gpus} with {rest}" if whole else gpus) if gpus else rest) + (f" and {labels}" if labels else "")

@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 
 from scheduler.model import Locality
-from scheduler.model.eligibility import OPEN, allows_node, can_start, utc_text
+from scheduler.model.eligibility import OPEN, can_start, forbidden_by, utc_text
 from scheduler.model.lifecycle import HoldReason
 from scheduler.model.phrases import become_free
 from scheduler.model.plan import Denial
@@ -36,19 +36,18 @@ class Shortage:
             return Denial(HoldReason.NO_FREE_GPUS, "this pool has no nodes yet", evidence, ("a node joins the pool",))
         if demand.closed:
             rooms = [node for node in map(self._free.node, sorted(demand.closed)) if node and _hosts(node, demand)]
-            allowed = [node for node in rooms if allows_node(demand.request, self._free.full_node(node.id).name)]
+            full = [self._free.full_node(node.id) for node in rooms]
+            others = {node.name: forbidden_by(demand.request, node) for node in full}
+            allowed = [room for room, node in zip(rooms, full, strict=True) if others[node.name] is None]
             if allowed:
                 return self._ineligible(demand, allowed)
-            excluded = [
-                name for node in rooms if (name := self._free.full_node(node.id).name) in demand.request.exclude_nodes
-            ]
-            if demand.request.nodes_in or excluded:
+            if demand.request.nodes_in or demand.request.node_labels or others:
                 open_nodes = [
                     node for node in self._free.by_fit(demand.gpu_type, demand.gpus) if node.id not in demand.closed
                 ]
                 hosts = sum(node.fits(demand) for node in open_nodes)
                 if hosts < demand.nodes:
-                    return named.no_room(demand, with_gpus=len(open_nodes), hosts=hosts, excluded=excluded)
+                    return named.no_room(demand, with_gpus=len(open_nodes), hosts=hosts, others=others)
         if demand.gpu_type is None:
             return self._cpu_or_memory(demand)
         if self._free.gpus(demand.gpu_type) < demand.gpus * demand.nodes:

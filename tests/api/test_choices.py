@@ -64,6 +64,13 @@ BAD: list[tuple[str, dict[str, Any], str, str]] = [
     ("too many excluded", {"exclude_nodes": ["gpu01", "gpu02"], "nodes": 2}, "exclude_nodes", "it leaves 1 of the 3"),
     ("nodes without such GPUs", {"gpus": "V100:4", "nodes_in": ["gpu01", "gpu02"]}, "nodes_in", "none of gpu01, gpu02"),
     (
+        "labels that no node has",
+        {"gpus": "A100:4", "node_labels": {"net": "ib"}},
+        "node_labels",
+        "has 4 A100 and net=ib",
+    ),
+    ("a label that is a list", {"node_labels": {"net": ["ib"]}}, "node_labels", "the label net must be a string"),
+    (
         "a choice that the nodes lack",
         {"gpus": BOTH, "nodes_in": ["gpu01"]},
         "gpus.any_of.1",

@@ -26,7 +26,7 @@ from muster.offers.selectors import get_framework, get_offer
 from muster.offers.transitions import accept, end_offers, set_filter
 from muster.tenants.selectors import tenants_of
 from scheduler.model import AllocationView
-from scheduler.model.eligibility import RUNTIME_MISMATCH, allows_node
+from scheduler.model.eligibility import RUNTIME_MISMATCH, forbidden_by
 from scheduler.model.lifecycle import JobClass, OfferState, RuntimeNeed
 from scheduler.model.plan import Place
 from scheduler.model.request import Choice
@@ -175,8 +175,7 @@ def _require_startable(offer: Offer, jobs: Sequence[Job]) -> None:
     said, label = offer.node.inventory, str(offer.node.labels.get("default-image", ""))
     forms = forms_of(said.get("runtimes") or (), label, said.get("mount_roots") or ())
     for index, job in enumerate(jobs):
-        if not allows_node(job.request, offer.node.name):
-            field = "exclude_nodes" if offer.node.name in job.request.exclude_nodes else "nodes_in"
+        if field := forbidden_by(job.request, offer.node):
             raise Invalid.field(f"jobs.{index}.spec.{field}", f"the offer is of node {offer.node.name}")
         form = job.request.runtime
         if forms and form not in forms:

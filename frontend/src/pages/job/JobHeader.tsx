@@ -167,6 +167,10 @@ export function JobFacts({ job, attempt }: { job: JobWithSpec; attempt: Attempt 
         <Sizes elastic={job.spec.elastic} />
         <NodeNames name="Nodes to use" names={job.spec.nodes_in} />
         <NodeNames name="Nodes to avoid" names={job.spec.exclude_nodes} />
+        <NodeNames
+          name="Labels of nodes"
+          names={Object.entries(job.spec.node_labels ?? {}).map(([label, value]) => `${label}=${value}`)}
+        />
         <Outputs job={job} />
         <Fact name="Priority">{humanize(job.priority)}</Fact>
         <Fact name="Submitted">

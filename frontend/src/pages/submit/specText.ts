@@ -20,6 +20,7 @@ export const ORDER = [
   "nodes",
   "nodes_in",
   "exclude_nodes",
+  "node_labels",
   "cpus",
   "memory",
   "shm",

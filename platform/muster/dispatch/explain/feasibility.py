@@ -28,6 +28,7 @@ from scheduler.engine.feasible import Feasibility, Resize
 from scheduler.model.codec import to_json
 from scheduler.model.lifecycle import HoldReason
 from scheduler.model.plan import Denial
+from scheduler.model.request import NODE_FIELDS
 
 log = logging.getLogger(__name__)
 
@@ -182,7 +183,8 @@ def _resize_by(job: Job) -> Resize:
 def _refusal(job: Job, view: model.Job, denial: Denial, feasibility: Feasibility) -> FieldError:
     ask = "; ".join(denial.helps)
     if "allowed_nodes_that_fit" in denial.evidence:
-        return FieldError("nodes_in" if view.request.nodes_in else "exclude_nodes", _message(job, denial, ask))
+        field = next(name for name in NODE_FIELDS if getattr(view.request, name))
+        return FieldError(field, _message(job, denial, ask))
     field = "gpus"
     nearest = feasibility.nearest(view, _resize_by(job)) if len(view.request.choices) == 1 else None
     if nearest is not None:

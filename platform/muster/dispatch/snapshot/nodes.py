@@ -118,6 +118,7 @@ def _view(node: Node, gpus: tuple[model.Gpu, ...]) -> model.Node:
         strikes=WARNING_STRIKES * any(gpu.warned for gpu in gpus),
         single_user=of_one_tenant,
         tenant_id=node.single_user_tenant_id if of_one_tenant else None,
+        labels={str(name): str(value) for name, value in node.labels.items()},
         runtimes=forms_of(
             _said(node, "runtimes"), str(node.labels.get("default-image", "")), _said(node, "mount_roots")
         ),

@@ -41,9 +41,10 @@ USE: Mapping[str, tuple[str, str]] = {
     "volume volumes bind_mounts mount": ("mounts: [data:/data:ro]", "of volumes that an operator has set up"),
     "job_array task_array array_size": ("array: 0-9", "one member for each index, as a key of the spec"),
     "hyperparameters parameters": ("params: {lr: 0.1}", "which the command sees as environment variables"),
-    "nodelist node_list node_name hostlist node_selector affinity constraint": (
-        "nodes_in: [gpu01, gpu02]",
-        "the names of nodes; a GPU type stands in gpus",
+    "nodelist node_list node_name hostlist": ("nodes_in: [gpu01, gpu02]", "the names of nodes"),
+    "node_selector affinity constraint": (
+        "node_labels: {network: infiniband}",
+        "labels of nodes, by name; a GPU type stands in gpus",
     ),
     "exclude exclude_node exclude_hosts": ("exclude_nodes: [gpu07]", "the names of nodes"),
     "job_name title": ("name: resnet", "the job's name"),

@@ -26,6 +26,7 @@ def request_of_spec(spec: JobSpec, shares: Shares) -> Request:
             nodes=spec.nodes,
             nodes_in=tuple(spec.nodes_in),
             exclude_nodes=tuple(spec.exclude_nodes),
+            node_labels=tuple(spec.node_labels.items()),
             locality=spec.locality.within if spec.locality else Locality.ANY,
             shares_gpu=spec.packs,
             gpu_memory_mib=spec.gpu_memory_mib,

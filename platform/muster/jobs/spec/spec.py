@@ -28,6 +28,7 @@ from muster.jobs.spec.spec_texts import (
     Text,
     Workdir,
     checked_env,
+    checked_labels,
     checked_tags,
 )
 from muster.jobs.spec.throughput import Throughput
@@ -179,6 +180,9 @@ class JobSpec(_Strict):
     )
     exclude_nodes: NodeNames = Field(
         default=[], description="Names of nodes that the job may not run on, such as [gpu07]."
+    )
+    node_labels: Annotated[dict[str, str], BeforeValidator(checked_labels)] = Field(
+        default={}, description="Labels that each of its nodes has, such as {network: infiniband}."
     )
     cpus: int | None = Field(default=None, ge=1, le=MAX_CPUS, description="Per node. Default: the share of its GPUs.")
     memory: Size | None = Field(default=None, description="Per node, such as 128GiB. Default: the share of its GPUs.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, get_origin
 
 from pydantic import BaseModel
 
@@ -22,7 +22,7 @@ def _with_groups(keys: list[str]) -> list[str]:
 KEYS = tuple(_with_groups(_keys_of(JobSpec)))
 """The keys of a job and of a group: name, command and GPUs first."""
 _INNER = {name: _keys_of(model) for name, model in PARTS.items()}
-_BY_NAME = frozenset({"env", "params", "tags", "throughput"})
+_BY_NAME = frozenset(name for name, field in JobSpec.model_fields.items() if get_origin(field.annotation) is dict)
 
 
 def in_order(stored: Mapping[str, Any]) -> dict[str, Any]:

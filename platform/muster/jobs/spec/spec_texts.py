@@ -155,17 +155,25 @@ def checked_env(values: object) -> object:
 
 
 def checked_tags(values: object) -> object:
+    return _named_values(values, "tag")
+
+
+def checked_labels(values: object) -> object:
+    return _named_values(values, "label")
+
+
+def _named_values(values: object, kind: str) -> object:
     if not isinstance(values, dict):
         return values
     if len(values) > MAX_TAGS:
-        raise ValueError(f"{len(values)} tags: at most {MAX_TAGS}")
+        raise ValueError(f"{len(values)} {kind}s: at most {MAX_TAGS}")
     for name, value in values.items():
         if not _TAG_NAME.fullmatch(str(name)) or has_parent_part(str(name)):
-            raise ValueError(f"{str(name)[:60]!r} cannot be the name of a tag")
+            raise ValueError(f"{str(name)[:60]!r} cannot be the name of a {kind}")
         if isinstance(value, bool) or not isinstance(value, str | int | float) or len(str(value)) > 200:
-            raise ValueError(f"the tag {name} must be a string of at most 200 characters")
+            raise ValueError(f"the {kind} {name} must be a string of at most 200 characters")
         if not str(value).isprintable():
-            raise ValueError(f"the tag {name} must be printable")
+            raise ValueError(f"the {kind} {name} must be printable")
     return {name: str(value) for name, value in values.items()}
 
 

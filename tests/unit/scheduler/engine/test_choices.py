@@ -37,6 +37,13 @@ def world(*waiting: Job, a100: int = 1, v100: int = 1, **fields: Any) -> Snapsho
     return make_snapshot(nodes=nodes, waiting=waiting, **fields)
 
 
+def labelled(*waiting: Job, **fields: Any) -> Snapshot:
+    """Three nodes of four A100 in zone a, of which node3 alone is on InfiniBand."""
+    nets = {1: {}, 2: {"net": "eth"}, 3: {"net": "ib"}}
+    nodes = [make_node(number, gpus=4, labels={"zone": "a", **net}) for number, net in nets.items()]
+    return make_snapshot(nodes=nodes, waiting=waiting, **fields)
+
+
 def busy(node_id: int, gpus: int) -> Any:
     return make_running(make_share(node_id, range(gpus)), attempt_id=node_id)
 
@@ -136,6 +143,44 @@ def test_a_job_that_waits_for_its_nodes_names_them(names: dict[str, Any], detail
     assert hold.reason is HoldReason.NAMED_NODES
     assert hold.detail.startswith(detail)
     assert hold.helps
+
+
+@pytest.mark.parametrize("policy", POLICIES.names)
+def test_every_policy_places_a_job_on_nodes_with_its_labels(policy: str) -> None:
+    assert placed(labelled(asking(1, "A100:2", node_labels=(("net", "ib"),))), policy=policy) == {1: [(3, 2, 4)]}
+
+
+@pytest.mark.parametrize(
+    ("keys", "reason", "detail"),
+    [
+        (
+            {"node_labels": (("net", "ib"),)},
+            HoldReason.NAMED_NODES,
+            "of the nodes of this pool, none has 4 free A100 and net=ib; this job needs 1 node",
+        ),
+        (
+            {"node_labels": (("net", "ib"),), "nodes_in": ("node1", "node3")},
+            HoldReason.NAMED_NODES,
+            "none of node1, node3 has 4 free A100 and net=ib",
+        ),
+        (
+            {"node_labels": (("net", "ib"), ("zone", "c"))},
+            HoldReason.INFEASIBLE,
+            "of the nodes of this pool, none has 4 A100 and net=ib, zone=c; this job needs 1 node",
+        ),
+        (
+            {"node_labels": (("net", "ib"),), "exclude_nodes": ("node3",)},
+            HoldReason.INFEASIBLE,
+            "of the nodes that this job does not exclude, none has 4 A100 and net=ib; this job needs 1 node",
+        ),
+    ],
+)
+def test_a_job_without_room_on_nodes_with_its_labels_is_told_of_them(
+    keys: dict[str, Any], reason: HoldReason, detail: str
+) -> None:
+    hold = hold_of(labelled(asking(1, "A100:4", **keys), running=[busy(3, 1)]))
+    assert (hold.reason, hold.detail) == (reason, detail)
+    assert hold.helps[-1] == "ask for other node_labels"
 
 
 def test_a_job_whose_nodes_lack_cpus_is_told_what_they_lack() -> None:

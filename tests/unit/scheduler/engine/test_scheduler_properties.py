@@ -76,6 +76,7 @@ def node_of(draw: st.DrawFn, node_id: int) -> Node:
         maintenance_starts_at=draw(st.sampled_from([None, None, NOW, NOW + 500.0, NOW + 6000.0])),
         drains=draw(st.booleans()),
         maintenance_ends_at=draw(st.sampled_from([None, None, NOW + 100.0, NOW + 7000.0])),
+        labels=draw(st.sampled_from([{}, {"net": "ib"}, {"net": "eth"}])),
     )
     if draw(st.booleans()):
         return node
@@ -128,6 +129,8 @@ def narrowed(draw: st.DrawFn, request: Request) -> Request:
         named = sorted(left) if draw(st.booleans()) else []
         excluded = draw(st.sets(st.sampled_from(NAMES))) - (left if named else set())
         request = replace(request, nodes_in=tuple(named), exclude_nodes=tuple(sorted(excluded)))
+    if not draw(st.integers(0, 3)):
+        request = replace(request, node_labels=(("net", "ib"),))
     (choice,) = request.choices
     if choice.gpu_type is None or not draw(st.booleans()):
         return request
@@ -390,8 +393,10 @@ def a_gang_starts_whole_on_allowed_nodes_of_its_own_in_one_choice(world: Snapsho
         if not job.request.divisible:
             assert len(set(gpus)) == 1
             assert job.request.over_gang or len(gpus) == job.request.nodes
-        names = {world.node_by_id[share.node_id].name for share in place.allocations}
+        nodes = [world.node_by_id[share.node_id] for share in place.allocations]
+        names = {node.name for node in nodes}
         assert names <= set(job.request.nodes_in or names) - set(job.request.exclude_nodes)
+        assert all(set(job.request.node_labels) <= set(node.labels.items()) for node in nodes)
 
 
 def only_preemptible_jobs_stop_and_for_a_job_that_starts(world: Snapshot, plan: Plan, *, leases: bool) -> None:

@@ -99,6 +99,12 @@ CASES = {
         "node2 is not among the nodes_in of this job",
         waiting=(replace(GANG, request=replace(GANG.request, nodes_in=("node1", "node3"))),),
     ),
+    "a job on a node without its labels": Case(
+        {Code.NODE_NOT_ALLOWED},
+        "node2 does not have net=ib, the node_labels of this job",
+        waiting=(replace(GANG, request=replace(GANG.request, node_labels=(("net", "ib"),))),),
+        nodes=(make_node(1, labels={"net": "ib"}), make_node(2, labels={"net": "eth"})),
+    ),
     "a job that would reach into the maintenance of a node": Case(
         {Code.MAINTENANCE},
         "node2 has maintenance from 1970-01-12 14:46 UTC: new driver",

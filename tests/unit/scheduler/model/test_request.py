@@ -41,6 +41,7 @@ requests = st.builds(
     nodes=st.integers(1, 4),
     locality=st.sampled_from(Locality),
     nodes_in=st.lists(st.sampled_from(["gpu01", "gpu02"])).map(tuple),
+    node_labels=st.sampled_from([(), (("net", "ib"),), (("zone", "a"), ("net", "ib"))]),
     exclude_nodes=st.lists(st.sampled_from(["gpu03", "gpu04"])).map(tuple),
     shares_gpu=st.booleans(),
     gpu_memory_mib=st.none() | st.integers(0, 1 << 20),
