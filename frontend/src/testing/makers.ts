@@ -66,7 +66,7 @@ export function makeGroupRow(
   return makeJob({
     name: "lr-search",
     group: {
-      ...{ id: 3, kind: "sweep", name: "lr-search", state: "active", member: 1, members: 27 },
+      ...{ id: 3, kind: "sweep", name: "lr-search", state: "active", member: 1, index: null, members: 27 },
       ...group,
       progress: { ...none, ...times, ...counts },
     },
