@@ -46,7 +46,7 @@ NEEDED := $(BUILT) $(SYNCED) $(if $(wildcard $(BUILT)),,database)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup needed database demo up reset test test-quick test-long engines faults mutants coverage audit bench figures check check-format check-lint check-types check-imports check-django check-frontend
+.PHONY: help setup needed database demo up reset test test-quick test-long engines faults mutants coverage audit bench figures sbatch-reference check check-format check-lint check-types check-imports check-django check-frontend
 
 help: ## list the targets
 	@printf 'Muster, a GPU cluster management platform. Start with: make demo\n\n'
@@ -92,6 +92,9 @@ engines: ## install what some tests are skipped without: Docker, Podman, sshd, i
 
 bench: setup ## measure the platform on this machine, beside Slurm where it is installed (ARGS="--quick")
 	@$(PY) -m bench $(ARGS)
+
+sbatch-reference: setup ## record what a real Slurm does with the scripts of tests/unit/sbatch (as root, with Slurm)
+	@PYTHONPATH=.:platform $(PY) -m tests.unit.sbatch.record
 
 figures: setup ## simulate what others have published, and write the figures in docs (needs their traces)
 	@$(PY) -m bench.published $(ARGS)

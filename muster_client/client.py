@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from muster_client.answers.accounts import Me, Token, TokenWithSecret
     from muster_client.answers.fairness import JobFairness
     from muster_client.answers.fleet import Gpu, Maintenance, Node, NodeDetail
-    from muster_client.answers.forecast import DryRun, Why
+    from muster_client.answers.forecast import DryRun, TranslatedScript, Why
     from muster_client.answers.jobs import (
         Attempt,
         BatchAnswer,
@@ -239,6 +239,21 @@ class Client(SweepCalls, QueueCalls):
     def dry_run(self, spec: JobSpec) -> DryRun:
         """Return what would happen to this job, without storing it."""
         return cast("DryRun", self._http.document("POST", "/jobs:dry-run", json_body=spec, repeatable=True))
+
+    def translate_script(
+        self,
+        script: str,
+        *,
+        name: str = "sbatch",
+        options: Sequence[str] = (),
+        arguments: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
+    ) -> TranslatedScript:
+        """Return the spec that a script with `#SBATCH` directives asks for, without storing it."""
+        body = {"script": script, "name": name, "options": list(options), "arguments": list(arguments)}
+        sent = body | {"environment": dict(environment or {})}
+        answer = self._http.document("POST", "/sbatch:translate", json_body=sent, repeatable=True)
+        return cast("TranslatedScript", answer)
 
     def spec_schema(self) -> JsonObject:
         """Return the JSON Schema of a spec."""

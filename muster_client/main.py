@@ -20,7 +20,7 @@ gc.enable()
 # Each module of `muster_client.commands` with its commands, in the order of the help.
 MODULES = {
     "account": ("login", "logout", "whoami", "tokens"),
-    "submit": ("submit", "run", "dry-run"),
+    "submit": ("submit", "run", "sbatch", "dry-run"),
     "sweep": ("sweep",),
     "jobs": ("ls", "show", "why", "logs", "cancel", "requeue", "wait"),
     "specs": ("clone", "spec"),

@@ -155,13 +155,14 @@ def _await(ready: Callable[[], bool], daemon: str, folder: Path) -> None:
 
 def _idle_nodes(cluster: Cluster) -> int:
     told = subprocess.run(
-        ["sinfo", "--noheader", "--Node", "--format=%t"],
+        ["sinfo", "--noheader", "--Node", "--format=%N %t"],
         env=cluster.environment,
         capture_output=True,
         text=True,
         check=False,
     )
-    return told.stdout.split().count("idle")
+    # A node has a line for each of its partitions.
+    return sum(line.endswith(" idle") for line in set(map(str.strip, told.stdout.splitlines())))
 
 
 def _without_slurm() -> dict[str, str]:

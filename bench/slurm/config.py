@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 GPU_TYPE = "a100"
@@ -18,6 +18,10 @@ class Profile:
     why: str
     settings: Mapping[str, str]
     slow: bool = False
+    features: Mapping[str, str] = field(default_factory=dict)
+    """Features by node."""
+    partitions: Sequence[str] = ("PartitionName=main Default=YES MaxTime=INFINITE",)
+    """Lines of partitions, each of all nodes."""
 
 
 PROFILES = (
@@ -105,10 +109,11 @@ def slurm_conf(layout: Layout, profile: Profile) -> str:
     nodes = [
         f"NodeName={name} NodeHostname={layout.host} NodeAddr=127.0.0.1 Port={port} CPUs={CPUS_PER_NODE} "
         f"RealMemory={MEMORY_MIB_PER_NODE} Gres=gpu:{GPU_TYPE}:{layout.gpus_per_node} State=UNKNOWN"
+        + (f" Feature={profile.features[name]}" if name in profile.features else "")
         for name, port in zip(layout.node_names, layout.node_ports, strict=True)
     ]
-    partition = f"PartitionName=main Nodes={','.join(layout.node_names)} Default=YES MaxTime=INFINITE State=UP"
-    return "\n".join([*(f"{name}={value}" for name, value in settings.items()), *nodes, partition, ""])
+    partitions = [f"{line} Nodes={','.join(layout.node_names)} State=UP" for line in profile.partitions]
+    return "\n".join([*(f"{name}={value}" for name, value in settings.items()), *nodes, *partitions, ""])
 
 
 def gres_conf(layout: Layout) -> str:

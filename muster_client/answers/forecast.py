@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, TypedDict
 
 from muster_client.answers.jobs import DryRunSize, Failure, GpuChoice, Hold, RunTimeEstimate
-from muster_client.answers.terms import JobRuntime, JobSpec, JobState, Moment, Values
+from muster_client.answers.terms import JobRuntime, JobSpec, JobState, Moment, OptionFate, OptionSource, Values
 
 
 class Outlook(TypedDict):
@@ -80,3 +80,21 @@ class Why(TypedDict):
     estimate: Annotated[RunTimeEstimate | None, "How long it is expected to run; null: nothing is known."]
     cycle: Annotated[int | None, "The number of the pool's latest scheduling cycle; null before the first one."]
     at: Annotated[Moment | None, "When that cycle began; null before the first one."]
+
+
+class ScriptOption(TypedDict):
+    """What became of an option of a script."""
+
+    source: Annotated[OptionSource, "Where it was given."]
+    line: Annotated[int | None, "Its line in the script; null elsewhere."]
+    text: Annotated[str, "The option as it was written."]
+    fate: Annotated[OptionFate, "`ignored`: for the reason that `says` has."]
+    says: Annotated[str, "The keys of the spec that it became, or why it is ignored."]
+
+
+class TranslatedScript(TypedDict):
+    """The spec that a script asks for."""
+
+    spec: Annotated[JobSpec, "The spec, which can be submitted."]
+    report: Annotated[list[ScriptOption], "Every option, by line in the script, then environment and command line."]
+    notes: Annotated[list[str], "What to know of it before it runs, as sentences."]

@@ -15,6 +15,7 @@ from muster.api.base import ApiView
 from muster.api.cells import views as cells
 from muster.api.fairness import views as fairness
 from muster.api.fleet import views as fleet
+from muster.api.forecast import scripts
 from muster.api.forecast import views as forecast
 from muster.api.jobs import parts as job_parts
 from muster.api.jobs import views as jobs
@@ -97,6 +98,7 @@ v1 = [
     _to("arrays/<id:array_id>:release", queue.ReleaseArray, Scope.SUBMIT),
     _to("arrays/<id:array_id>:retry", arrays.RetryArray, Scope.SUBMIT),
     _to("arrays/<id:array_id>:clone", arrays.CloneArray, Scope.SUBMIT),
+    _to("sbatch:translate", scripts.TranslateScript, Scope.SUBMIT),
     _to("sweeps", sweeps.Sweeps, Scope.SUBMIT),
     _to("sweeps/<id:sweep_id>", sweeps.OneSweep),
     _to("sweeps/<id:sweep_id>/members", sweeps.SweepMembers),

@@ -242,6 +242,8 @@ SPECTACULAR_SETTINGS = {
         "UsageBy": "muster.usage.dimensions.By",
         "JobClass": "scheduler.model.lifecycle.JobClass",
         "JobForm": "scheduler.model.lifecycle.RuntimeNeed",
+        "OptionFate": "muster.sbatch.options.Fate",
+        "OptionSource": "muster.sbatch.options.Source",
         "FailureCategory": "scheduler.diagnosis.failures.evidence.Category",
         "NoticeKind": "muster.jobs.spec.notify.Kind",
         "WebhookState": ("working", "failing", "disabled"),

@@ -15,6 +15,7 @@ from typing import Any
 import typer
 
 import muster_client
+from muster.sbatch.options import OPTIONS
 from muster_client import errors
 from muster_client.commands.group import LazyCommands
 from muster_client.main import MODULES, app
@@ -39,6 +40,8 @@ COMMANDS = dict(commands(typer.main.get_command(app), "muster"))
 def options_of(name: str) -> set[str]:
     if name == "muster simulate":
         return set(parser(name)._option_string_actions)
+    if name == "muster sbatch":
+        return {"--json", *(f"--{option.name}" for option in OPTIONS)}
     return {option for parameter in COMMANDS[name].params for option in parameter.opts}
 
 

@@ -12,6 +12,7 @@ from django.contrib import admin
 
 from muster.help import documents
 from muster.help.reference import spec_page
+from muster.help.sbatch import sbatch_page
 from muster.help.search import search
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -120,8 +121,9 @@ def test_an_excerpt_has_no_marks_of_tables_and_no_notes_to_authors() -> None:
 
 
 def test_the_page_of_spec_keys_is_what_the_schema_says() -> None:
-    written = (ROOT / "docs/reference/spec.md").read_text()
-    assert written == spec_page(), "write it again: manage.py spec_reference"
+    for name, page in (("spec", spec_page()), ("sbatch", sbatch_page())):
+        written = (ROOT / f"docs/reference/{name}.md").read_text()
+        assert written == page, "write it again: manage.py spec_reference"
 
 
 def test_every_address_of_help_in_the_pages_leads_to_a_heading_or_a_term() -> None:

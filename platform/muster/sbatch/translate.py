@@ -1,0 +1,475 @@
+"""From a script with its options to a spec, with a line of report for each option."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from muster.sbatch import values
+from muster.sbatch.command import command_of
+from muster.sbatch.directives import Refused, read_directives
+from muster.sbatch.features import nodes_with
+from muster.sbatch.geometry import MEMORY, Asked, Layout, layout_of, take
+from muster.sbatch.moments import moment
+from muster.sbatch.options import Fate, Given, Source, given_by, given_in, parse
+from muster.sbatch.site import Partition, Qos, Site
+
+_MAIL = {
+    "BEGIN": ("started",),
+    "END": ("ended",),
+    "FAIL": ("failed",),
+    "REQUEUE": ("requeued",),
+    "ALL": ("started", "ended", "failed", "requeued"),
+}
+_NO_MAIL = (
+    "NONE",
+    "STAGE_OUT",
+    "INVALID_DEPEND",
+    "ARRAY_TASKS",
+    "TIME_LIMIT",
+    "TIME_LIMIT_90",
+    "TIME_LIMIT_80",
+    "TIME_LIMIT_50",
+)
+# Options that set one thing.
+_SAME = {"tasks-per-node": "ntasks-per-node", "requeue": "no-requeue", "oversubscribe": "exclusive"}
+_AFTER = {"after": "started", "afterany": "any", "afternotok": "failed", "afterok": "ok", "aftercorr": "corr"}
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """What is submitted: a script with its name, or the command of `--wrap`; and what was given beside it."""
+
+    script: str = ""
+    name: str = "sbatch"
+    options: Sequence[str] = ()
+    arguments: Sequence[str] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What became of an option."""
+
+    source: Source
+    line: int | None
+    text: str
+    fate: Fate
+    says: str
+
+
+@dataclass(frozen=True, slots=True)
+class Translation:
+    """The spec of a script, the report, and what the submitter should know."""
+
+    spec: dict[str, Any]
+    report: tuple[Entry, ...]
+    notes: tuple[str, ...]
+
+
+def translate(submission: Submission, site: Site, now: datetime) -> Translation:
+    """The spec that the script asks for at a moment, whose time zone its times have.
+
+    Raises:
+        Refused: Slurm would refuse it, or Muster cannot do what it asks; with the line of the script.
+    """
+    effective, report = settle(submission)
+    return _Translator(submission, site, now, effective, report).translation()
+
+
+def settle(submission: Submission) -> tuple[dict[str, Given], list[Entry]]:
+    """The options that hold, by name, and the report on those that are overridden.
+
+    The command line beats the environment, which beats the script; within one of them the last one holds.
+    """
+    command_line, rest = parse(submission.options, source=Source.COMMAND_LINE)
+    if rest:
+        raise Refused(f"{rest[0]} is no option of sbatch")
+    wrapped = any(given.option.name == "wrap" for given in command_line)
+    if wrapped and submission.script:
+        raise Refused("--wrap and a script exclude each other")
+    directives = [] if wrapped else read_directives(submission.script)
+    from_environment = _without_other_memory(given_by(submission.environment), given_in(directives), command_line)
+    effective: dict[str, Given] = {}
+    report: list[Entry] = []
+    for given in (*given_in(directives), *from_environment, *command_line):
+        name = _SAME.get(given.option.name, given.option.name)
+        if name in effective:
+            report.append(_entry(effective[name], Fate.IGNORED, f"{given.text} ({given.source}) beats it"))
+        effective[name] = given
+    return effective, report
+
+
+def _without_other_memory(environment: list[Given], script: list[Given], command_line: list[Given]) -> list[Given]:
+    """The options of the environment, without those of memory where another one is given: that one holds."""
+    named = {given.option.name for given in (*script, *command_line)} & set(MEMORY)
+    return [given for given in environment if given.option.name not in MEMORY or named <= {given.option.name}]
+
+
+def _entry(given: Given, fate: Fate, says: str) -> Entry:
+    return Entry(given.source, given.line, given.text, fate, says)
+
+
+class _Translator:
+    def __init__(
+        self, submission: Submission, site: Site, now: datetime, effective: dict[str, Given], report: list[Entry]
+    ) -> None:
+        self._submission, self._site, self._now = submission, site, now
+        self._given, self._report = effective, report
+        self._notes: list[str] = []
+        self._spec: dict[str, Any] = {}
+        self._env: dict[str, str] = {}
+
+    def translation(self) -> Translation:
+        for given in self._given.values():
+            if given.option.fate is Fate.REFUSED:
+                raise given.refused(given.option.why)
+            if given.option.values and not re.fullmatch(given.option.values, given.value, re.ASCII):
+                raise given.refused("it has no such value")
+        partition = self._partition()
+        self._read("account", lambda _: None, says="vc")
+        qos = self._qos()
+        layout, sized = self._layout(partition)
+        self._name()
+        self._time(partition, qos)
+        self._nodes(partition, layout)
+        size = self._size(layout, partition)
+        self._require_room(layout, size, partition)
+        self._when()
+        self._signal()
+        self._retry_and_mail()
+        self._rest(sized)
+        self._variables(layout, partition)
+        spec = {"name": self._spec.pop("name"), "command": self._command(), **size, **self._spec}
+        spec |= {"env": self._env, "slurm_env": True}
+        # By line within each source, as a reader goes through the script.
+        order = list(Source)
+        report = sorted(self._report, key=lambda entry: (order.index(entry.source), entry.line or 0))
+        return Translation(spec, tuple(_with_values(entry, spec) for entry in report), tuple(self._notes))
+
+    # Each of these puts keys into the spec and says so in the report.
+
+    def _read(self, name: str, read: Callable[[Given], object], *, says: str | None = None) -> None:
+        """Call `read` with the option if it is given; a ValueError becomes a refusal that names it."""
+        given = self._given.get(name)
+        if given is None:
+            return
+        try:
+            read(given)
+        except ValueError as error:
+            raise given.refused(str(error)) from error
+        self._report.append(_entry(given, Fate.TRANSLATED, says or given.option.why))
+
+    def _partition(self) -> Partition:
+        partitions = self._site.partitions
+        if not partitions:
+            raise Refused("you have no virtual cluster to submit to; ask an operator")
+        given = self._given.get("partition")
+        named = given.value.split(",") if given else [next(iter(partitions))]
+        unknown = [name for name in named if name not in partitions]
+        if given is not None and unknown:
+            raise given.refused(f"there is no partition {unknown[0]}; there are {', '.join(partitions)}")
+        partition = partitions[named[0]]
+        vcs = partition.vcs
+        account = self._given.get("account")
+        if account is not None:
+            if account.value not in self._site.accounts:
+                raise account.refused(f"there is no account {account.value} that you may use")
+            vcs = tuple(vc for vc in vcs if vc in self._site.accounts[account.value])
+            if not vcs:
+                raise account.refused(f"account {account.value} has no virtual cluster in partition {partition.name}")
+        self._spec["vc"] = vcs[0]
+        self._env["SLURM_JOB_PARTITION"] = partition.name
+        if given is not None:
+            more = f"; of several partitions the first is taken, {partition.name}" if len(named) > 1 else ""
+            self._report.append(_entry(given, Fate.TRANSLATED, f"vc: {vcs[0]}{more}"))
+        return partition
+
+    def _qos(self) -> Qos:
+        given = self._given.get("qos")
+        if given is None:
+            return Qos()
+        if given.value not in self._site.qos:
+            raise given.refused(f"there is no quality of service {given.value}; there are {', '.join(self._site.qos)}")
+        qos = self._site.qos[given.value]
+        self._spec |= {"priority": qos.priority, "class": qos.klass}
+        self._env["SLURM_JOB_QOS"] = given.value
+        self._report.append(_entry(given, Fate.TRANSLATED, f"priority: {qos.priority}, class: {qos.klass}"))
+        return qos
+
+    def _layout(self, partition: Partition) -> tuple[Layout, set[str]]:
+        asked, sized = Asked(), set()
+        for name, given in self._given.items():
+            try:
+                if take(asked, given.option.name, given.value):
+                    sized.add(name)
+            except ValueError as error:
+                raise given.refused(str(error)) from error
+        if "nodelist" in self._given:
+            asked.named_nodes = len(self._hosts("nodelist"))
+        layout = layout_of(asked, partition.largest)
+        if partition.max_nodes is not None and layout.nodes > partition.max_nodes:
+            raise Refused(
+                f"partition {partition.name} takes jobs of at most {partition.max_nodes} nodes, not {layout.nodes}"
+            )
+        if asked.nodes is not None and layout.nodes < asked.nodes[0]:
+            self._notes.append(f"It has {layout.ntasks} tasks, so it gets {layout.nodes} nodes")
+        return layout, sized
+
+    def _size(self, layout: Layout, partition: Partition) -> dict[str, Any]:
+        size: dict[str, Any] = {"nodes": layout.nodes, "cpus": layout.cpus}
+        if layout.memory_mib:
+            size["memory"] = f"{layout.memory_mib}MiB"
+        if layout.gpus:
+            kind = self._gpu_type(layout.gpu_type or self._spec.pop("gpu_type", None), partition)
+            size["gpus"] = f"{kind}:{layout.gpus}" if kind else layout.gpus
+        self._spec.pop("gpu_type", None)
+        return size
+
+    def _require_room(self, layout: Layout, size: Mapping[str, Any], partition: Partition) -> None:
+        """Return if enough nodes of the partition are large enough, whether they are free or not."""
+        named, excluded = self._spec.get("nodes_in"), self._spec.get("exclude_nodes", ())
+        fitting = [
+            node
+            for node in partition.nodes
+            if node.gpus >= layout.gpus
+            and node.cpus >= layout.cpus
+            and node.memory_mib >= (layout.memory_mib or 0)
+            and (named is None or node.name in named)
+            and node.name not in excluded
+        ]
+        if len(fitting) < layout.nodes:
+            each = f"{size.get('gpus', 0)} GPUs, {layout.cpus} CPUs"
+            if layout.memory_mib:
+                each += f" and {layout.memory_mib} MiB"
+            asked = f"{layout.nodes} nodes with {each} each"
+            raise Refused(f"{asked} are asked for, and partition {partition.name} has {len(fitting)}")
+
+    def _gpu_type(self, asked: str | None, partition: Partition) -> str | None:
+        """The type as the platform writes it."""
+        if asked is None:
+            return None
+        for kind in partition.gpu_types:
+            if kind.lower() == asked.lower():
+                return kind
+        there = f"there are {', '.join(partition.gpu_types)}" if partition.gpu_types else "it has no GPUs"
+        raise Refused(f"partition {partition.name} has no GPUs of type {asked}; {there}")
+
+    def _name(self) -> None:
+        given = self._given.get("job-name")
+        name = given.value if given else "wrap" if "wrap" in self._given else self._submission.name
+        self._spec["name"] = name or "sbatch"
+        self._read("job-name", lambda _: None)
+
+    def _time(self, partition: Partition, qos: Qos) -> None:
+        limit = partition.time_min or partition.max_time_min
+        given = self._given.get("time")
+        if given is not None:
+            self._read("time", lambda given: values.minutes(given.value))
+            limit = values.minutes(given.value)
+        for what, most in (
+            (f"partition {partition.name}", partition.max_time_min),
+            ("the quality of service", qos.max_time_min),
+        ):
+            if most is not None and (limit is None or limit > most):
+                if given is None:
+                    limit = most
+                else:
+                    raise given.refused(f"{what} allows {_duration(most)} at most")
+        if limit is not None:
+            self._spec["time"] = _duration(limit)
+
+    def _hosts(self, name: str) -> list[str]:
+        given = self._given[name]
+        try:
+            return values.hosts(given.value)
+        except ValueError as error:
+            raise given.refused(str(error)) from error
+
+    def _nodes(self, partition: Partition, layout: Layout) -> None:
+        names = [node.name for node in partition.nodes]
+        for option, key in (("nodelist", "nodes_in"), ("exclude", "exclude_nodes")):
+            if option not in self._given:
+                continue
+            listed = self._hosts(option)
+            unknown = [name for name in listed if name not in names]
+            if unknown:
+                raise self._given[option].refused(f"partition {partition.name} has no node {unknown[0]}")
+            self._spec[key] = listed
+            self._read(
+                option,
+                lambda _: None,
+                says=f"{key}: {', '.join(listed)}",
+            )
+        self._read("constraint", lambda given: self._constrain(given, partition, layout))
+        if "nodelist" in self._given and layout.nodes > len(self._spec["nodes_in"]):
+            raise self._given["nodelist"].refused(
+                f"the job has {layout.nodes} nodes, and these are the only ones it would run on: name all of them"
+            )
+
+    def _constrain(self, given: Given, partition: Partition, layout: Layout) -> None:
+        types = [kind for kind in partition.gpu_types if kind.lower() == given.value.lower()]
+        if types and layout.gpus and layout.gpu_type is None:
+            self._spec["gpu_type"] = types[0]
+            return
+        found = nodes_with(given.value, partition.nodes, layout.nodes)
+        among = self._spec.get("nodes_in", found)
+        left = [name for name in found if name in among]
+        if len(left) < layout.nodes:
+            raise ValueError(
+                f"{len(left)} nodes of partition {partition.name} have these features, of {layout.nodes} needed"
+            )
+        if len(left) < len(partition.nodes):
+            self._spec["nodes_in"] = left
+
+    def _when(self) -> None:
+        self._read("begin", lambda given: self._spec.update(begin=_iso(moment(given.value, self._now))))
+        self._read("deadline", self._deadline)
+        self._read("array", self._array)
+        self._read("dependency", self._depend)
+
+    def _deadline(self, given: Given) -> None:
+        at = moment(given.value, self._now)
+        if at <= self._now:
+            raise ValueError("it has passed")
+        self._spec["deadline"] = _iso(at)
+
+    def _array(self, given: Given) -> None:
+        if not given.value:
+            return
+        found = values.array(given.value, self._site.max_array)
+        array: dict[str, Any] = {"indices": _ranges(found.indices)}
+        if found.parallel is not None:
+            array["max_parallel"] = found.parallel
+        self._spec["array"] = array
+
+    def _depend(self, given: Given) -> None:
+        if not given.value:
+            return
+        found, any_of = values.dependencies(given.value)
+        if any_of and len(found) > 1:
+            raise ValueError("that one of several is enough (?) is not supported")
+        after = []
+        for one in found:
+            if one.kind == "singleton":
+                raise ValueError("singleton is not supported: name the job with afterany")
+            if one.later_min:
+                raise ValueError("a time after the start of another job (+) is not supported")
+            number = f"{one.job_id}" if one.index is None else f"{one.job_id}_{one.index}"
+            after.append(f"{number}:{_AFTER[one.kind]}")
+        self._spec["after"] = after
+
+    def _signal(self) -> None:
+        def read(given: Given) -> None:
+            found = values.signal(given.value)
+            self._spec["checkpoint"] = {"signal": found.name, "grace": f"{max(1, found.before_s)}s"}
+            limit = values.minutes(self._given["time"].value) if "time" in self._given else None
+            if limit is not None and limit * 60 > found.before_s:
+                # The platform sends the signal at `time` and kills after the grace.
+                self._spec["time"] = f"{limit * 60 - found.before_s}s"
+
+        self._read("signal", read)
+
+    def _retry_and_mail(self) -> None:
+        given = self._given.get("no-requeue")
+        if given is not None:
+            if given.option.name == "no-requeue":
+                self._spec["retry"] = {"max": 0}
+            self._report.append(_entry(given, Fate.TRANSLATED, given.option.why))
+        self._read("mail-type", self._mail)
+
+    def _mail(self, given: Given) -> None:
+        kinds: list[str] = []
+        for word in given.value.upper().split(","):
+            if word not in _MAIL and word not in _NO_MAIL:
+                raise ValueError(f"{word} is no event: write {', '.join((*_MAIL, 'NONE'))}")
+            kinds += [kind for kind in _MAIL.get(word, ()) if kind not in kinds]
+        self._spec["notify"] = {"mail": kinds, "webhook": []}
+
+    def _rest(self, sized: set[str]) -> None:
+        """Report the options of size, those that are ignored, and those that need no more than a line."""
+        self._read(
+            "comment", lambda given: self._spec.update(tags={"comment": given.value[:200]} if given.value else {})
+        )
+        self._read("export", self._export)
+        said = {(entry.text, entry.line) for entry in self._report}
+        for name, given in self._given.items():
+            if (given.text, given.line) in said:
+                continue
+            fate = Fate.TRANSLATED if name in sized else given.option.fate
+            self._report.append(_entry(given, fate, given.option.why))
+
+    def _export(self, given: Given) -> None:
+        for part in given.value.split(","):
+            name, equals, value = part.partition("=")
+            if equals and name:
+                self._env[name] = value
+
+    def _variables(self, layout: Layout, partition: Partition) -> None:
+        """The variables of Slurm that do not depend on where the job runs."""
+        given = self._given
+        variables = {"SLURM_JOB_NAME": self._spec["name"], "SLURM_TASKS_PER_NODE": _each(layout)}
+        if {"ntasks", "ntasks-per-node", "ntasks-per-gpu"} & given.keys() or layout.ntasks != layout.nodes:
+            variables |= {"SLURM_NTASKS": str(layout.ntasks), "SLURM_NPROCS": str(layout.ntasks)}
+        for option, name in (
+            ("ntasks-per-node", "SLURM_NTASKS_PER_NODE"),
+            ("cpus-per-task", "SLURM_CPUS_PER_TASK"),
+            ("cpus-per-gpu", "SLURM_CPUS_PER_GPU"),
+            ("gpus", "SLURM_GPUS"),
+            ("gpus-per-node", "SLURM_GPUS_PER_NODE"),
+            ("gpus-per-task", "SLURM_GPUS_PER_TASK"),
+        ):
+            if option in given:
+                variables[name] = given[option].value
+        for option, name in (("mem", "NODE"), ("mem-per-cpu", "CPU"), ("mem-per-gpu", "GPU")):
+            if option in given:
+                variables[f"SLURM_MEM_PER_{name}"] = str(values.mebibytes(given[option].value))
+        self._env |= variables
+
+    def _command(self) -> str:
+        wrap = self._given.get("wrap")
+        script = f"#!/bin/sh\n{wrap.value}\n" if wrap else self._submission.script
+        return command_of(script, self._submission.arguments)
+
+
+def _with_values(entry: Entry, spec: Mapping[str, Any]) -> Entry:
+    """The entry with the values of the keys that it names, where it names only keys."""
+    keys = entry.says.removesuffix(", and SLURM_NTASKS").replace(" and ", ", ").split(", ")
+    if entry.fate is not Fate.TRANSLATED or not all(key in spec for key in keys):
+        return entry
+    return replace(entry, says=", ".join(f"{key}: {_short(spec[key])}" for key in keys))
+
+
+def _short(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _each(layout: Layout) -> str:
+    times = f"(x{layout.nodes})" if layout.nodes > 1 else ""
+    return f"{layout.tasks_per_node}{times}"
+
+
+def _iso(at: datetime) -> str:
+    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _duration(minutes: int) -> str:
+    return f"{minutes // 60}h" if minutes % 60 == 0 else f"{minutes}m"
+
+
+def _ranges(indices: Sequence[int]) -> str:
+    """The indices as ranges: `0-3,7`."""
+    parts: list[str] = []
+    first = last = indices[0]
+    for index in (*indices[1:], None):
+        if index == last + 1:
+            last = index
+            continue
+        parts.append(f"{first}" if first == last else f"{first}-{last}")
+        if index is not None:
+            first = last = index
+    return ",".join(parts)

@@ -1,0 +1,72 @@
+"""Scripts over REST: their translation where the user may submit, and that its spec can be submitted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from django.test import Client
+
+from muster.accounts.models import User
+from tests.api.asking import require_described, send
+from tests.api.conftest import World
+
+Api = Callable[[User | None], Client]
+
+TRANSLATE = "/api/v1/sbatch:translate"
+SCRIPT = """#!/bin/bash
+#SBATCH --job-name=study
+#SBATCH --partition=main --account=vision
+#SBATCH --gres=gpu:2 --nodelist=gpu01
+#SBATCH --time=1:00:00
+#SBATCH --constraint=nvlink&rack=a
+python3 train.py "$@"
+"""
+
+
+@pytest.fixture
+def client(world: World, api: Api) -> Client:
+    world.node.labels = {"nvlink": True, "rack": "a", "spare": False}
+    world.node.save()
+    return api(world.owner)
+
+
+def test_the_spec_of_a_script_can_be_submitted(client: Client) -> None:
+    answer = send(client, "POST", TRANSLATE, {"script": SCRIPT, "arguments": ["--lr", "0.1"]})
+    assert answer.status_code == 200, answer.content
+    require_described("POST", TRANSLATE, answer)
+    spec = answer.json()["spec"]
+    assert (spec["name"], spec["vc"], spec["gpus"], spec["time"]) == ("study", "vision-vc", 2, "1h")
+    assert len(answer.json()["report"]) == 7
+    stored = send(client, "POST", "/api/v1/jobs", spec)
+    assert stored.status_code == 201, stored.content
+    assert stored.json()["spec"]["nodes_in"] == ["gpu01"]
+
+
+def test_a_script_alone_may_be_the_body(client: Client) -> None:
+    answer = client.post(TRANSLATE, SCRIPT, content_type="text/x-sbatch")
+    assert answer.json()["spec"]["name"] == "study"
+    refused = client.post(TRANSLATE, b"#!/bin/sh\n\xff", content_type="text/x-sbatch")
+    assert (refused.status_code, refused.json()["errors"][0]["field"]) == (422, "script")
+
+
+@pytest.mark.parametrize(
+    ("directive", "says"),
+    [
+        ("--account=speech", "there is no account speech that you may use"),
+        ("--partition=secret", "there is no partition secret; there are main"),
+        ("--nodelist=gpu99", "partition main has no node gpu99"),
+        ("--constraint=spare", "no node has the feature spare"),
+    ],
+)
+def test_words_of_others_mean_nothing(client: Client, directive: str, says: str) -> None:
+    answer = send(client, "POST", TRANSLATE, {"script": f"#!/bin/sh\n#SBATCH {directive}\ntrue\n"})
+    assert answer.status_code == 422
+    [error] = answer.json()["errors"]
+    assert error["field"] == "script"
+    assert error["message"].startswith(f"line 2: {directive}: {says}")
+
+
+def test_an_option_beside_the_script_is_refused_by_that_name(client: Client) -> None:
+    answer = send(client, "POST", TRANSLATE, {"options": ["--gress=1", "--wrap=true"]})
+    assert answer.json()["errors"] == [{"field": "options", "message": "there is no option --gress"}]
