@@ -154,7 +154,7 @@ def _measure_muster(plan: Plan, console: Console) -> System:
 def _measure_live(  # noqa: PLR0912, PLR0915 - one branch for each item
     home: Path, plan: Plan, console: Console
 ) -> tuple[Series, Mapping[str, Usage]]:
-    """What needs the whole platform, and then what needs its database."""
+    """Measure the items that need the whole platform, and then those that need its database."""
     # These need Django's settings, which need the home.
     from django.core.management import call_command  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""How long `themis` takes: an auction by itself, with several GPU types, and a decision with 10,000 waiting jobs."""
+"""Times of `themis`: an auction by itself, with several GPU types, and a decision with 10,000 waiting jobs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long one decision takes on a pool whose virtual clusters own cells, beside the same one under plain quotas.
+"""Time of one decision on a pool whose virtual clusters own cells, beside the same one under plain quotas.
 
 1,000 nodes with 8 GPUs in racks of 20 nodes of one type; 50 virtual clusters own 20 nodes each, of three types. All but
 64 GPUs are taken and 10,000 jobs wait. Every other virtual cluster uses all of its cells and has guaranteed jobs that

@@ -1,4 +1,4 @@
-"""How long one scheduling decision takes on a large cluster; no process but this one takes part."""
+"""Time of one scheduling decision on a large cluster; no process but this one takes part."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long the classifier of failures takes: for the tail of an ordinary log, and for logs made to hinder it."""
+"""Times of the classifier of failures: for the tail of an ordinary log, and for logs made to hinder it."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ class Figure:
         return self.statistic(values) if values else None
 
     def meets(self, value: float, bound: float) -> bool:
-        """Whether a value is on the good side of a bound."""
+        """True if a value is on the good side of a bound."""
         return value >= bound if self.higher_is_better else value <= bound
 
 

@@ -49,7 +49,7 @@ class Orders:
 
 @dataclass(slots=True)
 class Heard:
-    """How long calls took, in milliseconds; of long-polls, how much later than asked for their answer came."""
+    """Times of calls, in milliseconds; of long-polls, the delay of their answer beyond the time asked for."""
 
     report_ms: list[float] = field(default_factory=list)
     beat_ms: list[float] = field(default_factory=list)

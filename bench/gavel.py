@@ -1,4 +1,4 @@
-"""How long `gavel` takes for many jobs on four GPU types: the solve, and the whole decision; and what parts lose."""
+"""Times of `gavel` for many jobs on four GPU types: the solve and the whole decision; and the loss by parts."""
 
 from __future__ import annotations
 

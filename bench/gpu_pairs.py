@@ -1,4 +1,4 @@
-"""How steady the rate of a training job is on a real GPU, and what two jobs get of one: for any Python with PyTorch.
+"""Steadiness of a training job's rate on a real GPU, and the rates of two jobs on one: for any Python with PyTorch.
 
 `python3 bench/gpu_pairs.py` prints two tables; it needs one NVIDIA GPU that nothing else uses.
 """

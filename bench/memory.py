@@ -88,7 +88,7 @@ def usage_of(pid: int) -> Usage:
 
 
 def parse_rollup(text: str) -> Usage:
-    """What the kernel's summary of a process's mappings says; it is empty for one that has ended."""
+    """Parse the kernel's summary of a process's mappings; it is empty for a process that has ended."""
     kib = {}
     for line in text.splitlines()[1:]:
         name, _, rest = line.partition(":")

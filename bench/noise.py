@@ -1,4 +1,4 @@
-"""What surrounds a signature in real logs: the same log, said by other means."""
+"""Surroundings of a signature in real logs: the same log, said by other means."""
 
 from __future__ import annotations
 

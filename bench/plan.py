@@ -1,4 +1,4 @@
-"""How much is measured: the same for every system of a run."""
+"""The amount to measure: the same for every system of a run."""
 
 from __future__ import annotations
 
@@ -80,12 +80,12 @@ class Plan:
 
     @property
     def needs_platform(self) -> bool:
-        """Whether any item needs the platform to run."""
+        """True if any item needs the platform to run."""
         return bool(set(self.items) - _ALONE - STORED)
 
     @property
     def needs_peer(self) -> bool:
-        """Whether any item can be measured on a peer too."""
+        """True if any item can be measured on a peer too."""
         return bool(set(self.items) - _ALONE - _OURS)
 
 

@@ -32,7 +32,7 @@ _CONFIG = CycleConfig(placement="best_fit")
 
 @dataclass(slots=True)
 class Outcome:
-    """What planners tried and reached; GPU-seconds of places, and waits in seconds."""
+    """Results of planners: places tried and refused, their GPU-seconds, and waits in seconds."""
 
     tried: int = 0
     refused: int = 0

@@ -1,4 +1,4 @@
-"""How long one decision of each policy takes on a large cluster that is all but full."""
+"""Time of one decision of each policy on a large cluster that is all but full."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ class Reading:
     machine_s: float
 
     def since(self, earlier: Reading) -> Reading:
-        """What has passed between two readings."""
+        """The differences between two readings."""
         return Reading(self.ours_s - earlier.ours_s, self.busy_s - earlier.busy_s, self.machine_s - earlier.machine_s)
 
     @property

@@ -44,7 +44,7 @@ _WATCH = """view => {
 
 @dataclass(frozen=True, slots=True)
 class Orders:
-    """Who is to read, with what, and where."""
+    """Orders to a reader: the platform's address, the credentials and the browser."""
 
     url: str
     username: str
@@ -59,7 +59,7 @@ class Reading:
 
     job: int
     lines: int
-    """How many lines to watch."""
+    """The number of lines to watch."""
 
 
 def watched(shown: list[tuple[float, float]], begun: float) -> list[tuple[float, float]]:

@@ -1,4 +1,4 @@
-"""What a run has measured, as a table for people and as JSON for later."""
+"""Report of a run, as a table for people and as JSON for later."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MUSTER = "Muster"
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """What one system has done: its series, its memory, and how much of the machine others used meanwhile."""
+    """The measurements of one system: its series, its memory, and the use of the machine by others meanwhile."""
 
     name: str
     series: Series = field(default_factory=dict)
@@ -39,7 +39,7 @@ class System:
 
 
 def ratio(figure: Figure, ours: float, peers: Sequence[float]) -> float | None:
-    """How many times better than the best peer we are; below 1 we are worse. None without a peer."""
+    """The ratio to the best peer: above 1 we are better, below 1 worse. None without a peer."""
     if not peers or not ours:
         return None
     best = max(peers) if figure.higher_is_better else min(peers)
@@ -118,7 +118,7 @@ def as_json(
 
 
 def machine() -> dict[str, Any]:
-    """What the figures depend on."""
+    """The facts about the machine on which the figures depend."""
     return {
         "processors": os.cpu_count(),
         "model": _processor_model(),

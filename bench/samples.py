@@ -1,4 +1,4 @@
-"""What a handful of measured numbers say: median, percentile, spread."""
+"""Statistics of a handful of measured numbers: median, percentile, spread."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long the simulator takes for Philly's trace, each run in a process of its own so that its memory is its own."""
+"""Time of the simulator for Philly's trace, each run in a process of its own so that its memory is its own."""
 
 from __future__ import annotations
 

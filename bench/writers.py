@@ -45,12 +45,12 @@ _LINE_BYTES = 128
 
 @dataclass(frozen=True, slots=True)
 class Orders:
-    """What the writers are to do: one for each join token."""
+    """Orders to the writers: one for each join token."""
 
     url: str
     tokens: list[str]
     name: str = "writer"
-    """What their names begin with: no two nodes of a platform have the same GPUs."""
+    """The prefix of their names: no two nodes of a platform have the same GPUs."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,7 +91,7 @@ class Groups:
         self.groups: dict[str, Group] = {}
 
     def schedule(self, pod: Pod, suggested: Iterable[str] | None = None, *, reserves: bool = True) -> Answer:
-        """Where the pod goes. Only if the phase `reserves` do pods that preempt others reserve their GPUs."""
+        """The place of the pod. Only if the phase `reserves` do pods that preempt others reserve their GPUs."""
         if (problem := _problem(pod)) is not None:
             return Refused(problem)
         nodes = None if suggested is None or pod.ignores_suggested else frozenset(suggested)
@@ -193,7 +193,7 @@ class Groups:
         return self._pods_of({other for leaf in leaves for other in self.cells.holders[leaf] if other != name})
 
     def _unfit(self, group: Group, suggested: frozenset[str] | None) -> bool:
-        """Whether a node that the group has reserved GPUs on is bad, or not suggested any more."""
+        """True if a node that the group has reserved GPUs on is bad, or not suggested any more."""
         nodes = {leaf.node for places in group.places.values() for place in places for leaf in place}
         return any(
             node in self.cells.ground.bad_nodes or (suggested is not None and node not in suggested) for node in nodes
@@ -331,7 +331,7 @@ def _fresh(config: CellConfig) -> Cells:
 
 
 def _problem(pod: Pod) -> str | None:
-    """What is wrong with the request of a pod."""
+    """The fault in the request of a pod."""
     if not pod.vc:
         return "the pod names no virtual cluster"
     if not OPPORTUNISTIC <= pod.priority <= MAX_PRIORITY:

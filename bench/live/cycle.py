@@ -61,7 +61,7 @@ def measure(*, samples: int) -> Series:
 
 
 def _endings_per_minute(pool: Pool) -> float:
-    """How many failed jobs one process judges by 64 KiB of their logs, releases and moves on in a minute."""
+    """Failed jobs per minute that one process judges by 64 KiB of their logs, releases and moves on."""
     running = Allocation.objects.filter(node__pool=pool, state=AllocationState.ACTIVE).order_by("pk")
     ends = list(running.values_list("node_id", "pk", "attempt_id")[:ENDINGS])
     tails = [tail.decode("utf-8", errors="replace") for tail in ordinary_tails(len(ends))]

@@ -74,7 +74,7 @@ def _reports(member: User, *, samples: int) -> Series:
 
 
 def _fairness(samples: int) -> Series:
-    """What sharing cost: the weeks of a year by tenant, and a job as it stands that waits for an hour or a month."""
+    """The cost of sharing: the weeks of a year by tenant, and a waiting job that has waited for an hour or a month."""
     now = timezone.now()
     asked: dict[str, Callable[[], object]] = {
         "year": partial(fairness_by, Period(now - timedelta(days=_DAYS), now), Scope(), [By.WEEK, By.TENANT])

@@ -42,7 +42,7 @@ class Accuracy:
 
     @property
     def wrong_classes(self) -> Counter[tuple[str, str]]:
-        """How often the classifier mistakes one class for another, by pair."""
+        """The number of times that the classifier mistakes one class for another, by pair."""
         return Counter({pair: count for pair, count in self.confusions.items() if pair[0] != pair[1]})
 
 

@@ -53,7 +53,7 @@ def runs() -> Mapping[str, Result]:
 
 
 def table() -> str:
-    """How long each job waits, in minutes."""
+    """The waits of all jobs, in minutes."""
     found = runs()
     lines = [f"| job | {' | '.join(found)} |", f"|---|{'---|' * len(found)}"]
     for name, vc, at, lasts, gpus in JOBS:
@@ -66,7 +66,7 @@ def table() -> str:
 
 
 def draw(path: Path) -> None:
-    """Which GPUs each job holds over time, a panel for each run."""
+    """Draw the GPUs that each job holds over time, a panel for each run."""
     found = runs()
     with mpl.rc_context({"svg.hashsalt": "cells", "font.size": 9}):
         figure = Figure(figsize=(7.2, 5.2), layout="constrained")

@@ -135,7 +135,7 @@ def tenants(found: Runs, divisor: int) -> str:
 
 
 def draw(found: Runs, path: Path) -> None:
-    """How many jobs end later than alone by at least so much, a panel for each cluster."""
+    """Draw the number of jobs that end later than alone by at least so much, a panel for each cluster."""
     with mpl.rc_context({"svg.hashsalt": "cells", "font.size": 10, "axes.grid": True, "grid.alpha": 0.3}):
         figure = Figure(figsize=(7.2, 3.2), layout="constrained")
         panels = figure.subplots(1, len(DIVISORS), sharey=True)

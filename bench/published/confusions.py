@@ -24,7 +24,7 @@ def labelled(folder: Path) -> Sequence[Labelled]:
 
 @cache
 def accuracy(folder: Path, form: str | None) -> Accuracy:
-    """How the logs are answered in one form of noise, or as they are."""
+    """The accuracy on the logs in one form of noise, or as they are."""
     if form is None:
         return measure(labelled(folder))
     return measure(labelled(folder), lambda log: NOISE[form](log + "\n"))
@@ -38,7 +38,7 @@ def page(folder: Path, text: str) -> str:
 
 
 def tables(logs: Sequence[Labelled], plain: Accuracy, noisy: Mapping[str, Accuracy]) -> str:
-    """What logs of each class are taken for, and how often each form of noise is answered rightly."""
+    """Tables of the answers to logs of each class, and of the right answers by form of noise."""
     count = Counter(log.label for log in logs)
     around = _taken(one.wrong_classes for one in noisy.values())
     alone = _taken([plain.wrong_classes])

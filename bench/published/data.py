@@ -1,4 +1,4 @@
-"""Where the published traces lie; they are not part of the project."""
+"""The folder of the published traces; they are not part of the project."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a bidder of the auction of `themis` gains by a lie: in the value of its GPUs times the part of its lease.
+"""The gain of a lie for a bidder in the auction of `themis`: the value of its GPUs times the part of its lease.
 
 Payments are time of a lease, GPUs, or, which no cluster can carry out, a fraction of all GPUs that are won.
 """

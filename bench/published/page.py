@@ -17,7 +17,7 @@ TEMPLATE = Path(__file__).with_name("template.md")
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """What the policies came to on one trace and one cluster."""
+    """The policies' results on one trace and one cluster."""
 
     trace: str
     cluster: str
@@ -27,7 +27,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Lessons:
-    """What each lesson came to on one cluster, by its title; the first is without any."""
+    """The result of each lesson on one cluster, by its title; the first is without any."""
 
     cluster: str
     summaries: Mapping[str, Summary]

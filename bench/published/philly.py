@@ -120,7 +120,7 @@ def quotas(trace: Trace, cluster: ClusterSpec) -> Mapping[str, Mapping[str, int]
 
 
 def run(folder: Path, study: Study) -> Summary:
-    """What the study came to."""
+    """Run the study; return its summary."""
     trace, cluster = read(folder, study.trace), parse_cluster({**CLUSTERS, **OTHER_CLUSTERS}[study.cluster])
     trace = replace(trace, jobs=trace.jobs[: study.jobs])
     cluster = replace(cluster, groups=tuple(replace(group, per_rack=study.per_rack) for group in cluster.groups))

@@ -51,7 +51,7 @@ class Comparison:
 
     @property
     def same(self) -> int:
-        """How many jobs have the same JCT, to the second."""
+        """The number of jobs with the same JCT, to the second."""
         return sum(abs(self.ours_s[name] - jct_s) < 1 for name, jct_s in self.theirs_s.items())
 
 

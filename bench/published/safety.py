@@ -47,7 +47,7 @@ def nodes(folder: Path) -> Mapping[str, int]:
 
 
 def alone(trace: Trace, owned: Mapping[str, int], *, fewer: int = 0) -> Mapping[int, float]:
-    """When each job starts alone in a cluster of the cells of its virtual cluster, or of `fewer` of them."""
+    """The start of each job alone in a cluster of its virtual cluster's cells, or of `fewer` of them."""
     return {
         record.id: _started(record)
         for vc, number in owned.items()
@@ -59,7 +59,7 @@ def alone(trace: Trace, owned: Mapping[str, int], *, fewer: int = 0) -> Mapping[
 
 
 def with_grace(folder: Path, grace_s: float) -> Sequence[float]:
-    """How much later than alone guaranteed jobs start beside opportunistic ones that have this grace period, s."""
+    """Delays beyond the start alone, s, of guaranteed jobs beside opportunistic ones with this grace period."""
     trace, owned = jobs(folder), nodes(folder)
     options = options_of(_CELLS, owned)
     options = replace(options, quotas={**options.quotas, GUESTS: {"V100": 0}}, grace_s=grace_s)
@@ -70,7 +70,7 @@ def with_grace(folder: Path, grace_s: float) -> Sequence[float]:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """How much later jobs start where nodes are bad, s: than alone with all own cells, and than alone with fewer."""
+    """Delays of jobs where nodes are bad, s: beyond the start alone with all own cells, and with fewer."""
 
     beside_all_s: Sequence[float]
     beside_fewer_s: Sequence[float]

@@ -1,4 +1,4 @@
-"""What screening and retries that know when to stop are worth on Philly's trace, and the page that says so."""
+"""The worth of screening, and of retries that know when to stop, on Philly's trace; and the page that reports it."""
 
 from __future__ import annotations
 

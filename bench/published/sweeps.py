@@ -47,7 +47,7 @@ class Curve:
 
 @dataclass(slots=True)
 class Run:
-    """What a method has done: epochs, processor time, elapsed time, and each loss with the processor time before."""
+    """The work of a method: epochs, processor time, elapsed time, and each loss with the processor time before."""
 
     epochs: int = 0
     cpu_s: float = 0.0
@@ -139,7 +139,7 @@ def _decide(
     paused: set[int],
     ended: set[int],
 ) -> Action:
-    """What becomes of the member that has arrived at a rung; members that had waited for it go on or stop."""
+    """Decide about the member that has arrived at a rung; members that had waited for it go on or stop."""
     members = [Member.from_reports(n, told, rungs, living=n not in ended) for n, told in reports.items()]
     verdicts = judge(method, Goal.MIN, rungs, members).verdicts
     for other in sorted(paused):

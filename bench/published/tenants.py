@@ -19,7 +19,7 @@ LATER_S = 1.0  # a smaller difference is rounding
 
 @dataclass(frozen=True, slots=True)
 class Scheme:
-    """How virtual clusters share: an admission, and whether jobs beyond the quota run as opportunistic ones."""
+    """A way for virtual clusters to share: an admission, and jobs beyond the quota as opportunistic ones or not."""
 
     admission: str
     opportunistic: bool = False

@@ -86,7 +86,7 @@ WORKLOADS = (Workload("gavel", False), Workload("gavel", True), Workload("philly
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a run came to for its applications."""
+    """The result of a run for its applications."""
 
     rho_max: float
     rho_max_long: float  # of those that take longer than a lease alone on their share

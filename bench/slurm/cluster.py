@@ -40,7 +40,7 @@ class Cluster:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What its command line tools need."""
+        """The environment of its command line tools."""
         return {**_without_slurm(), "PATH": _PATH, "SLURM_CONF": str(self.layout.config)}
 
     def groups(self) -> dict[str, list[int]]:
@@ -52,7 +52,7 @@ class Cluster:
 
 
 def missing() -> str:
-    """Why Slurm cannot be measured here; empty if it can."""
+    """The reason that Slurm cannot be measured here; empty if it can."""
     absent = [name for name in _PROGRAMS if shutil.which(name, path=_PATH) is None]
     if absent:
         return f"not installed: {', '.join(absent)}"

@@ -40,7 +40,7 @@ PROFILES = (
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where one instance lives: its folder, its host and its ports."""
+    """The folder, the host and the ports of one instance."""
 
     folder: Path
     host: str
