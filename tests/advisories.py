@@ -41,7 +41,7 @@ SCANS = (
 
 
 def run(scan: Scan, environ: Mapping[str, str]) -> tuple[bool, str]:
-    """Whether the scan passes, and its result for people.
+    """Run the scan; return True if it passes, and its result for people.
 
     It fails if it found a vulnerability or if the command does not work. Without an answer of the service it passes,
     since not every mirror of a registry offers advisories.

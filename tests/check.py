@@ -137,7 +137,7 @@ def report(ended: Running) -> str:
 
 
 def too_slow(took_s: float, *, load: float, cpus: int) -> bool:
-    """Whether a check took longer than it may on a machine that had this load when it began."""
+    """True if a check took longer than it may on a machine that had this load when it began."""
     return took_s > LIMIT_S and cpus > 1 and load <= QUIET_LOAD * cpus
 
 

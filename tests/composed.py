@@ -125,14 +125,14 @@ class Composition:
         return (self._folder / f"{name}.log").read_text(errors="replace")[-4000:]
 
     def port_of(self, name: str) -> int:
-        """Where a service listens on this machine."""
+        """The port of a service on this machine."""
         return self._ports[_PORTS[name]]
 
     def _reached(self, name: str, done: set[tuple[str, str]]) -> bool:
         return bool({(name, "service_healthy"), (name, "service_completed_successfully")} & done)
 
     def _look_at(self, name: str, *, waited_s: float) -> set[tuple[str, str]]:
-        """What a service has come to by now: its end, or a health check that passes."""
+        """The state of a service by now: its end, or a health check that passes."""
         process, check = self._running[name], self._services[name]["healthcheck"]
         status = process.poll()
         if status is not None:
@@ -149,7 +149,7 @@ class Composition:
         return set()
 
     def _ask(self, name: str, check: Mapping[str, Any]) -> str:
-        """What a health check says against a service; empty where it passes."""
+        """A health check's complaint about a service; empty where it passes."""
         kind, *words = check["test"]
         try:
             asked = subprocess.run(
@@ -274,7 +274,7 @@ def composed(services: Mapping[str, dict[str, Any]], *, folder: Path, places: Pl
 
 @cache
 def as_user(user: str) -> tuple[str, ...]:
-    """What comes before a program's words so that root runs it as `uid:gid`; nothing for any other account.
+    """The words before a program's own with which root runs it as `uid:gid`; none for any other account.
 
     What the user may read in an image it may read here, in a checkout or an interpreter below a closed folder too.
     """

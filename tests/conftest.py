@@ -1,4 +1,4 @@
-"""What every test gets. The services are started by the plugin `tests.embedded`, before Django is set up.
+"""Fixtures of every test. The services are started by the plugin `tests.embedded`, before Django is set up.
 
 Importing `tests.profiles` loads the Hypothesis profile.
 """

@@ -65,7 +65,7 @@ def _commands(block: str, indent: int) -> Iterator[Command]:
 
 
 def _goes_on(text: str) -> bool:
-    """Whether a shell would ask for another line."""
+    """True if a shell would ask for another line."""
     try:
         shlex.split(text, comments=True)
     except ValueError:

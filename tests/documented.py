@@ -1,4 +1,4 @@
-"""What docs/operator/configuration.md says of a job's environment."""
+"""A job's environment in docs/operator/configuration.md."""
 
 from __future__ import annotations
 

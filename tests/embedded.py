@@ -60,7 +60,7 @@ def redis_url_of(url: str, worker: str) -> str:
 
 
 def needs_services(paths: list[str], *, start: Path) -> bool:
-    """Whether a run of these paths may touch a database."""
+    """True if a run of these paths may touch a database."""
     free = [ROOT / "tests" / name for name in WITHOUT_SERVICES]
     wanted = [(start / path.partition("::")[0]).resolve() for path in paths]
     return not wanted or not all(any(path.is_relative_to(folder) for folder in free) for path in wanted)
@@ -74,7 +74,7 @@ def environment_of(services: Services) -> dict[str, str]:
 
 
 def further_home(name: str) -> Path:
-    """Where further servers of this run may be started; they are stopped with it, and after it if it is killed."""
+    """The folder for further servers of this run; they are stopped with it, and after it if it is killed."""
     folder = Path(os.environ[_FURTHER])
     for one in (folder, folder / name):
         one.mkdir(exist_ok=True)

@@ -123,13 +123,13 @@ def make_vc(
 def make_request(
     *, gpus: int = 1, gpu_type: str = "", cpus: int | None = None, memory_mib: int = 1024, **fields: Any
 ) -> Request:
-    """What a job asks for that would do with one size: one GPU on one node."""
+    """The request of a job that would do with one size: one GPU on one node."""
     choice = Choice(gpu_type or None, gpus, max(1, gpus) if cpus is None else cpus, memory_mib)
     return Request(choices=(choice,), **fields)
 
 
 def given(job: Job) -> Request:
-    """What an attempt of the job is given that runs in the size that the job prefers."""
+    """The request granted to an attempt of the job in the size that the job prefers."""
     request: Request = job.request
     return request.given(request.first)
 

@@ -1,4 +1,4 @@
-"""Which tests run together on one worker, which are long, and which are quick.
+"""Groups of tests: those that share a worker, those that are long, and those that are quick.
 
 `make test` leaves the long ones to `make test-long`; `make test-quick` runs the quick ones alone. `make check` runs
 both halves without workers, in a process for each of several folders (`tests/check.py`).
@@ -67,7 +67,7 @@ class FilesAndOneCluster(LoadFileScheduling):
 
 
 def scope_of(nodeid: str) -> str:
-    """What a test shares a worker by."""
+    """The key by which a test shares a worker."""
     file = nodeid.partition("::")[0]
     engine = _engine(nodeid)
     if engine:
@@ -84,13 +84,13 @@ def scope_of(nodeid: str) -> str:
 
 
 def place_of(nodeid: str) -> int:
-    """Where a test stands in the order; equal ones keep the order they have."""
+    """The place of a test in the order; equal ones keep the order they have."""
     scope = scope_of(nodeid)
     return next((at for at, word in enumerate(_FIRST) if scope.startswith(word)), len(_FIRST))
 
 
 def is_long(nodeid: str) -> bool:
-    """Whether the test takes a cluster, an engine, an SSH server, PyTorch, a browser or a published trace for long.
+    """True if the test takes a cluster, an engine, an SSH server, PyTorch, a browser or a published trace for long.
 
     Requests to the API are made up in the long half too.
     """
@@ -99,13 +99,13 @@ def is_long(nodeid: str) -> bool:
 
 
 def is_quick(nodeid: str) -> bool:
-    """Whether the test is pure: it starts no process and no service."""
+    """True if the test is pure: it starts no process and no service."""
     file = nodeid.partition("::")[0]
     return file.startswith(_PURE) and file not in _STARTS_PROCESSES and not is_long(nodeid)
 
 
 def may_have(path: Path, *, long: bool) -> bool:
-    """Whether a file may have tests that are long, or that are not: what cannot need not be read."""
+    """True if a file may have tests that are long, or that are not: other files need not be read."""
     file = path.relative_to(ROOT).as_posix()
     if not path.name.startswith("test_") or file.startswith(_OF_ENGINES):
         return True

@@ -8,9 +8,9 @@ import tarfile
 from collections.abc import Iterable
 
 LARGE = 64 << 20
-"""What each of the large ones unpacks to, at least; one is a few dozen KiB as it is sent."""
+"""Bytes to which each of the large ones unpacks, at least; one is a few dozen KiB as it is sent."""
 MEMORY_BYTES = 4 << 20
-"""What looking at any of them may take at a time."""
+"""The most memory for a look at any of them."""
 
 
 def block(name: str, kind: bytes, size: int = 0) -> bytes:

@@ -1,4 +1,4 @@
-"""What is slow to start, and shared by the tests of several files: kept until a test comes that is not of their group.
+"""Fixtures that are slow to start and shared by several files: kept until a test comes that is not of their group.
 
 Idle processes cost the tests after them; `tests.conftest` says which files are a group, and one worker has all of one.
 """
@@ -16,7 +16,7 @@ _ENDS = ExitStack()
 
 
 def kept(make: Callable[[], AbstractContextManager[T]]) -> T:
-    """What `make` makes, as it was made for the first who asked."""
+    """The object that `make` makes, as it was made for the first caller."""
     if make not in _KEPT:
         _KEPT[make] = _ENDS.enter_context(make())
     found: T = _KEPT[make]

@@ -30,7 +30,7 @@ _CLONE_NEWNET = 0x40000000
 
 
 class Lost(Enum):
-    """Which packets between a namespace and the others are dropped; the value names chains of iptables."""
+    """Packets dropped between a namespace and the others; the value names chains of iptables."""
 
     TO_IT = ("INPUT",)
     BOTH = ("INPUT", "OUTPUT")

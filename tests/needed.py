@@ -1,4 +1,4 @@
-"""What tests need of a machine, and skip without, unless the machine is to have it.
+"""Requirements of tests on a machine: without them a test skips, unless the machine is to have them.
 
 `MUSTER_REQUIRE` names what must be there, as CI does with all that it has installed: a test that would be skipped for
 want of it fails. Else a run in which no engine starts is as green as one in which everything was tried.
@@ -32,7 +32,7 @@ def needs(part: str, why: str, *, found: bool) -> pytest.MarkDecorator:
 
 
 def is_required(part: str) -> bool:
-    """Whether the machine is to have a part; a name that is none of them is a mistake."""
+    """True if the machine is to have a part; a name that is none of them is a mistake."""
     required = {name.strip() for name in os.environ.get(REQUIRE, "").split(",")} - {""}
     unknown = (required | {part}) - PARTS
     if unknown:

@@ -1,4 +1,4 @@
-"""Where PyTorch is on this machine: it is installed for a Python of the machine, not for that of the tests."""
+"""PyTorch on this machine: it is installed for a Python of the machine, not for that of the tests."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ NEVER = ("tests/faults/", "tests/protocol/")
 
 
 def may_run_again(nodeid: str, *, is_long: bool, is_property: bool, flaky: pytest.Mark | None) -> bool:
-    """Whether a test that fails may run a second time.
+    """True if a test that fails may run a second time.
 
     Raises:
         pytest.UsageError: the test has a mark `flaky` that is not allowed, or without a reason.

@@ -75,12 +75,12 @@ class SshServer:
 
     @property
     def agent_folder(self) -> str:
-        """Where the agent is kept: a path that is another machine's."""
+        """The agent's folder: a path that is another machine's."""
         return f"{self.home}/agent"
 
     @property
     def host_key(self) -> str:
-        """What the server shows."""
+        """The server's host key."""
         return (self.folder / "host.pub").read_text().strip()
 
     def new_host_key(self) -> None:
@@ -169,7 +169,7 @@ class SshServer:
             self._keeper.wait()
 
     def said(self) -> str:
-        """What sshd has written."""
+        """The log of sshd."""
         path = self.folder / "sshd.log"
         return path.read_text(errors="replace") if path.exists() else ""
 
@@ -179,7 +179,7 @@ class SshServer:
         return sorted(subprocess.run(command, capture_output=True, text=True, check=False).stdout.split())
 
     def shell(self, script: str) -> str:
-        """What a command prints that is run on the server by other means than SSH."""
+        """Run a command on the server by other means than SSH; return its output."""
         return subprocess.run([*self._enter(), "sh", "-c", script], capture_output=True, text=True, check=True).stdout
 
     def only_programs(self) -> None:

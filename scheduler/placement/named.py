@@ -1,4 +1,4 @@
-"""Why a job finds no room on the nodes that it allows, in words: by their names, or by labels that they have."""
+"""Messages for a job that finds no room on the nodes that it allows: by their names, or by labels that they have."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests of the agent share: a platform, agents as real processes, and a runtime of each kind."""
+"""Fixtures of the agent's tests: a platform, agents as real processes, and a runtime of each kind."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ class RuntimeUnderTest:
         self.events.put((allocation_id, kind))
 
     def restart(self) -> None:
-        """What a new run of the agent has: the same state, nothing in memory."""
+        """Start a new run of the agent: the same state, nothing in memory."""
         self.runtime.close()
         self.runtime = self._make(self._heard)
 
@@ -266,7 +266,7 @@ def _podman_tells_of_itself_once() -> Iterator[None]:
 
 
 def is_alive(word: str) -> bool:
-    """Whether any process of the machine, in whatever container, has this word on its command line."""
+    """True if any process of the machine, in whatever container, has this word on its command line."""
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
             if word.encode() in path.read_bytes().split(b"\0"):
@@ -359,7 +359,7 @@ _NUMBERS = itertools.count()
 
 
 def _containers_of(runtime: Runtime) -> tuple[str, ...]:
-    """What the engine still has of this runtime's jobs."""
+    """Containers of this runtime's jobs that the engine still has."""
     return runtime.containers() if isinstance(runtime, (ContainerRuntime, AutoRuntime)) else ()
 
 

@@ -50,7 +50,7 @@ TIMERS = Timers(beat_s=0.2, suspect_s=1.0, unreachable_s=2.0, stop_after_s=60.0,
 
 
 JOB_IDS: dict[str, Any] = {"uid": 4321, "gids": (4321,)} if os.geteuid() == 0 else {}
-"""What a spec says of the job's user, who is not root where the agent is."""
+"""The job's user and groups in a spec: not root's, if the agent is root."""
 
 
 @dataclass
@@ -98,7 +98,7 @@ class Allocation:
 
 @dataclass
 class Fault:
-    """What happens to calls whose `METHOD path` matches, `times` times: an HTTP status, `cut` or `deaf`.
+    """The treatment of calls whose `METHOD path` matches, `times` times: an HTTP status, `cut` or `deaf`.
 
     `cut` closes the connection without handling the call, `deaf` after handling it.
     """
@@ -295,7 +295,7 @@ class FakePlatform:
         )
 
     def _is_left_behind(self, allocation: Allocation) -> bool:
-        """Whether it was claimed out of a state folder that the present agent does not have."""
+        """True if it was claimed out of a state folder that the present agent does not have."""
         present = self.registered.state_id if self.registered is not None else ""
         return allocation.claimed_by is not None and allocation.claimed_by[1] != present
 

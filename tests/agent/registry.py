@@ -94,7 +94,7 @@ class Registry:
         return f"{self.address}/{name}:latest"
 
     def digest(self, name: str) -> str:
-        """What names the content of an image."""
+        """The digest of an image's content."""
         return _digest(self.manifests[name])
 
     def _keep(self, blob: bytes, kind: str) -> dict[str, object]:
@@ -150,7 +150,7 @@ class Registry:
                 return
 
     def _may(self, call: http.server.BaseHTTPRequestHandler, name: str) -> bool:
-        """Whether the caller is signed in, and for an image, may read it."""
+        """True if the caller is signed in, and for an image, may read it."""
         kind, _, value = call.headers.get("Authorization", "").partition(" ")
         if self.private == "bearer":
             # As at real registries, any client gets a token; that of an anonymous client names the user "".

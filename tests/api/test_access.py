@@ -1,4 +1,4 @@
-"""Who may do what: every path against every part a caller can have."""
+"""Permissions: every path against every part a caller can have."""
 
 from __future__ import annotations
 

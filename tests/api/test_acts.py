@@ -1,4 +1,4 @@
-"""What is done with a job: cancel, requeue, clone, edit; and its events."""
+"""Acts on a job: cancel, requeue, clone, edit; and its events."""
 
 from __future__ import annotations
 

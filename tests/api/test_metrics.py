@@ -1,4 +1,4 @@
-"""What jobs and nodes used over time, as those see it who may."""
+"""Use of jobs and nodes over time, for those who may see it."""
 
 from __future__ import annotations
 

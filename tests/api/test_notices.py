@@ -1,4 +1,4 @@
-"""What one is told of, and webhooks, over REST: one's own only, and a secret once."""
+"""Notices and webhooks over REST: one's own only, and a secret once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How pools decide: what there is to choose from, and who may choose."""
+"""Policies of pools: the choices, and the right to choose."""
 
 from __future__ import annotations
 

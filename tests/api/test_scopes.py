@@ -1,4 +1,4 @@
-"""What tokens may be used for, and what tokens that are made by tokens may have."""
+"""Scopes of tokens, and of tokens that are made by tokens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people see of screening runs: that a job would be tried, that it waits for that, and what came of it."""
+"""Screening runs over REST: the plan for one, the wait for it, and its result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the training of a job goes, as those see it who may see the job."""
+"""Training of a job, for those who may see the job."""
 
 from __future__ import annotations
 

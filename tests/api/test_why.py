@@ -1,4 +1,4 @@
-"""What a job that waits for its quota is told: how many jobs are ahead of it, and who has the GPUs."""
+"""Reasons of a job that waits for its quota: the number of jobs ahead of it, and the holders of the GPUs."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ STATE = "state-1"
 
 
 class Agent:
-    """What an agent sends, with its node's credential."""
+    """An agent's calls, with its node's credential."""
 
     def __init__(self, url: str, secret: str) -> None:
         self.http = httpx.Client(base_url=url, timeout=WAIT_S, verify=False, trust_env=False)

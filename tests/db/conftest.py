@@ -1,4 +1,4 @@
-"""What the database's tests share: an oath at the end of each, and the web process itself."""
+"""Fixtures of the database's tests: invariants at the end of each, and the web process itself."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.sshd import SshServer, require_sshd
 
 @pytest.fixture
 def sound(db: None) -> Iterator[None]:
-    """What must never be is looked for when the test ends, whatever the test was about."""
+    """Check the invariants when the test ends, whatever the test was about."""
     yield
     assert unsound() == []
 

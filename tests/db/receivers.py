@@ -19,7 +19,7 @@ from aiosmtpd.smtp import SMTP, Envelope, Session
 
 @dataclass
 class MailServer:
-    """What came in, and who is refused."""
+    """A mail server that keeps its mail, and refuses some addresses."""
 
     mails: list[EmailMessage] = field(default_factory=list)
     unknown: set[str] = field(default_factory=set)

@@ -1,4 +1,4 @@
-"""What happens in a cluster, one step a function: the tests of this folder tell their stories with them."""
+"""Happenings in a cluster, one step a function: the tests of this folder tell their stories with them."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ def silent(node: Node, seconds: float) -> None:
 
 
 def planned_places(world: World) -> tuple[list[Place], Snapshot]:
-    """What a cycle would place now, and the snapshot that it saw: an applier may be late with them."""
+    """The places of a cycle now, and the snapshot that it saw: an applier may be late with them."""
     snapshot = pool_snapshot(world.pool, seed=1)
     return list(decide(snapshot, config_of(world.pool)).places), snapshot
 
@@ -233,7 +233,7 @@ class Other(threading.Thread, Generic[T]):
                 assert self.is_alive(), f"it did not wait: {self._error or self._result}"
 
     def result(self) -> T:
-        """What the other's act returned, or the error it raised."""
+        """The result of the other's act, or the error it raised."""
         self.join(WAIT_S)
         assert not self.is_alive(), "it still waits"
         if self._error is not None:
@@ -242,7 +242,7 @@ class Other(threading.Thread, Generic[T]):
 
 
 def unsound() -> list[str]:
-    """What must never be, and is, in this database."""
+    """Invariants that this database breaks."""
     found = []
     with transaction.atomic(), connection.cursor() as cursor:
         # Postgres may have counted the tables when they were empty. Nested loops over a thousand claims take minutes.

@@ -1,4 +1,4 @@
-"""What a transaction does at its end in a test that is rolled back."""
+"""End of a transaction in a test that is rolled back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a process learns that Postgres has ended its session, without a statement for it."""
+"""Detection that Postgres has ended a session, without a statement for it."""
 
 from __future__ import annotations
 

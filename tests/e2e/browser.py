@@ -1,4 +1,4 @@
-"""What tests of the pages share: a cluster that runs jobs, a browser, and a signed-in user."""
+"""Fixtures for tests of the pages: a cluster that runs jobs, a browser, and a signed-in user."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @dataclass(frozen=True, slots=True)
 class Demo:
-    """How to start the demonstration on one state folder and port."""
+    """A start of the demonstration on one state folder and port."""
 
     home: Path
     port: int
@@ -61,7 +61,7 @@ class Demo:
         return str(json.loads((self.home / "demo.json").read_text())["users"][name]["token"])
 
     def processes(self) -> list[str]:
-        """What runs on this machine and names the state folder or is below something that does."""
+        """Processes of this machine that name the state folder, and all processes below them."""
         pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
         lines = {pid: " ".join(processes.command_line(pid)) for pid in pids}
         return [line for pid, line in lines.items() if str(self.home) in line + _environment(pid)]
@@ -75,7 +75,7 @@ def _environment(pid: int) -> str:
 
 
 def read_until(process: subprocess.Popen[str], end: str) -> str:
-    """What the process prints up to the line that holds `end`."""
+    """The output of the process up to the line that holds `end`."""
     assert process.stdout is not None
     lines = []
     for line in process.stdout:
@@ -101,7 +101,7 @@ def new_demo() -> Iterator[Demo]:
 
 @contextmanager
 def running(demo: Demo) -> Iterator[str]:
-    """What it printed until it stays; it is ended after the block."""
+    """Yield the demonstration's output until it stays; end it after the block."""
     with demo.start() as process:
         try:
             yield read_until(process, "Ctrl-C stops everything")

@@ -22,7 +22,7 @@ WITHIN_S = 60.0
 
 
 def environment(cluster: Cluster, folder: Path, user: str = FIRST_USER) -> dict[str, str]:
-    """What the command finds of the cluster."""
+    """The command's environment in the cluster."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("MUSTER_")}
     own = {"MUSTER_URL": cluster.url, "MUSTER_TOKEN": cluster.tokens[user], "MUSTER_CONFIG": str(folder / "conf")}
     return env | own | {"TERM": "xterm"}
@@ -74,7 +74,7 @@ class Terminal:
 
     @property
     def is_as_before(self) -> bool:
-        """Whether the terminal is set as it was before the command."""
+        """True if the terminal is set as it was before the command."""
         return termios.tcgetattr(self._slave) == self.before
 
     def close(self) -> None:

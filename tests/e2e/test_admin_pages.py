@@ -33,7 +33,7 @@ addEventListener("click", event => {
 
 @pytest.fixture(scope="module")
 def ottos_session(browser: Browser, demo: Demo) -> StorageState:
-    """What the browser keeps of the operator who has signed in."""
+    """The browser's storage of the operator who has signed in."""
     with browser.new_context() as context:
         page = context.new_page()
         page.goto(demo.url)

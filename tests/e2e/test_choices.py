@@ -1,4 +1,4 @@
-"""Which GPUs and nodes a job accepts, from the form of a job to the node that runs it."""
+"""GPUs and nodes that a job accepts, from the form of a job to the node that runs it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many clicks the errands take that people come for when something has failed. Typing is not counted."""
+"""Clicks of the errands that people come for when something has failed. Typing is not counted."""
 
 from __future__ import annotations
 

@@ -216,7 +216,7 @@ def let_others_take_jobs(demo: Demo, admin: str) -> None:
 
 
 def through_the_link(demo: Demo) -> tuple[bytes, int | None]:
-    """What a shell in a job on the server writes, and its exit code."""
+    """The output of a shell in a job on the server, and its exit code."""
     let_others_take_jobs(demo, "cordoned")
     client = demo.client("ada")
     job = client.submit({"command": "while true; do sleep 0.2; done", "gpus": 0})

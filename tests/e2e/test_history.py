@@ -54,7 +54,7 @@ def test_a_history_that_is_simulated_has_the_same_completion_times(cluster: Clus
 
 
 def hand_over_s(cluster: Cluster) -> float:
-    """How long it took from a job's end to the next one's start: nothing to a simulator, much to a busy machine."""
+    """Seconds from a job's end to the next one's start: 0 in a simulator, many on a busy machine."""
     gaps = cluster.sql(
         "SELECT extract(epoch FROM claimed_at - (SELECT max(before.released_at) FROM jobs_gpuclaim before"
         " WHERE before.released_at <= claim.claimed_at))::float FROM jobs_gpuclaim claim"

@@ -1,4 +1,4 @@
-"""What a user does with jobs, over real processes: web, worker, agents, shims, and the `muster` command."""
+"""A user's work with jobs, over real processes: web, worker, agents, shims, and the `muster` command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people do in the pages beyond looking: edit a spec, send code, search a log, cancel in bulk, make tokens."""
+"""Actions in the pages beyond looking: edit a spec, send code, search a log, cancel in bulk, make tokens."""
 
 from __future__ import annotations
 

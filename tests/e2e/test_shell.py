@@ -48,7 +48,7 @@ def sleepers(seconds: str) -> set[int]:
 
 
 def closed(cluster: Cluster, job: Job) -> tuple[str, int | None]:
-    """Why the job's newest shell was closed, and its exit code."""
+    """The reason for the end of the job's newest shell, and its exit code."""
     query = "SELECT reason, exit_code FROM shells_shell WHERE job_id = %s AND state = 'closed' ORDER BY id DESC LIMIT 1"
     rows = until(lambda: cluster.sql(query, job["id"]), "the shell is closed", 60)
     return rows[0]

@@ -111,12 +111,12 @@ def peers(cluster: Cluster, node: str) -> set[tuple[str, str]]:
 
 
 def _address(text: str) -> str:
-    """What the kernel's table calls 0200400A:1F90."""
+    """The address that the kernel's table writes as 0200400A:1F90."""
     return socket.inet_ntoa(bytes.fromhex(text.partition(":")[0])[::-1])
 
 
 def losses(said: list[str]) -> dict[int, str]:
-    """What a run says of its loss, by step and to the last digit."""
+    """The losses that a run prints, by step and to the last digit."""
     found = (re.fullmatch(rf"step (\d+)/{STEPS}  loss (\S+)", line) for line in said)
     return {int(match[1]): match[2] for match in found if match}
 

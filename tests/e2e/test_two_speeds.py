@@ -97,7 +97,7 @@ def test_measured_rates_are_in_the_ratio_of_the_profiles(told: tuple[Demo, str])
 
 
 def asked(demo: Demo, method: str, what: str, body: Mapping[str, object] | None = None) -> dict[str, Any]:
-    """What the platform answers the operator about the pool of two GPU types."""
+    """Ask the platform as the operator about the pool of two GPU types."""
     data = None if body is None else json.dumps(body).encode()
     headers = {"Authorization": f"Bearer {demo.token('otto')}", "Content-Type": "application/json"}
     request = urllib.request.Request(f"{demo.url}/api/v1/pools/{MIXED}/{what}", data, headers, method=method)

@@ -114,7 +114,7 @@ def test_cells_are_drawn_and_what_does_not_fit_is_told_before_it_is_saved(page: 
 
 
 def rest(demo: Demo, method: str, path: str, body: Any = None) -> Any:
-    """What the server answers the operator."""
+    """Call the server as the operator."""
     request = urllib.request.Request(
         f"{demo.url}/api/v1/{path}",
         data=None if body is None else json.dumps(body).encode(),

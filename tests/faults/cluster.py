@@ -48,7 +48,7 @@ _WORKER_READY = " ready."
 _UMASK = 0o077
 _PR_SET_CHILD_SUBREAPER = 36
 _SHUT_DOWN = "57P"
-"""How the codes of the errors begin that Postgres tells its clients when it ends; a crash has no code."""
+"""The prefix of the error codes with which Postgres ends its clients' sessions; a crash has no code."""
 _OURS = ("DATABASE_URL", "REDIS_URL", "MUSTER_TESTING", "MUSTER_URL", "MUSTER_HOME", "PYTEST_CURRENT_TEST")
 
 
@@ -152,7 +152,7 @@ class Cluster:
         return lambda: until(ready, f"{name} has started", 60)
 
     def _readiness(self, name: str) -> Callable[[], bool]:
-        """How to see that the process's next start has come to its work."""
+        """A check that the process's next start has come to its work."""
         if name == WEB:
             return self.answers
         if name in self.nodes:
@@ -203,7 +203,7 @@ class Cluster:
             wait()
 
     def answers(self) -> bool:
-        """Whether the web process answers."""
+        """True if the web process answers."""
         try:
             return httpx.get(f"{self.url}/readyz", timeout=5, trust_env=False).status_code == httpx.codes.OK
         except httpx.TransportError:
@@ -232,12 +232,12 @@ class Cluster:
         until(lambda: not processes.is_alive(pid), "Valkey has ended")
 
     def runs(self, name: str) -> bool:
-        """Whether a process that was started still runs."""
+        """True if a process that was started still runs."""
         process = self._running.get(name)
         return process is not None and process.poll() is None
 
     def exit_status(self, name: str) -> int | None:
-        """How a process that was started has ended; None while it runs."""
+        """The exit status of a process that was started; None while it runs."""
         return self._running[name].poll()
 
     def pid(self, name: str) -> int:
@@ -327,7 +327,7 @@ class Cluster:
         )
 
     def python(self, code: str) -> str:
-        """What the code prints in a process of the platform, which stays for the next: to start one takes seconds."""
+        """Run the code in a process of the platform, which stays as it takes seconds to start; return its output."""
         if self._shell is None:
             with (self._log / "shell.log").open("ab") as log:
                 self._shell = subprocess.Popen(
@@ -444,7 +444,7 @@ class Cluster:
         return self.sql("SELECT state, reason FROM jobs_attempt WHERE job_id = %s ORDER BY number", job["id"])
 
     def log(self, job: Job, *, attempt: int | None = None, rank: int | None = None) -> bytes:
-        """What is stored of the job's output."""
+        """The stored output of the job."""
         pages = self.client(job["owner"]).read_logs(job["id"], attempt=attempt, rank=rank)
         return b"".join(page.data for page in pages)
 
@@ -467,7 +467,7 @@ class Cluster:
         return f"{_MARK}={job['spec']['env'][_MARK]}"
 
     def story(self, job: Job) -> str:
-        """What happened to the job and what the processes wrote last, for the message of a failed test."""
+        """The job's events and the last lines of the processes, for the message of a failed test."""
         events = self.sql(
             "SELECT to_char(at, 'HH24:MI:SS.MS'), kind, data FROM events_event WHERE job_id = %s ORDER BY id", job["id"]
         )
@@ -542,7 +542,7 @@ class Cluster:
 
 @contextlib.contextmanager
 def _children_of_ours() -> Iterator[None]:
-    """What the nursery forks in the block becomes a child of this process; other orphans do not, before and after."""
+    """Adopt processes that the nursery forks in the block; other orphans stay orphans, before and after."""
     processes.become_subreaper()
     try:
         yield

@@ -48,7 +48,7 @@ def until_it_beats(cluster: Cluster, job: Job, *, attempt: int = 1, within_s: fl
 
 
 def stamps_of(cluster: Cluster, job_id: int, *, attempt: int = 1, rank: int = 0) -> list[float]:
-    """When a rank of a beating job was alive; none where it has not begun."""
+    """Times at which a rank of a beating job was alive; none where it has not begun."""
     path = cluster.scratch / f"{job_id}.{attempt}.{rank}"
     if not path.exists():
         return []
@@ -57,7 +57,7 @@ def stamps_of(cluster: Cluster, job_id: int, *, attempt: int = 1, rank: int = 0)
 
 
 def output_of(cluster: Cluster, job_id: int, *, attempt: int = 1, rank: int = 0, more: str = "") -> bytes:
-    """What a beating job that has ended by itself must have printed."""
+    """The expected output of a beating job that has ended by itself."""
     return b"".join(
         b"line %d%s\n" % (number, more.encode())
         for number in range(len(stamps_of(cluster, job_id, attempt=attempt, rank=rank)))

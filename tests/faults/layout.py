@@ -1,4 +1,4 @@
-"""How the cluster under test is built: nodes, quotas, and the two paces that its pool can have."""
+"""Layout of the cluster under test: nodes, quotas, and the two paces that its pool can have."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a cluster under test starts with, as a program: `python -m tests.faults.prepare NODE…` in its environment.
+"""Preparation of a cluster under test, as a program: `python -m tests.faults.prepare NODE…` in its environment.
 
 It prints one JSON document as soon as agents and users can come, and ends when the GPUs of every node have arrived
 and the virtual clusters may use them.

@@ -22,7 +22,7 @@ _HOPS = {"connection", "host", "keep-alive", "transfer-encoding", "content-lengt
 
 
 class Trouble(StrEnum):
-    """What becomes of a request."""
+    """Ways to disturb a request."""
 
     NONE = "passed"
     LOST = "lost"  # it never arrives
@@ -35,7 +35,7 @@ class Trouble(StrEnum):
 
 @dataclass
 class Proxy:
-    """Where the proxy listens, and what it did to how many requests."""
+    """The proxy's address, its faults, and the number of requests with each."""
 
     url: str = ""
     trouble: Callable[[str], Trouble] = lambda _path: Trouble.NONE
@@ -137,7 +137,7 @@ def _pass_on(handler: _Handler, known: Proxy, address: str) -> None:
 
 
 def _ask(handler: _Handler, address: str, body: bytes) -> tuple[int, list[tuple[str, str]], bytes]:
-    """What the platform answers."""
+    """Ask the platform; return its answer."""
     headers = {name: value for name, value in handler.headers.items() if name.lower() not in _HOPS}
     link = http.client.HTTPConnection(address, timeout=_MAX_ANSWER_S)
     try:

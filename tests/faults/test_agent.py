@@ -38,7 +38,7 @@ def credential_of(cluster: Cluster, node: str) -> str:
 
 
 def register_as(cluster: Cluster, node: str, boot_id: str) -> None:
-    """What a second agent of the node does first, with the same GPUs as the first one."""
+    """Register a second agent of the node, with the same GPUs as the first one."""
     gpus = cluster.sql(
         "SELECT g.index, g.uuid, g.model, g.memory_mib FROM fleet_gpu g JOIN fleet_node n ON n.id = g.node_id"
         " WHERE n.name = %s ORDER BY g.index",

@@ -1,4 +1,4 @@
-"""What no client should send, over the wire: a clear refusal each time, and nothing stored."""
+"""Input that no client should send, over the wire: a clear refusal each time, and nothing stored."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ def test_a_flood_is_kept_within_its_cap_and_hurts_nobody_else(cluster: Cluster, 
 
 
 def portions_of(cluster: Cluster, flood: Job) -> int:
-    """How many portions the flood has printed."""
+    """The number of portions that the flood has printed."""
     path = cluster.scratch / f"{flood['id']}.portions"
     # It may be empty for the moment in which it is written.
     return int(path.read_text() or 0) if path.exists() else 0
@@ -105,7 +105,7 @@ def _delays(cluster: Cluster, job_id: int) -> list[float]:
 
 
 def _call(cluster: Cluster, enough: threading.Event) -> list[float]:
-    """How long each call took; fails with the first that is not answered in the client's time."""
+    """The seconds of each call; fails with the first that is not answered in the client's time."""
     client = cluster.client("blue")
     calls = []
     while not enough.wait(BETWEEN_CALLS_S):

@@ -45,7 +45,7 @@ def cluster() -> Iterator[Cluster]:
 
 
 def beats_of(cluster: Cluster, job: Job) -> dict[int, list[float]]:
-    """When each process of the job was alive, in the order in which they started."""
+    """Times at which each process of the job was alive, in the order in which they started."""
     path = cluster.scratch / f"{job['id']}.beats"
     beats: defaultdict[int, list[float]] = defaultdict(list)
     for line in path.read_text().splitlines(keepends=True) if path.exists() else ():

@@ -1,4 +1,4 @@
-"""What the agent must do on a real NVIDIA GPU, each check beside what `nvidia-smi`, CUDA or the driver says.
+"""Duties of the agent on a real NVIDIA GPU, each check beside `nvidia-smi`, CUDA or the driver.
 
 `--rehearse` runs those that an emulated GPU and a processor can answer, so that the program itself stays sound on
 machines without a GPU. A rehearsal says nothing about real GPUs.

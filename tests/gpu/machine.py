@@ -54,7 +54,7 @@ class Machine:
 
     @property
     def inventory(self) -> Inventory:
-        """What the agent registered."""
+        """The inventory that the agent registered."""
         assert self.platform.registered is not None
         return self.platform.registered.inventory
 
@@ -110,7 +110,7 @@ def nvidia_smi(*fields: str) -> list[list[str]]:
 
 
 def has_nvidia_smi() -> bool:
-    """Whether this machine's `nvidia-smi` is there and answers."""
+    """True if this machine's `nvidia-smi` is there and answers."""
     return shutil.which("nvidia-smi") is not None and not subprocess.call(
         ["nvidia-smi", "-L"], stdout=subprocess.DEVNULL
     )

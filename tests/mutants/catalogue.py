@@ -16,7 +16,7 @@ class Mutant:
 
     name: str
     property: str
-    """What must hold, and does not with this fault."""
+    """The property that this fault breaks."""
     file: str
     old: str
     new: str
@@ -24,7 +24,7 @@ class Mutant:
     """The node ids of the tests that must notice it."""
 
     def count_in(self, root: Path) -> int:
-        """How often the old text is in the file; it has to be there once."""
+        """The number of times that the old text is in the file; it has to be there once."""
         file = root / self.file
         return file.read_text().count(self.old) if file.is_file() else 0
 

@@ -31,7 +31,7 @@ _SHOWN = 30
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the tests of one mutant said."""
+    """The result of one mutant's tests."""
 
     mutant: Mutant
     seconds: float
@@ -42,7 +42,7 @@ class Verdict:
 
     @property
     def killed(self) -> bool:
-        """Whether a test failed; a file that cannot be imported or a test that is not found kills nothing."""
+        """True if a test failed; a file that cannot be imported or a test that is not found kills nothing."""
         return self.exit_status == _TESTS_FAILED and bool(self.killed_by)
 
 
@@ -135,11 +135,11 @@ class Session:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def seconds(self) -> float:
-        """How long this session has lasted."""
+        """Seconds since this session began."""
         return time.monotonic() - self._began
 
     def baseline(self) -> list[str]:
-        """Why the tests cannot judge the mutants: they fail, or a name finds no test that runs. Empty if they can."""
+        """Reasons that the tests cannot judge the mutants: they fail, or a name finds no test that runs."""
         tests = sorted({test for mutant in self._mutants for test in mutant.tests})
         shares = [tests[number :: self._jobs] for number in range(self._jobs)]
         with ThreadPoolExecutor(self._jobs) as pool:
@@ -175,7 +175,7 @@ class Session:
 
 
 def _finds(name: str, passed: set[str]) -> bool:
-    """Whether one of the tests that passed has this node id, or lies below it."""
+    """True if one of the tests that passed has this node id, or lies below it."""
     return any(test.rstrip() == name.rstrip() or test.startswith((f"{name}::", f"{name}[")) for test in passed)
 
 

@@ -20,7 +20,7 @@ _MIN_WAIT_S = 1e-6
 
 
 class Owner:
-    """Whose threads these are: one run of an agent. `rate` is how fast its machine's clocks go."""
+    """The owner of threads: one run of an agent. `rate` is how fast its machine's clocks go."""
 
     def __init__(self, rate: float) -> None:
         self.rate = rate
@@ -169,4 +169,4 @@ class Pool:
         self._kernel.spawn(self._owner, run, delay_s)
 
     def close(self, timeout_s: float) -> None:
-        """What is left to do is left."""
+        """Abandon the rest."""

@@ -75,7 +75,7 @@ class Ledger:
 
 @dataclass
 class Folder:
-    """What the disk knows of an allocation, and its shim if one lives."""
+    """The disk's record of an allocation, and its shim if one lives."""
 
     spec: LaunchSpec
     launched: bool = False
@@ -86,7 +86,7 @@ class Folder:
     processes: Processes | None = None
     dying: bool = False
     taken_away: bool = False
-    """Whether the state folder that it lay in is gone; its shim lives on."""
+    """True if its state folder is gone; its shim lives on."""
     size: int = 0
 
     @property
@@ -119,7 +119,7 @@ class Machine:
         self.fork_s, self.settle_s = FORK_S, FORK_S
         """After how long the shim of a launch comes, and how long after its call `settle` looks for one."""
         self.signals = 0
-        """How many wishes to stop were left by agents."""
+        """The number of wishes to stop that agents left."""
 
     # The machine
 
@@ -172,9 +172,7 @@ class Machine:
         return sorted(number for number, one in self.folders.items() if one.processes is not None)
 
     def taken(self) -> list[LaunchSpec]:
-        """What was in state folders that were taken away since the boot: whether it runs, or how it ended, no agent
-        knows.
-        """
+        """Allocations in state folders that were taken away since the boot: their state is unknown to any agent."""
         return [one.spec for one in self.taken_away]
 
     def gpu_infos(self) -> tuple[GpuInfo, ...]:
@@ -404,7 +402,7 @@ class Machine:
 
 @dataclass
 class Spool:
-    """What an allocation wrote: one line, as soon as it runs."""
+    """The output of an allocation: one line, as soon as it runs."""
 
     machine: Machine
     allocation_id: int

@@ -41,7 +41,7 @@ Respond = Callable[[Answer], None]
 
 
 class Fate(Enum):
-    """What becomes of one call."""
+    """Fates of one call."""
 
     REQUEST_LOST = "request lost"
     ANSWER_LOST = "answer lost"

@@ -78,7 +78,7 @@ class Server:
 
 
 class Story:
-    """What happens, one method a happening, and `check` for what must never be."""
+    """Happenings, one method each, and `check` for the invariants."""
 
     def __init__(self, world: World, folder: Path, rates: tuple[float, ...] = (1.0, 1.0, 1.0, 1.0)) -> None:
         self.world = world

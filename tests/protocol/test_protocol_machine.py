@@ -58,7 +58,7 @@ KINDS = ("beat", "sync", "claim", "end", "hello", "register", "log:finish")
 
 
 class Machine(RuleBasedStateMachine):
-    """What may happen, in any order."""
+    """Happenings, in any order."""
 
     telling: Telling
     story: Story

@@ -410,7 +410,7 @@ def test_a_registration_that_comes_twice_counts_once(telling: Telling) -> None:
 
 
 class TestTheSimulationNotices:
-    """What the histories are worth: each of these breaks one rule, and must be found out."""
+    """The worth of the histories: each of these breaks one rule, and must be found out."""
 
     def test_a_fence_that_comes_too_early(self, telling: Telling, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(reaper, "eviction_deadline", lambda **told: told["away_since"] + timedelta(seconds=10))

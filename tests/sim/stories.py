@@ -22,7 +22,7 @@ def job(number: int, *, at: float = 0.0, gpus: int = 1, runs: float = 100.0, **f
 
 
 def play(jobs: Iterable[TraceJob], cluster: ClusterSpec | str = ONE_NODE, **options: Any) -> Result:
-    """What becomes of the jobs."""
+    """Simulate the jobs."""
     spec = parse_cluster(cluster) if isinstance(cluster, str) else cluster
     return simulate(Trace("story", tuple(jobs)), spec, Options(**options))
 
@@ -33,5 +33,5 @@ def by_id(result: Result) -> dict[int, JobRecord]:
 
 
 def ends(result: Result) -> dict[int, float | None]:
-    """When each job ended."""
+    """The end of each job."""
     return {record.id: record.ended_s for record in result.records}

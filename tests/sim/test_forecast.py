@@ -30,7 +30,7 @@ def worlds(drawn: list[tuple[int, int, int]], speed: float) -> list[TraceJob]:
 
 
 def shortest_remaining_first(jobs: list[TraceJob], speed: float, machines: int) -> dict[int, float]:
-    """When each job of one GPU ends if at any time the ones with the least work left run; by brute force."""
+    """The end of each job of one GPU if at any time the ones with the least work left run; by brute force."""
     left = {one.id: one.work.remaining_s(0.0) for one in jobs}
     arrivals = {one.id: one.submitted_s for one in jobs}
     now, ended = 0.0, dict[int, float]()

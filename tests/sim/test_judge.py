@@ -48,7 +48,7 @@ def pool(nodes: Iterable[Node], waiting: Iterable[Job] = (), quota: int = 99, **
 
 
 def broken(found: Judgement) -> tuple[bool, bool, bool]:
-    """Whether sharing incentive, Pareto efficiency and envy-freeness are broken."""
+    """True for each of sharing incentive, Pareto efficiency and envy-freeness that is broken."""
     return bool(found.verdicts.losses), found.verdicts.better is not None, bool(found.verdicts.envies)
 
 

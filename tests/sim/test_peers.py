@@ -18,7 +18,7 @@ POLLUX = formats()["pollux"].peer
 
 
 def pollux(**fields: Any) -> Options:
-    """How a workload of Pollux's is run with these options."""
+    """Options of a run of Pollux's workload."""
     trace = data("adaptdl_osdi21", "workloads", "workload-6.csv")
     study = prepare(Arguments(trace=trace, policies=("tiresias",), cluster="T4:16x4", limit=2, **fields))
     return study.runs[0][1]

@@ -1,4 +1,4 @@
-"""What Tiresias gains on Gavel's traces where it keeps jobs on one node, from the published table."""
+"""Tiresias's gain on Gavel's traces where it keeps jobs on one node, from the published table."""
 
 from pathlib import Path
 

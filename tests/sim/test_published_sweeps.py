@@ -1,4 +1,4 @@
-"""What early stopping saves on a small net that really trains on handwritten digits."""
+"""Savings of early stopping on a small net that really trains on handwritten digits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far a job gets, and how long the rest takes."""
+"""Progress of a job, and the time for the rest."""
 
 from __future__ import annotations
 

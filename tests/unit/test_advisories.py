@@ -1,4 +1,4 @@
-"""What `make audit` makes of the results of its two tools."""
+"""Results of `make audit` from the outputs of its two tools."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def answers() -> list[Any]:
 
 
 def tells_answers_again(path: Path) -> bool:
-    """Whether the module handles answers without rendering them or making tables of them."""
+    """True if the module handles answers without rendering them or making tables of them."""
     rooms = {"answers", "show"} & set(path.relative_to(ROOT).parts)
     return not rooms and path.name != "render.py"
 

@@ -36,7 +36,7 @@ def run(folder: str, *, python: str = sys.executable, **env: str) -> subprocess.
 
 
 def output(job: subprocess.Popen[str], *, status: int = 0) -> str:
-    """What a job prints until its end, which must be this one."""
+    """The output of a job until its end, which must be this one."""
     with job:
         out, err = job.communicate()
     assert (job.returncode, err) == (status, "")

@@ -13,7 +13,7 @@ CODE = ("scheduler", "nodeagent", "muster_client", "platform", "frontend/src")
 
 
 def in_use(words: str, *folders: str) -> bool:
-    """Whether the words are in a tracked file of the folders, other than the glossary."""
+    """True if the words are in a tracked file of the folders, other than the glossary."""
     arguments = ["git", "grep", "-qiFe", words, "--", *folders, ":!docs/reference/glossary.md"]
     return subprocess.run(arguments, cwd=ROOT, check=False).returncode == 0
 

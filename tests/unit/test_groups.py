@@ -1,4 +1,4 @@
-"""What is long, what shares a worker, and which files each half of the tests reads."""
+"""Long tests, tests that share a worker, and the files that each half of the tests reads."""
 
 from __future__ import annotations
 

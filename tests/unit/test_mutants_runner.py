@@ -1,4 +1,4 @@
-"""What the command that tries mutants makes of a mutant, on a repository with one function."""
+"""The command that tries mutants, on a repository with one function."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of a test that lacks something of the machine."""
+"""Tests that lack something of the machine."""
 
 from __future__ import annotations
 

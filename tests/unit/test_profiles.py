@@ -1,4 +1,4 @@
-"""How many examples the properties draw in each Hypothesis profile."""
+"""Number of examples that the properties draw in each Hypothesis profile."""
 
 from __future__ import annotations
 

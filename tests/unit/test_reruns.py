@@ -1,4 +1,4 @@
-"""Which tests may run again when they fail, and what a run with reruns says and returns."""
+"""Tests that may run again when they fail, and the report and status of a run with reruns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long tests wait for a condition on machines that are more or less busy."""
+"""Waits of tests for a condition on machines that are more or less busy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is asked of an engine, decided without one."""
+"""The plan of a container, decided without an engine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What only containers do: what they keep a job from, what they do with images, and what is left of them."""
+"""Containers alone: their isolation of a job, their images, and their removal."""
 
 from __future__ import annotations
 
@@ -333,7 +333,7 @@ def test_only_gangs_have_the_machines_network_where_an_operator_says_host(
 
 @pytest.fixture
 def infiniband(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """What a node with an adapter has: a device for jobs, and one for those who manage the fabric."""
+    """A node with an adapter: a device for jobs, and one for those who manage the fabric."""
     folder = tmp_path / "infiniband"
     folder.mkdir()
     for name, minor in (("uverbs0", 0), ("umad0", 1)):
@@ -344,7 +344,7 @@ def infiniband(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def may_raise_limits() -> bool:
-    """Whether a process may get a higher limit than this one has: where it may not, nor may an engine's."""
+    """True if a process may get a higher limit than this one has: where it may not, nor may an engine's."""
     status = Path("/proc/self/status").read_text()
     return bool(int(status.split("CapEff:")[1].split()[0], 16) >> _CAP_SYS_RESOURCE & 1)
 

@@ -1,4 +1,4 @@
-"""How the answer of a Docker Engine to a pull is read, whatever pieces it comes in."""
+"""Reading of a Docker Engine's answer to a pull, in pieces of any size."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ FENCE = 40
 
 
 def gang(rank: int, addresses: str = f"{UNREACHABLE},{UNREACHABLE}") -> dict[str, object]:
-    """What two ranks are told by the platform."""
+    """The platform's values for one of two ranks."""
     master = {"MASTER_ADDR": UNREACHABLE, "PET_MASTER_ADDR": UNREACHABLE, "MASTER_PORT": "29507"}
     env = {**master, "MUSTER_NODE_ADDRS": addresses}
     return {"nodes": 2, "rank": rank, "fence": FENCE, "gang_network": NAME, "env": env}
@@ -110,7 +110,7 @@ def own_network(request: pytest.FixtureRequest) -> Iterator[tuple[str, str]]:
 
 
 def unset(rank: int, addresses: str) -> dict[str, object]:
-    """What a rank is told in a pool whose operator has chosen no network."""
+    """The values of a rank in a pool whose operator has chosen no network."""
     return {**gang(rank, addresses), "gang_network": "", "pool": POOL}
 
 

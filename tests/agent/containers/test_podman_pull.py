@@ -1,4 +1,4 @@
-"""How Podman's pull ends when its image is no longer wanted."""
+"""End of Podman's pull when its image is no longer wanted."""
 
 from __future__ import annotations
 

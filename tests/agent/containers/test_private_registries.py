@@ -42,7 +42,7 @@ def login_of(registry: Registry, user: str = "ada", password: str = PASSWORD) ->
 
 
 def fetch(under_test: RuntimeUnderTest, image: str, login: RegistryLogin | None) -> list[str]:
-    """What is told while the registry is asked for the image; it is asked, whatever the node has."""
+    """Messages while the registry is asked for the image; it is asked, whatever the node has."""
     told: list[str] = []
     spec = under_test.spec("true", image=image, ask_registry=True)
     assert under_test.runtime.lacks(spec)

@@ -1,4 +1,4 @@
-"""When a pull is given up, by what it shows of itself; time is in the hands of the test."""
+"""Giving up a pull, by its signs of life; time is in the hands of the test."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Line:
             self._pulse.look(says)
 
     def end_of(self, for_s: float, bytes_per_s: float, *, says: bool = False) -> tuple[float, str]:
-        """When it is given up, and what is told."""
+        """The time at which it is given up, and the message."""
         with pytest.raises(ImageProblem) as caught:
             self.go_on(for_s, bytes_per_s, says=says)
         assert caught.value.reason is EndReason.IMAGE_UNREACHABLE

@@ -36,7 +36,7 @@ def count(folder: Path, unit: Unit = Unit.BYTES, **bounds: int) -> Taken:
 
 
 def open_below(folder: Path) -> list[str]:
-    """What this process has open in a tree."""
+    """Files that this process has open in a tree."""
     found = []
     for descriptor in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(FileNotFoundError):  # that of the listing itself

@@ -1,4 +1,4 @@
-"""When a disk counts as full, who is stopped for it, and what the platform is told, on disks that are made up."""
+"""Full disks that are made up: the job that is stopped, and the messages to the platform."""
 
 from __future__ import annotations
 
@@ -127,9 +127,9 @@ class Node:
     elsewhere: Measure | None = None
     pulls: int = 0
     takes_s: float = 0.0
-    """How long it takes to look at a job."""
+    """Seconds that it takes to look at a job."""
     entry_s: float = 0.0
-    """How long it takes to count a file, where the clock is looked at for each."""
+    """Seconds that it takes to count a file, where the clock is looked at for each."""
     counted: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:

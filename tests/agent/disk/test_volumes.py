@@ -51,7 +51,7 @@ def under_test(
 
 
 def places(names: str) -> list[str]:
-    """What is mounted for containers of names that begin so; the folder is one for all agents of a machine."""
+    """Mounts for containers of names that begin so; the folder is one for all agents of a machine."""
     mounted = (line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines())
     return [place for place in mounted if place.startswith(f"{STAGING}/{names}")]
 

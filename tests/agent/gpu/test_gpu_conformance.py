@@ -1,4 +1,4 @@
-"""What every GPU driver does. NVML is tried where there is a driver."""
+"""Duties of every GPU driver. NVML is tried where there is a driver."""
 
 from __future__ import annotations
 

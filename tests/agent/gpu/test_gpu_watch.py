@@ -1,4 +1,4 @@
-"""When what a GPU counts and suffers is told."""
+"""Events from the counters and conditions of a GPU."""
 
 from __future__ import annotations
 

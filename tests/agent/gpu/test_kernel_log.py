@@ -1,4 +1,4 @@
-"""What is made of the records of the kernel's log."""
+"""Events from the records of the kernel's log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be told of processes from /proc, and of control groups."""
+"""Figures of processes from /proc, and of control groups."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is made of NVML's answers: the constants and errors are those of the real module, the machine is made up."""
+"""Readings from NVML's answers: the constants and errors are those of the real module, the machine is made up."""
 
 from __future__ import annotations
 

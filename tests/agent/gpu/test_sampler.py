@@ -1,4 +1,4 @@
-"""What a sync tells of jobs: by allocation and fence, with rates since the reading before."""
+"""Readings of jobs in a sync: by allocation and fence, with rates since the reading before."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How drivers find out which GPUs are linked, on machines that are not here."""
+"""Links between GPUs as drivers find them, on machines that are not here."""
 
 # ruff: noqa: N802 (the names are NVML's)
 
@@ -21,7 +21,7 @@ SAME_SWITCH, NUMA_NODE, SYSTEM = 10, 40, 50
 
 
 class NoAnswer(Exception):
-    """What the fake NVML raises for a reading that a GPU does not have."""
+    """The fake NVML's error for a reading that a GPU does not have."""
 
 
 @dataclass

@@ -35,7 +35,7 @@ class Leaving:
         return OutputStream(self.allocation.spec, folder=lambda: self.folder, client=self.client)
 
     def restart(self) -> None:
-        """What a new run of the agent knows of what the old one did: nothing."""
+        """Start a new run of the agent, which knows nothing of the old one."""
         self.stream.close()
         self.stream = self.new_stream()
 

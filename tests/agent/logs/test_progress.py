@@ -1,4 +1,4 @@
-"""How far a job says that it is: the number in the last line, and nothing of what else may lie in its place."""
+"""A job's reported progress: the number in the last line, and nothing of what else may lie in its place."""
 
 from __future__ import annotations
 

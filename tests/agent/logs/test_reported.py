@@ -1,4 +1,4 @@
-"""What a job reports of itself: what is new in its file, and nothing of what else may lie there."""
+"""A job's reported metrics: the new part of its file, and nothing of what else may lie there."""
 
 from __future__ import annotations
 

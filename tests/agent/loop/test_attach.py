@@ -39,7 +39,7 @@ OPTIONS = ["--gpus=emulated:A100:2", "--cpus=4", "--memory-mib=1000"]
 
 
 class Daemon:
-    """What the platform's side runs on a server, without SSH in between."""
+    """The platform's program on a server, without SSH in between."""
 
     def __init__(self, platform: FakePlatform, folder: Path, program: list[str]) -> None:
         self.platform = platform

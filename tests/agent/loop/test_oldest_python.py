@@ -53,7 +53,7 @@ def oldest() -> str:
 
 
 def _runs(program: Path, minor: int) -> bool:
-    """Whether it is one: a name may stand for a version that is not installed."""
+    """True if it is one: a name may stand for a version that is not installed."""
     asked = subprocess.run([program, "-c", "import sys; print(sys.version_info[1])"], capture_output=True, check=False)
     return asked.stdout.strip() == str(minor).encode()
 

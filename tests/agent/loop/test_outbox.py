@@ -1,4 +1,4 @@
-"""What goes into one message, and who hears of what."""
+"""The items of one message, and the outcome of each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How an agent registers, with a platform that answers call by call."""
+"""Registration of an agent with a platform that answers call by call."""
 
 from __future__ import annotations
 

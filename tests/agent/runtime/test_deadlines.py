@@ -1,4 +1,4 @@
-"""When a job is signalled and killed."""
+"""Deadlines for the signal and for the kill of a job."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ BEATS = st.lists(
 
 
 def killed_at(grace_s: float, launched_at: float, min_s: float, leases: list[tuple[float, float, float]]) -> float:
-    """When the shim sends SIGKILL, all by the agent's clock; `leases`: since when it lies there, of when, how long."""
+    """The time of the shim's SIGKILL, by the agent's clock; `leases`: since when it lies there, of when, how long."""
 
     def lease_end(now: float) -> float:
         sent, told_s = [(sent, told_s) for came, sent, told_s in leases if came <= now][-1]

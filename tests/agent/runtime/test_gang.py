@@ -1,4 +1,4 @@
-"""What a rank is told of the network of its node."""
+"""The network of its node in a rank's environment."""
 
 from __future__ import annotations
 

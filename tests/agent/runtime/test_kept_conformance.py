@@ -1,4 +1,4 @@
-"""What becomes of a command that fails and is to be kept, the same in every runtime, tried with real processes."""
+"""Retention of a failed command, the same in every runtime, tried with real processes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ KEPT_S = 3.0
 
 
 def kept(under_test: RuntimeUnderTest, number: int) -> Kept:
-    """What is said of the allocation, once it is kept."""
+    """The report of the allocation, once it is kept."""
     found = eventually(lambda: under_test.runtime.observe(number).kept, "the failure", WITHIN_S)
     assert under_test.runtime.observe(number).phase is Phase.RUNNING
     return found

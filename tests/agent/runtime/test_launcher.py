@@ -1,4 +1,4 @@
-"""What becomes of starts and ends that something is in the way of; time and threads are in the hands of the test."""
+"""Starts and ends with obstacles; time and threads are in the hands of the test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is taken of a working folder whose owner need not be friendly."""
+"""Files taken from a working folder whose owner need not be friendly."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MATCHES: dict[str, tuple[str, list[str], list[str]]] = {
 
 
 def named(pattern: str, path: str) -> bool:
-    """Whether a walk with this pattern takes the file at this path."""
+    """True if a walk with this pattern takes the file at this path."""
     rests = patterns.compiled([pattern])
     *folders, name = path.split("/")
     for folder in folders:

@@ -1,4 +1,4 @@
-"""What /proc tells of a process whose first thread has left while others run on, which it shows as a zombie."""
+"""A process whose first thread has left while others run on, which /proc shows as a zombie."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many pulls of one registry's host run at once, and in which order."""
+"""Number and order of the pulls that one registry's host serves at once."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 @pytest.fixture
 def outside(tmp_path: Path) -> Iterator[Path]:
-    """What must not be touched."""
+    """A folder that must not be touched."""
     folder = tmp_path / "outside"
     (folder / "below").mkdir(parents=True)
     (folder / "file").write_text("kept")
@@ -203,7 +203,7 @@ def test_a_folder_that_becomes_a_file_goes_as_well(tree: Path, monkeypatch: pyte
 
 
 def test_nobody_else_reaches_what_is_moved_up(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was in a private folder may itself be open to all."""
+    """A folder inside a private one may itself be open to all."""
     (tree / "private").mkdir(mode=0o700)
     (tree / "private/open/below").mkdir(parents=True)
     rename, modes = os.rename, []

@@ -1,4 +1,4 @@
-"""What every runtime does, tried with real processes. A new runtime joins by a parameter of `under_test`."""
+"""Duties of every runtime, tried with real processes. A new runtime joins by a parameter of `under_test`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a shell in a running job does and leaves behind, the same in every runtime, tried with real processes."""
+"""A shell in a running job and its traces, the same in every runtime, tried with real processes."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Talk:
         return self.seen
 
     def leave(self, key: str) -> ShellEnding:
-        """How it ended by the key, pressed again and again on an empty line.
+        """Press the key again and again on an empty line; return the shell's end.
 
         What comes while a terminal's mode changes is lost, or left in the line as another character.
         """
@@ -60,7 +60,7 @@ class Talk:
         return self.end()
 
     def end(self) -> ShellEnding:
-        """How it ended, with all that it wrote read."""
+        """The shell's end, with all of its output read."""
         until = time.monotonic() + WITHIN_S
         while self._take():
             assert time.monotonic() < until, f"it does not end: {self.seen!r}"

@@ -1,4 +1,4 @@
-"""How the end of a shell is told when its job ends at the same moment."""
+"""End of a shell whose job ends at the same moment."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Told:
         os.waitid(os.P_PID, job.shell, os.WEXITED | os.WNOWAIT)
 
     def after(self, act: Callable[[Shells], object]) -> ShellEnding | None:
-        """What is told once this was done."""
+        """The end that is told once this was done."""
         act(self.shells)
         return self._shell.ending()
 

@@ -1,4 +1,4 @@
-"""Which passwords are refused, at each place where one is set."""
+"""Refused passwords, at each place where one is set."""
 
 from __future__ import annotations
 

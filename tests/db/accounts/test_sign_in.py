@@ -49,7 +49,7 @@ Door = Callable[..., Any]
 
 
 def in_words(answer: Any) -> str:
-    """What became of a sign-in, at either door."""
+    """The answer to a sign-in in words, at either door."""
     if answer.status_code == 429:
         return "limited"
     signed_in = "sessionid" in answer.cookies
@@ -57,7 +57,7 @@ def in_words(answer: Any) -> str:
 
 
 def guesses(door: Door, count: int, **options: Any) -> Tally[str]:
-    """How often each answer came for `count` wrong passwords."""
+    """The number of times that each answer came for `count` wrong passwords."""
     return Tally(in_words(door(f"guess {number}", **options)) for number in range(count))
 
 
@@ -203,7 +203,7 @@ class TestBehindAProxy:
 
 
 class TestAudit:
-    """What the audit log says of sign-ins."""
+    """Sign-ins in the audit log."""
 
     @DOORS
     def test_it_has_sign_ins_with_their_address(self, door: Door, olga: User) -> None:

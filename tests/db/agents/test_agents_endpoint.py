@@ -238,7 +238,7 @@ class TestStateFolder:
 
     @pytest.fixture
     def allocation(self, agent: Agent, world: World) -> Allocation:
-        """What an agent with the folder `first` has claimed and runs."""
+        """The allocation that an agent with the folder `first` has claimed and runs."""
         self.register(agent, world, "first")
         allocation = ranks(place(world))[0]
         agent.launch(allocation)

@@ -1,4 +1,4 @@
-"""What many agents send at one moment is taken over together, and each is answered for itself."""
+"""Messages of many agents at one moment are taken over together, and each is answered for itself."""
 
 from __future__ import annotations
 

@@ -407,7 +407,7 @@ class TwoPlanners(History):
         return applied, refused
 
     def is_refused(self, unit: Unit, decided: Decided, ids: dict[int, int], admission: Admission) -> bool:
-        """Whether the law refuses the unit as the pool is now, or a job of it is not to run any more."""
+        """True if the validator refuses the unit as the pool is now, or a job of it is not to run any more."""
         placed = {place.job_id for place in unit.places}
         moving = placed & {preempt.job_id for preempt in unit.preempts}
         if (placed - moving) - self.told.waiting_by_id.keys():

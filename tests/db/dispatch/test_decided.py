@@ -1,4 +1,4 @@
-"""What the pool's page in the admin tells of the last round of a policy that gives out shares of time."""
+"""The last round of a policy that gives out shares of time, on the pool's page in the admin."""
 
 from __future__ import annotations
 

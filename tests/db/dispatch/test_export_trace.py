@@ -29,7 +29,7 @@ def world() -> World:
 
 
 def export(path: Path, **options: Any) -> Trace:
-    """What the simulator reads of what was written."""
+    """The trace that the simulator reads from the export."""
     call_command("export_trace", str(path), stdout=StringIO(), **options)
     assert detect(path).name == "muster"
     return read_trace(path)

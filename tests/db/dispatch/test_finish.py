@@ -1,4 +1,4 @@
-"""When a waiting job would finish on each GPU type that it accepts, from what the platform has stored."""
+"""Forecast finish of a waiting job on each GPU type that it accepts, from the platform's records."""
 
 from __future__ import annotations
 

@@ -169,7 +169,7 @@ def nodes_of(world: World, *, as_kept: bool) -> tuple[model.Node, ...]:
 
 
 def nodes_read(world: World) -> int:
-    """How many rows of nodes a cycle reads."""
+    """The number of rows of nodes that a cycle reads."""
     with CaptureQueriesContext(connection) as queries:
         nodes_of(world, as_kept=True)
     read = [query["sql"] for query in queries if 'FROM "fleet_node"' in query["sql"]]

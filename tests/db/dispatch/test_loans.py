@@ -1,4 +1,4 @@
-"""Who borrowed from whom is recorded by cycles."""
+"""Loans between virtual clusters, as cycles record them."""
 
 from __future__ import annotations
 

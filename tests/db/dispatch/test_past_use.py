@@ -1,4 +1,4 @@
-"""What virtual clusters used before, as the snapshot of a pool whose policy shares over time."""
+"""Past use by virtual clusters, in the snapshot of a pool whose policy shares over time."""
 
 from __future__ import annotations
 

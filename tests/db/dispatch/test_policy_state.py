@@ -1,4 +1,4 @@
-"""What a policy remembers of its pool, and the timer by which it decides again without an event."""
+"""A policy's memory of its pool, and the timer by which it decides again without an event."""
 
 from __future__ import annotations
 

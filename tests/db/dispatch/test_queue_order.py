@@ -1,4 +1,4 @@
-"""What a cycle does with held, ordered and bumped jobs, and the order that it stores."""
+"""A cycle's treatment of held, ordered and bumped jobs, and the order that it stores."""
 
 from __future__ import annotations
 

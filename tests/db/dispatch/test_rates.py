@@ -35,7 +35,7 @@ def measured(job: Job, gpu_type: str, per_s: float, *, gpus: int = 1) -> None:
 
 
 def told(world: World, job: Job) -> dict[str, tuple[float, str]]:
-    """What the snapshot tells a policy of the waiting job: rate and source by GPU type."""
+    """The waiting job's rates in the snapshot: rate and source by GPU type."""
     known = pool_snapshot(world.pool, seed=0).waiting_by_id[job.pk].rates
     return {one.gpu_type: (one.rate.mean, one.rate.source) for one in known}
 

@@ -1,4 +1,4 @@
-"""What the reaper does about silent nodes and attempts without reports. Time passes by UPDATE."""
+"""The reaper's acts on silent nodes and attempts without reports. Time passes by UPDATE."""
 
 from __future__ import annotations
 
@@ -323,7 +323,7 @@ class TestALongerTimeThatIsTakenBack:
 
 
 class TestAStateFolderThatIsGone:
-    """What was claimed out of it is as on a node that is cut off, though the node itself is heard."""
+    """Allocations claimed out of it are as on a node that is cut off, though the node itself is heard."""
 
     @pytest.fixture
     def attempt(self, world: World) -> Attempt:

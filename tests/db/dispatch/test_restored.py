@@ -1,4 +1,4 @@
-"""When jobs are placed again after a restore from a backup."""
+"""Placing of jobs after a restore from a backup."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How fast jobs are: stretches of time over which nothing changed, what breaks them, and what a policy is told."""
+"""Rates of jobs: stretches of time over which nothing changed, the breaks between them, and a policy's view."""
 
 from __future__ import annotations
 

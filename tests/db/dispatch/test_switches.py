@@ -1,4 +1,4 @@
-"""What a switch of a pool's settings is said to change, and to mean for its jobs and virtual clusters."""
+"""Announced effects of a switch of a pool's settings on its jobs and virtual clusters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the role of the platform's processes may do in the database."""
+"""Rights of the role of the platform's processes in the database."""
 
 from __future__ import annotations
 

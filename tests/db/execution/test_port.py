@@ -1,4 +1,4 @@
-"""What every executor can rely on, and what the platform makes of it: told in the words of each."""
+"""Duties of every executor, and their effects in the platform: told in the words of each."""
 
 from __future__ import annotations
 

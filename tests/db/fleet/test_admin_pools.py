@@ -41,7 +41,7 @@ def last_audit(object_type: str) -> AuditEntry:
 
 
 def pool_form(**changes: Any) -> dict[str, Any]:
-    """What the page of a new pool sends, with a policy by hand."""
+    """The form of a new pool's page, with a policy by hand."""
     columns = {}
     for column in Pool._meta.concrete_fields:
         if column.editable and column.name not in {"id", *SETTINGS} and column.get_default() not in {None, ""}:

@@ -186,7 +186,7 @@ def test_of_a_gang_only_the_rank_that_failed_speaks_against_its_node() -> None:
 
 
 class TestKept:
-    """What a failed job ran in may be kept: it has failed all the same."""
+    """A failed job's surroundings may be kept: it has failed all the same."""
 
     @pytest.fixture
     def world(self) -> World:

@@ -1,4 +1,4 @@
-"""What an operator's word does that a silent node is gone, and what it does not."""
+"""Effects and limits of an operator's word that a silent node is gone."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def gpu(world: World) -> Gpu:
 
 
 def wanted(node: Node) -> dict[str, int]:
-    """What the node's agent is told by a beat."""
+    """The checks that a beat asks of the node's agent."""
     return {one.gpu_uuid: one.number for one in beat_answer(now_of(node)).checks}
 
 

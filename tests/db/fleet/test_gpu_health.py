@@ -1,4 +1,4 @@
-"""What follows when an agent reports that a GPU is not well: for the GPU, its node, and the job that has it."""
+"""Effects of an agent's report of a sick GPU: on the GPU, its node, and the job that has it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a node is blamed for, how long it counts, and where jobs go meanwhile. Time passes by UPDATE."""
+"""Strikes of a node: their causes, how long they count, and where jobs go meanwhile. Time passes by UPDATE."""
 
 from __future__ import annotations
 

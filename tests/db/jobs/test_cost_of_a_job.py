@@ -1,4 +1,4 @@
-"""How many statements and transactions each part of a job's life takes in the web process and in a cycle.
+"""Statements and transactions of each part of a job's life, in the web process and in a cycle.
 
 The figures are exact, so that what makes a job cheaper lowers them in the same commit. Transactions are those that
 Postgres begins and ends: a statement outside of a transaction is one by itself.
@@ -48,7 +48,7 @@ LINE = b"done\n"
 
 @dataclass(slots=True)
 class Counts:
-    """What the threads of this process have sent to the database, by the part of a job's life."""
+    """Statements of this process's threads to the database, by the part of a job's life."""
 
     statements: dict[str, list[str]] = field(default_factory=dict)
     transactions: Counter[str] = field(default_factory=Counter)

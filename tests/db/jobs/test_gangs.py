@@ -29,7 +29,7 @@ def by_rank(allocation: Allocation) -> Callable[[], tuple[Gang, Allocation]]:
 
 
 def is_free(row: Job | Attempt | Allocation) -> bool:
-    """Whether no other transaction has locked the row."""
+    """True if no other transaction has locked the row."""
     try:
         with transaction.atomic():
             type(row).objects.select_for_update(no_key=True, nowait=True).get(pk=row.pk)  # type: ignore[union-attr]

@@ -30,7 +30,7 @@ def store(tenant: Tenant, registry: str = "ghcr.io", username: str = "robot") ->
 
 
 def launch_of(tenant: Tenant, image: str) -> LaunchSpec:
-    """What an agent gets for a job of the tenant in this image."""
+    """The agent's launch spec for a job of the tenant in this image."""
     vc = make_vc(tenant)
     job = make_job(vc)
     Job.objects.filter(pk=job.pk).update(

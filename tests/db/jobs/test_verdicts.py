@@ -1,4 +1,4 @@
-"""What a job printed before it failed decides whether it is tried again, and where; and its owner reads why."""
+"""Verdicts from a job's output before its failure: retries, their places, and the reason that its owner reads."""
 
 from __future__ import annotations
 

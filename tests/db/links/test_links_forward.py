@@ -1,4 +1,4 @@
-"""What comes from a server through a link: only the calls of an agent, in the name of its own node, within limits."""
+"""Calls from a server through a link: only an agent's, in the name of its own node, within limits."""
 
 from __future__ import annotations
 

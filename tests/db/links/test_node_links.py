@@ -1,4 +1,4 @@
-"""How close the GPUs of a node are: from its agent's registration to the GPUs that a job gets."""
+"""Closeness of a node's GPUs: from its agent's registration to the GPUs that a job gets."""
 
 from __future__ import annotations
 

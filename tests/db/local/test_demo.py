@@ -1,4 +1,4 @@
-"""What the demonstration writes, and that it can be run again on what is there."""
+"""Objects of the demonstration, and a second run over them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.django_db
 
 
 def enrol(*names: str) -> None:
-    """What the agents of these nodes do when they register."""
+    """Register the agents of these nodes."""
     for node in Node.objects.filter(name__in=names):
         Node.objects.filter(pk=node.pk).update(health=NodeHealth.READY, credential_digest=f"digest of {node.name}")
         place = nodes_of(heterogeneous=True)[node.name]

@@ -1,4 +1,4 @@
-"""What a deployment calls: adding nodes from the command line, and asking whether a part works."""
+"""Commands of a deployment: adding nodes from the command line, and asking whether a part works."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ def as_written(runs: list[tuple[int, bytes]], size: int, holes: list[tuple[int, 
 
 
 def followed(attempt: Attempt, *, cursor: int = 0, rank: int | None = None) -> list[tuple[int, int, bytes]]:
-    """What a follower reads from the cursor on, in handfuls."""
+    """A follower's readings from the cursor on, in handfuls."""
     found: list[tuple[int, int, bytes]] = []
     while some := pieces(attempt, cursor=cursor, rank=rank, largest=20):
         found += [(piece.rank, piece.offset, piece.body) for piece in some]

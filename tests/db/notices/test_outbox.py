@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("as_committed")]
 
 @pytest.fixture
 def delivered(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """What the handler of the topic `note` was given."""
+    """The notes given to the handler of the topic `note`."""
     found: list[dict[str, Any]] = []
     monkeypatch.setitem(delivery.HANDLERS, "note", found.append)
     return found

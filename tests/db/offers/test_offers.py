@@ -71,7 +71,7 @@ def neighbour(world: World, name: str, **fields: Any) -> User:
 
 
 def offered(world: World) -> list[Offer]:
-    """What the world's user is offered once a cycle has ended."""
+    """Offers to the world's user once a cycle has ended."""
     cycle(world)
     return standing_offers(world.user)
 
@@ -197,7 +197,7 @@ class TestRounds:
 
 
 def live_attempt_gpus(world: World, gpus: int) -> int:
-    """How many GPUs a job got that was just submitted to the queue."""
+    """The number of GPUs of a job that was just submitted to the queue."""
     job = submit(world, gpus=gpus)
     cycle(world)
     return len(gpus_of(job))

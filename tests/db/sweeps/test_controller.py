@@ -1,4 +1,4 @@
-"""What becomes of a sweep by what its members report: stops, pauses, and how it ends."""
+"""Effects of members' reports on a sweep: stops, pauses, and its end."""
 
 from __future__ import annotations
 

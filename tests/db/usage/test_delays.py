@@ -1,4 +1,4 @@
-"""How long jobs waited before they started, by what they waited for."""
+"""Waits of jobs before they started, by cause."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_starts_outside_of_the_period_do_not_count(vc: VirtualCluster) -> None:
 
 
 def told(job: Job, *events: tuple[float, HoldReason | str]) -> None:
-    """What happened to the job, at minutes after noon."""
+    """Record events of the job, at minutes after noon."""
     for minutes, what in events:
         at = NOON + timedelta(minutes=minutes)
         if what == "placed":

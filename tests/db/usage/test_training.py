@@ -1,4 +1,4 @@
-"""What jobs say of their training: kept in bounded room, read from logs, told to owners, and acted on if asked."""
+"""Training metrics of jobs: kept in bounded room, read from logs, told to owners, and acted on if asked."""
 
 from __future__ import annotations
 

@@ -136,7 +136,7 @@ def shown(rows: Sequence[Row]) -> list[tuple[Any, ...]]:
 
 
 def reports(periods: Sequence[Period], scopes: Sequence[Scope] = (ALL,)) -> list[list[tuple[Any, ...]]]:
-    """What operators are told of all periods, and others of one, in each way by which it may be told."""
+    """The totals of all periods for operators, and of one for others, in each breakdown."""
     with connection.cursor() as cursor:
         # Postgres looks at tables by itself, but not into this transaction: it would plan by the empty ones of before.
         cursor.execute("ANALYZE")

@@ -36,7 +36,7 @@ def pool() -> Pool:
 
 
 def save(browser: Client, row: Organisation | Tenant | VirtualCluster, **fields: Any) -> str:
-    """What the page answers to a save; empty if it stored it."""
+    """Save the form; return the page's answer, empty if it stored it."""
     row.refresh_from_db()
     data: dict[str, Any] = {"weight": row.weight, "loaded_version": row.version, **formset("quotas", [])}
     if isinstance(row, Tenant):

@@ -65,7 +65,7 @@ def operator(db: None) -> Client:
 
 
 def seconds_open(http: httpx.Client, paths: list[str], end_access: Callable[[], object]) -> list[float]:
-    """How long each of the streams stays open after access has ended."""
+    """Seconds that each of the streams stays open after access has ended."""
     ended_at: dict[str, float] = {}
 
     def read(path: str, lines: Iterator[str]) -> None:

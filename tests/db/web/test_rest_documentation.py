@@ -51,7 +51,7 @@ def test_the_script_of_the_page_has_the_policy_of_pages_and_reads_the_document_o
 
 class TestExamples:
     def run(self, example: str, server: str, token: str, job: int = 0) -> str:
-        """What an example of the document prints, for this job."""
+        """Run an example of the document for this job; return its output."""
         if shutil.which("curl") is None:
             pytest.skip("curl is not installed")
         script = re.sub(r"^JOB=\d+$", f"JOB={job}", example, flags=re.MULTILINE)

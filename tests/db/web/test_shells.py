@@ -142,7 +142,7 @@ def wanted(agent: Agent) -> tuple[WantedShell, ...]:
 
 
 def closed(talk: Talk) -> tuple[str, str]:
-    """Why it was closed, as the database and its user have it."""
+    """The reason for its end, as the database and its user have it."""
     return talk.row.reason, talk.read(wait_s=25).json()["reason"]
 
 

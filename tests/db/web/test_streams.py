@@ -1,4 +1,4 @@
-"""What streams over HTTP: logs as they grow, events as they happen."""
+"""Streams over HTTP: logs as they grow, events as they happen."""
 
 from __future__ import annotations
 

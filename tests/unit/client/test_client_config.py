@@ -1,4 +1,4 @@
-"""Where tokens are kept and which server gets which."""
+"""The tokens' file, and the server of each token."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the SDK asks and answers about offers."""
+"""The SDK's calls and answers about offers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What reaches a terminal of a job's text."""
+"""A job's text on a terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `muster show` says of a training."""
+"""Training in `muster show`."""
 
 from __future__ import annotations
 

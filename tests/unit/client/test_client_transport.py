@@ -1,4 +1,4 @@
-"""What is sent again, and what is not."""
+"""Calls that are sent again, and those that are not."""
 
 from __future__ import annotations
 

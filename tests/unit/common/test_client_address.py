@@ -1,4 +1,4 @@
-"""Which address counts as the client's, and who may say so."""
+"""The client's address, and the proxies that may name it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a process with thousands of connections sets for itself."""
+"""Limits that a process with thousands of connections sets for itself."""
 
 from __future__ import annotations
 

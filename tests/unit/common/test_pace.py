@@ -1,4 +1,4 @@
-"""When turns may follow each other."""
+"""Pace of turns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which places and preemptions are one unit, and which units share a transaction."""
+"""Places and preemptions of one unit, and units that share a transaction."""
 
 from hypothesis import given
 from hypothesis import strategies as st

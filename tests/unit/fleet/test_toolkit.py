@@ -1,4 +1,4 @@
-"""Which versions of the NVIDIA Container Toolkit keep containers away from a node."""
+"""Versions of the NVIDIA Container Toolkit that keep containers away from a node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a stranger's document may be: plain data, named where it is not."""
+"""Documents from strangers: plain data, named where they are not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a spec may say about telling its owner."""
+"""The key `notify` of a spec."""
 
 from __future__ import annotations
 

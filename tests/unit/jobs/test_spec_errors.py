@@ -1,4 +1,4 @@
-"""What is wrong with a spec, in words that say what to write."""
+"""Faults of a spec, in words that say what to write."""
 
 from __future__ import annotations
 

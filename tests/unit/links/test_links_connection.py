@@ -35,7 +35,7 @@ class Channel:
     recv_stderr_ready = recv_ready
 
     def nothing(self, *_: object) -> None:
-        """What opening and closing call."""
+        """Do nothing: the channel opens and closes without effect."""
 
     settimeout = exec_command = sendall = close = nothing
 

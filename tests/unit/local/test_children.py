@@ -1,4 +1,4 @@
-"""How the processes of a local platform are started."""
+"""Start of the processes of a local platform."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the plugin that starts the tests' services decides."""
+"""Decisions of the plugin that starts the tests' services."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the embedded servers live, and which folders are refused."""
+"""Folders of the embedded servers, and folders that are refused."""
 
 from __future__ import annotations
 

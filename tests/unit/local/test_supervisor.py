@@ -24,7 +24,7 @@ PATIENCE_S = 20.0
 
 
 class Said(list[str]):
-    """What the supervisor reported."""
+    """The supervisor's reports."""
 
     def about(self, word: str) -> list[str]:
         return [line for line in self if word in line]
@@ -37,7 +37,7 @@ def said() -> Said:
 
 @pytest.fixture
 def others() -> set[int]:
-    """What runs below the test process already: the servers of this test run, which no supervisor may end."""
+    """Processes below the test process already: the servers of this test run, which no supervisor may end."""
     return set(processes.descendants(os.getpid()))
 
 

@@ -1,4 +1,4 @@
-"""Where webhooks may go: what a URL says, and which addresses are refused."""
+"""Destinations of webhooks: URLs, and addresses that are refused."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ def send(url: str, rules: Rules = LOCAL, limits: Limits | None = None) -> int:
 
 @pytest.fixture
 def names(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[list[str]]]:
-    """What names stand for: each resolution takes the next answer, and the last one stays."""
+    """Addresses of names: each resolution takes the next answer, and the last one stays."""
     found: dict[str, list[list[str]]] = {}
     real = socket.getaddrinfo
 

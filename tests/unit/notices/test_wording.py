@@ -1,4 +1,4 @@
-"""What notices say, whatever names and logs hold."""
+"""Texts of notices, whatever names and logs hold."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def main() -> None:
 
 
 def ask(cluster: Cluster, case: Case, folder: Path) -> dict[str, Any]:
-    """What became of the case: the exit status of a refusal, or the job's fields."""
+    """The result of the case: the exit status of a refusal, or the job's fields."""
     (folder / NAME).write_bytes(case.script.encode())
 
     def run(*words: str) -> subprocess.CompletedProcess[str]:

@@ -69,7 +69,7 @@ def test_a_script_asks_for_what_it_asks_for_in_slurm_but_for_the_listed_differen
 
 
 def asked(found: Translation) -> dict[str, Any]:
-    """What the spec asks for, in the terms of the record; without what it leaves to defaults."""
+    """The spec's request in the terms of the record, without values that it leaves to defaults."""
     spec = found.spec
     nodes, gpus = spec["nodes"], str(spec.get("gpus", 0)).rpartition(":")[2]
     told = {
@@ -99,7 +99,7 @@ def _limit_min(spec: dict[str, Any]) -> int:
 
 
 def given(recorded: dict[str, Any]) -> dict[str, Any]:
-    """What Slurm recorded of the job; of one that waits, without sizes that are known only once it runs."""
+    """Slurm's record of the job; of a waiting one, without sizes that are known only once it runs."""
     tres = dict(part.split("=") for part in recorded["TRES"].split(","))
     names = {
         field: set(values.hosts(recorded[field])) if field in recorded else set()

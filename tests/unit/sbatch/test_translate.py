@@ -1,4 +1,4 @@
-"""What a script becomes, beyond its size: its command, its report and its refusals."""
+"""Translation of a script beyond its size: its command, its report and its refusals."""
 
 from __future__ import annotations
 

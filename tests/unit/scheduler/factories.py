@@ -117,7 +117,7 @@ def make_share(
     *,
     slots: int = SLOTS,
 ) -> AllocationView:
-    """What a rank holds on a node of `make_node`."""
+    """The share of a rank on a node of `make_node`."""
     gpu_ids = tuple(node_id * 100 + index for index in gpu_indexes)
     return AllocationView(node_id, rank, gpu_ids, cpus, memory_mib, slots)
 

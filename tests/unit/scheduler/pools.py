@@ -1,4 +1,4 @@
-"""What the tests of the placements say a pool, a demand and an answer with."""
+"""Pools, demands and answers in the words of the placements' tests."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Case:
     avoid: Iterable[int] = ()
 
     def got(self, placement: Placement) -> list[tuple[int, int]] | None:
-        """What the placement gives."""
+        """The places that the placement gives."""
         free = Free(make_snapshot(nodes=self.nodes, running=self.running))
         return by_rank(placement.place(free, self.demand, tuple(self.avoid)))
 

@@ -1,4 +1,4 @@
-"""What YAML means to Muster, and which texts it refuses."""
+"""Meaning of YAML to Muster, and texts that it refuses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an admission may choose: the nodes of a job, its exact GPUs, and whom it evicts."""
+"""Choices of an admission: the nodes of a job, its exact GPUs, and the jobs that it evicts."""
 
 from __future__ import annotations
 

@@ -303,7 +303,7 @@ def a_job(random: Random, job_id: int, world: Snapshot, grace_s: float) -> Job:
 
 
 def entitled(world: Snapshot, tree: Tree, job: Job) -> bool:
-    """Whether the job fits what is unused of the share of its virtual cluster."""
+    """True if the job fits the unused share of its virtual cluster."""
     ledger, use = Ledger(world), Use(tree)
     for one in world.vcs:
         use.add((Level.VIRTUAL_CLUSTER, one.id), A100, ledger.usage[one.id, A100] - ledger.usage[-one.id, A100])

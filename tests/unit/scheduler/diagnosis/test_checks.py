@@ -1,4 +1,4 @@
-"""When GPUs are checked, and when passed checks return them to service."""
+"""Times of GPU checks, and passed checks that return GPUs to service."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which jobs are screened, on how many GPUs, and what the end of a screening run shows."""
+"""Screened jobs, their GPUs, and the meaning of a screening run's end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a cycle decides, and what it forecasts for a job that is not submitted yet."""
+"""Decisions of a cycle, and its forecast for a job that is not submitted yet."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""When a waiting job would start and finish on each GPU type that it accepts, and how that reads."""
+"""Forecast start and finish of a waiting job on each GPU type that it accepts, and its words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why a job waits: the reason, the sentence and the help that its owner reads."""
+"""Pending reasons: the reason, the sentence and the help that the owner reads."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace

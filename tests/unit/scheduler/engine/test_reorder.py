@@ -1,4 +1,4 @@
-"""What waiting jobs exchange: their places within a virtual cluster, and never those of other virtual clusters."""
+"""Exchanges between waiting jobs: their places within a virtual cluster, and never those of other virtual clusters."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What is kept for a job while others stop: bound once it is free, and let go once it cannot be had."""
+"""Reservations while others stop: bound once they are free, and let go once they cannot be had."""
 
 from dataclasses import dataclass, replace
 

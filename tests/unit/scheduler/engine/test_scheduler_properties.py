@@ -1,4 +1,4 @@
-"""What must hold for every world, policy and placement: never an unlawful plan, and in the end every feasible job runs.
+"""Invariants of every world, policy and placement: never an unlawful plan, and in the end every feasible job runs.
 
 Each policy is tried on its defaults and on what `PARAMS` draws for it, with any placement. A new plug-in is tried
 without a line here.

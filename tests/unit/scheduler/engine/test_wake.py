@@ -1,4 +1,4 @@
-"""When a pool is decided on again without an event: the same moments in production and in the simulator."""
+"""Decisions on a pool without an event: the same moments in production and in the simulator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each of two planners sees of a pool, and what it may decide about the other's jobs."""
+"""Views of two planners of one pool, and their power over each other's jobs."""
 
 from __future__ import annotations
 

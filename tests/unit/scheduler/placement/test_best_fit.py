@@ -1,4 +1,4 @@
-"""Which nodes best fit gives to a gang."""
+"""Nodes that best fit gives to a gang."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What a job that must lie close together is told while it waits, and when waiting would not help."""
+"""Answers to a waiting job that must lie close together, and to one for which waiting would not help."""
 
 from dataclasses import dataclass
 from typing import Any

@@ -1,4 +1,4 @@
-"""Which nodes and GPUs consolidation gives to a gang."""
+"""Nodes and GPUs that consolidation gives to a gang."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""Who may share a node with whom, where large jobs are kept apart."""
+"""Jobs that may share a node, where large jobs are kept apart."""
 
 from dataclasses import dataclass, field
 

@@ -1,4 +1,4 @@
-"""Which jobs move where so that a blocked demand fits."""
+"""Moves of jobs so that a blocked demand fits."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -59,7 +59,7 @@ def moves_of(
 
 @dataclass(frozen=True)
 class Case:
-    """Who moves: (job id, its nodes)."""
+    """A pool, its jobs and a demand; `expected` are moves: (job id, its nodes)."""
 
     expected: list[tuple[int, list[int]]] | None
     demand: Demand

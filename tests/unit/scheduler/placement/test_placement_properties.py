@@ -1,4 +1,4 @@
-"""What every placement owes to those who ask it, whatever the pool and the demand."""
+"""Duties of every placement, whatever the pool and the demand."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""How close together a job must lie the longer it waits."""
+"""Closeness of a job, relaxed the longer it waits."""
 
 from dataclasses import replace
 from typing import Any

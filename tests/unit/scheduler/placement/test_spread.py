@@ -1,4 +1,4 @@
-"""Which nodes spreading gives to a gang, and to a lot that may be split."""
+"""Nodes that spreading gives to a gang, and to a lot that may be split."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Which GPUs of a node a rank gets, where it is known how they are linked."""
+"""GPUs of a node for a rank, where the links between them are known."""
 
 from dataclasses import replace
 from itertools import combinations

@@ -1,4 +1,4 @@
-"""Which jobs backfilling promises a start, which may start meanwhile, and that promises are kept."""
+"""Backfilling: the jobs that are promised a start, those that may start meanwhile, and promises that are kept."""
 
 from dataclasses import replace
 from typing import Any

@@ -27,7 +27,7 @@ def placed(plan: Plan) -> list[int]:
 
 
 def of_users(world: Snapshot, plan: Plan) -> dict[int, int]:
-    """How many jobs of each user were placed."""
+    """The number of jobs of each user that were placed."""
     owners = [world.waiting_by_id[place.job_id].owner_id for place in plan.places]
     return {owner: owners.count(owner) for owner in sorted(set(owners))}
 

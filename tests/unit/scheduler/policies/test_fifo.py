@@ -1,4 +1,4 @@
-"""Which job FIFO serves first, and which may pass others."""
+"""Order of FIFO, and jobs that may pass others."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Which job the least attained service serves first, and when jobs alternate."""
+"""Order of the least attained service, and jobs that alternate."""
 
 from dataclasses import replace
 from typing import Any

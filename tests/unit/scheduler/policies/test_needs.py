@@ -1,4 +1,4 @@
-"""What policies say that they need to know of jobs."""
+"""Facts about jobs that policies need."""
 
 from __future__ import annotations
 

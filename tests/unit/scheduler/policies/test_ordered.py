@@ -1,4 +1,4 @@
-"""How every ordered policy treats waiting and running jobs."""
+"""Waiting and running jobs under every ordered policy."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Which job priorities serve first, and which may preempt which."""
+"""Order of priorities, and preemptions that they allow."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""Which job the quasi-shortest service serves first."""
+"""Order of the quasi-shortest service first."""
 
 from scheduler.engine.cycle import CycleConfig, decide
 from scheduler.policies.qssf import Qssf

@@ -1,4 +1,4 @@
-"""Which job the shortest job first serves first."""
+"""Order of the shortest job first."""
 
 from scheduler.engine.cycle import CycleConfig, decide
 from scheduler.policies.sjf import Sjf

@@ -1,4 +1,4 @@
-"""Which job the shortest remaining service serves first, and which it preempts."""
+"""Order of the shortest remaining service first, and its preemptions."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Which job the shortest remaining time serves first, and which it preempts."""
+"""Order of the shortest remaining time first, and its preemptions."""
 
 from dataclasses import replace
 from typing import Any

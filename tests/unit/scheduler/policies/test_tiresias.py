@@ -1,4 +1,4 @@
-"""When Tiresias moves a job between queues, and that its rounds equal those of a program with lists."""
+"""Moves between Tiresias's queues, and rounds that equal those of a program with lists."""
 
 from collections.abc import Mapping
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""How much faster a job is on more GPUs: by the law until it is measured, and by what was measured then."""
+"""Speed-up of a job on more GPUs: by the law until it is measured, and by the measurements then."""
 
 from __future__ import annotations
 

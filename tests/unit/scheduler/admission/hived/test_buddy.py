@@ -1,4 +1,4 @@
-"""Which physical cells a virtual cluster gets when the nearest ones are bad."""
+"""Physical cells for a virtual cluster when the nearest ones are bad."""
 
 from __future__ import annotations
 

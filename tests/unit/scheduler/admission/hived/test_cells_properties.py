@@ -52,7 +52,7 @@ def _fill(cells: Cells, random: Random, count: int, *, first: int = 0) -> dict[T
 
 
 def _check_counts(cells: Cells) -> None:
-    """What is counted is what is there, and nothing is below 0."""
+    """Check that counts match, and that none is below 0."""
     ground, physical = cells.ground, cells.topology.physical
     for name, levels in cells.topology.by_level.items():
         for level, members in enumerate(levels):

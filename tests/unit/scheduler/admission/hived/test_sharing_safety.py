@@ -45,7 +45,7 @@ class Pool:
         self.places: dict[Trial, list[Leaf]] = {}
 
     def run(self, jobs: list[Trial]) -> dict[Trial, int]:
-        """When each guaranteed job starts for good; those that never do are missing."""
+        """The time at which each guaranteed job starts for good; those that never do are missing."""
         for now in range(END):
             self.step(now, [job for job in jobs if job.arrives == now])
         return {job: start for job, start in self.started.items() if job.priority >= 0}
@@ -64,7 +64,7 @@ class Pool:
             self.start(job, now)
 
     def start(self, job: Trial, now: int) -> bool:
-        """Whether the job has a place now, if need be that of jobs of its virtual cluster with a lower priority."""
+        """Start the job now, if need be in place of its virtual cluster's jobs of lower priority; True if it starts."""
         stopped: list[Trial] = []
         placed = self.cells.place(self.want(job))
         victims = [] if job.priority < 0 else [each for each in self.ends if each.vc == job.vc and each.priority >= 0]
@@ -99,7 +99,7 @@ class Pool:
         del self.ends[job]
 
     def want(self, job: Trial) -> Want:
-        """What the job asks for; the policy chooses the victims inside its virtual cluster."""
+        """The job's request; the policy chooses the victims inside its virtual cluster."""
         return Want(job, job.vc, job.priority, job.pods, job.leaf_type, preempt=False)
 
 
