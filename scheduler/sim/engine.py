@@ -89,7 +89,7 @@ class _Simulation:
         self.profile = compose(options.config)
         if start is None:
             quotas = quotas_of(trace, cluster, options)
-            self.world = world_of(cluster, quotas, options.seed, by_cells=options.admission == "hived")
+            self.world = world_of(cluster, quotas, options.seed, by_cells=self.profile.admission.has_cells)
         else:
             self.world = world_at(start.snapshot)
         self.world.half_life_s = getattr(self.profile.policy, "half_life_s", None)

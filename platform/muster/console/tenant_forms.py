@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from django import forms
@@ -29,9 +30,7 @@ from muster.tenants.models import Cap, CommonQuota, Membership, Organisation, Qu
 from muster.tenants.selectors import Capacity, capacity_of
 from muster.tenants.services import (
     cells_problem,
-    common_quota_problem,
     create_virtual_cluster,
-    quota_problem,
     set_quota,
 )
 
@@ -108,18 +107,12 @@ class QuotaFormSet(BaseInlineFormSet[Quota, VirtualCluster, forms.ModelForm[Quot
             return
         # Two operators who edit quotas of one pool must not each see the other's old values.
         edits.lock_pools([vc.pool_id])
-        for form in self.forms:
-            row = getattr(form, "cleaned_data", {})
-            if row.get("DELETE") and form.instance.pk and (problem := cells_problem(vc)):
-                # A form whose row goes shows no errors of its own.
-                raise ValidationError(problem)
-            if row.get("DELETE") or not row.get("gpu_type") or row.get("gpus") is None:
-                continue
-            # No two rows have the same type: the check above refuses that. What is stored of this virtual cluster
-            # does not count, so a row is judged by what it asks for, whatever the others give up.
-            problem = quota_problem(vc=vc, gpu_type=row["gpu_type"], gpus=row["gpus"])
-            if problem:
-                form.add_error("gpus", problem)
+        goes = any(form.instance.pk and form.cleaned_data.get("DELETE") for form in self.forms)
+        if goes and (problem := cells_problem(vc)):
+            raise ValidationError(problem)  # a form whose row goes shows no errors of its own
+        kept = _kept(self.forms, QuotaForm.Meta.fields)
+        with _reporting(kept):
+            edits.changed_quotas(vc, _limits(kept))
 
 
 class CommonQuotaForm(forms.ModelForm[CommonQuota]):
@@ -149,19 +142,11 @@ class CommonQuotaFormSet(BaseInlineFormSet[CommonQuota, Any, forms.ModelForm[Com
     def clean(self) -> None:
         """Refuses a quota with the reason, at its own row."""
         super().clean()
-        kept = _kept(self.forms, CommonQuotaForm.Meta.fields[:3])
-        edits.lock_pools({form.cleaned_data["pool"].pk for form in kept})
-        keys = [{"pool": form.cleaned_data["pool"].name, "gpu_type": form.cleaned_data["gpu_type"]} for form in kept]
-        try:
-            edits.require_types_once(keys, ("pool", "gpu_type"))
-        except Invalid as error:
-            _report(kept, error)
-            return
-        for form in kept:
-            row = form.cleaned_data
-            problem = common_quota_problem(self.instance, row["pool"], gpu_type=row["gpu_type"], gpus=row["gpus"])
-            if problem:
-                form.add_error("gpus", problem)
+        kept = _kept(self.forms, CommonQuotaForm.Meta.fields)
+        pools = edits.lock_pools({form.cleaned_data["pool"].pk for form in kept})
+        rows = [{**row, "pool": form.cleaned_data["pool"].name} for form, row in zip(kept, _limits(kept), strict=True)]
+        with _reporting(kept):
+            edits.changed_common_quotas(self.instance, pools.values(), rows)
 
 
 class CapForm(forms.ModelForm[Cap]):
@@ -195,10 +180,8 @@ class CapFormSet(BaseInlineFormSet[Cap, Tenant, forms.ModelForm[Cap]]):
             }
             for form in kept
         ]
-        try:
+        with _reporting(kept):
             caps_from(self.instance, rows)
-        except Invalid as error:
-            _report(kept, error)
 
 
 class MemberForm(forms.ModelForm[Membership]):
@@ -306,8 +289,8 @@ class AddTenantForm(TreeNodeForm):
             return
         name = values["vc_name"] or self.instance.name
         vc = create_virtual_cluster(tenant=self.instance, pool=values["pool"], name=name, actor=actor)
-        for gpu_type, gpus in self._quotas(values).items():
-            set_quota(vc=vc, gpu_type=gpu_type, gpus=gpus, actor=actor)
+        for row in self._quotas(values):
+            set_quota(vc=vc, **row, actor=actor)
 
     def _check_virtual_cluster(self, values: Mapping[str, Any]) -> None:
         pool = Pool.objects.select_for_update(no_key=True).get(pk=values["pool"].pk)
@@ -316,14 +299,17 @@ class AddTenantForm(TreeNodeForm):
             vc.full_clean(exclude={"tenant"})
         except ValidationError as error:
             self.add_error("vc_name", error.messages)
-        for gpu_type, gpus in self._quotas(values).items():
-            problem = quota_problem(vc=vc, gpu_type=gpu_type, gpus=gpus)
-            if problem:
-                self.add_error(_QUOTA + gpu_type, problem)
+        quotas = self._quotas(values)
+        try:
+            edits.changed_quotas(vc, quotas)
+        except Invalid as error:
+            for index, _, message in _told(error):
+                self.add_error(_QUOTA + quotas[index]["gpu_type"], message)
 
-    def _quotas(self, values: Mapping[str, Any]) -> dict[str, int]:
-        """The quotas that were entered, by GPU type."""
-        return {name.removeprefix(_QUOTA): gpus for name, gpus in values.items() if name.startswith(_QUOTA) and gpus}
+    def _quotas(self, values: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """The quotas that were entered, as REST takes them."""
+        entered = {name.removeprefix(_QUOTA): gpus for name, gpus in values.items() if name.startswith(_QUOTA) and gpus}
+        return [{"gpu_type": gpu_type, "gpus": gpus} for gpu_type, gpus in entered.items()]
 
 
 def add_tenant_form() -> type[AddTenantForm]:
@@ -373,11 +359,27 @@ def _kept(rows: Iterable[forms.ModelForm[Any]], needed: Sequence[str]) -> list[f
     ]
 
 
-def _report(rows: Sequence[forms.ModelForm[Any]], error: Invalid) -> None:
-    """Show at its row what a check by REST's names refused: `caps.1.gpus` is the second row's `gpus`."""
+def _limits(rows: Iterable[forms.ModelForm[Any]]) -> list[dict[str, Any]]:
+    """The quotas of the rows as REST takes them."""
+    columns = {"gpu_type": "gpu_type", "gpus": "gpus", **edits.LIMITS}
+    return [{name: form.cleaned_data[column] for name, column in columns.items()} for form in rows]
+
+
+@contextmanager
+def _reporting(rows: Sequence[forms.ModelForm[Any]]) -> Iterator[None]:
+    """Show at its row what a check by REST's names refuses."""
+    try:
+        yield
+    except Invalid as error:
+        for index, name, message in _told(error):
+            rows[index].add_error(edits.LIMITS.get(name, name) or None, message)
+
+
+def _told(error: Invalid) -> Iterator[tuple[int, str, str]]:
+    """The row, the field and the message of each error: `caps.1.gpus` is the second row's `gpus`."""
     for one in error.errors:
         _, index, *names = one.field.split(".")
-        rows[int(index)].add_error(names[0] if names else None, one.message)
+        yield int(index), ".".join(names[:1]), one.message
 
 
 def _types(capacities: Mapping[Pool, Mapping[str, Capacity]]) -> list[str]:

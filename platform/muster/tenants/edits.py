@@ -68,7 +68,8 @@ def edit_virtual_cluster(
     before = quotas_as_data(vc.quotas.all())
     was = {"weight": vc.weight, "quotas": before}
     vc.weight = weight_of(changes, vc)
-    _set_quotas(vc, changes.get("quotas", ()), may_raise=user.is_operator)
+    for quota in changed_quotas(vc, changes.get("quotas", ()), may_raise=user.is_operator):
+        quota.save()
     if other is not None and move is not None:
         _move_quota(vc, other, move["gpu_type"], move["gpus"])
         moved = {"moved": {"from": vc.name, **move}}
@@ -102,7 +103,8 @@ def edit_group(*, user: User, node: GroupT, version: int, changes: Mapping[str, 
             _require_tree(group, parent, {one.pk: one for one in organisations.values()})
         setattr(group, above, parent)
     group.weight = weight_of(changes, group)
-    _set_common_quotas(group, {pool.name: pool for pool in pools.values()}, changes.get("quotas", ()))
+    for quota in changed_common_quotas(group, pools.values(), changes.get("quotas", ())):
+        quota.save()
     touch(group, actor=user.username)
     kind = OBJECT_TYPES[type(group)]
     audit("change", kind, group, actor=user.username, before=was, after=_group_as_data(group))
@@ -183,9 +185,11 @@ def _operators_only(fields: Sequence[str]) -> Forbidden | Invalid:
     return Invalid.fields(errors)
 
 
-def _set_quotas(vc: VirtualCluster, rows: Sequence[Mapping[str, Any]], *, may_raise: bool) -> None:
+def changed_quotas(vc: VirtualCluster, rows: Sequence[Mapping[str, Any]], *, may_raise: bool = True) -> list[Quota]:
+    """The quotas of the virtual cluster as the rows change them, to be stored; `Invalid` names each wrong field."""
     require_types_once(rows, ("gpu_type",))
-    stored = {one.gpu_type: one for one in vc.quotas.all()}
+    stored = {one.gpu_type: one for one in vc.quotas.all()} if vc.pk else {}
+    changed, problems = [], []
     for index, row in enumerate(rows):
         kind, at = row["gpu_type"], f"quotas.{index}"
         quota = stored.get(kind) or Quota(vc=vc, gpu_type=kind, gpus=0)
@@ -196,8 +200,11 @@ def _set_quotas(vc: VirtualCluster, rows: Sequence[Mapping[str, Any]], *, may_ra
             _refuse_raise(f"{at}.borrowing_limit", f"the borrowing limit of {vc.name}")
         _fill(quota, row, at)
         if problem := quota_problem(vc=vc, gpu_type=kind, gpus=gpus):
-            raise Invalid.field(f"{at}.gpus", problem)
-        quota.save()
+            problems.append(FieldError(f"{at}.gpus", problem))
+        changed.append(quota)
+    if problems:
+        raise Invalid.fields(problems)
+    return changed
 
 
 def _refuse_raise(field: str, what: str) -> None:
@@ -226,22 +233,28 @@ def _target(vc: VirtualCluster, name: str) -> VirtualCluster:
     return found
 
 
-def _set_common_quotas(
-    group: Organisation | Tenant, pools: Mapping[str, Pool], rows: Sequence[Mapping[str, Any]]
-) -> None:
+def changed_common_quotas(
+    group: Organisation | Tenant, pools: Iterable[Pool], rows: Sequence[Mapping[str, Any]]
+) -> list[CommonQuota]:
+    """The quotas of the group itself as the rows change them, to be stored; `Invalid` names each wrong field."""
     require_types_once(rows, ("pool", "gpu_type"))
     owner = {"tenant": group} if isinstance(group, Tenant) else {"organisation": group}
-    stored = {(one.pool_id, one.gpu_type): one for one in group.quotas.all()}
+    stored = {(one.pool_id, one.gpu_type): one for one in group.quotas.all()} if group.pk else {}
+    by_name = {pool.name: pool for pool in pools}
+    changed, problems = [], []
     for index, row in enumerate(rows):
-        at, pool = f"quotas.{index}", pools.get(row["pool"])
+        at, pool = f"quotas.{index}", by_name.get(row["pool"])
         if pool is None:
             raise Invalid.field(f"{at}.pool", f"there is no pool {row['pool']!r}")
         kind = row["gpu_type"]
         quota = stored.get((pool.pk, kind)) or CommonQuota(**owner, pool=pool, gpu_type=kind, gpus=0)
         _fill(quota, row, at)
         if problem := common_quota_problem(group, pool, gpu_type=kind, gpus=quota.gpus):
-            raise Invalid.field(f"{at}.gpus", problem)
-        quota.save()
+            problems.append(FieldError(f"{at}.gpus", problem))
+        changed.append(quota)
+    if problems:
+        raise Invalid.fields(problems)
+    return changed
 
 
 def _fill(quota: Limits, row: Mapping[str, Any], at: str) -> None:
@@ -318,6 +331,7 @@ def create_cluster(
     row = create_virtual_cluster(tenant=owner, pool=place, name=name, actor=user.username)
     row.weight = weight_of({"weight": weight}, row)
     row.save(update_fields=["weight"])
-    _set_quotas(row, quotas, may_raise=True)
+    for quota in changed_quotas(row, quotas):
+        quota.save()
     wake_pool(place.pk)
     return row

@@ -12,6 +12,7 @@ from muster.common.validation import require_valid
 from muster.events.services import access_changed, audit, wake_pool
 from muster.fleet.models import Pool
 from muster.tenants.models import Membership, Organisation, Quota, Tenant, VirtualCluster
+from muster.tenants.ports import ports
 from muster.tenants.roles import Role
 from muster.tenants.selectors import Capacity, capacity_of
 
@@ -83,8 +84,6 @@ def quota_problem(*, vc: VirtualCluster, gpu_type: str, gpus: int) -> str | None
 
 def common_quota_problem(group: Organisation | Tenant, pool: Pool, *, gpu_type: str, gpus: int) -> str | None:
     """Why the organisation or the tenant cannot have this quota of its own in the pool, or None."""
-    if gpus < 0:
-        return "a quota cannot be negative"
     stored = group.quotas.filter(pool=pool, gpu_type=gpu_type).first() if group.pk else None
     if gpus <= (stored.gpus if stored else 0):
         return None
@@ -94,7 +93,8 @@ def common_quota_problem(group: Organisation | Tenant, pool: Pool, *, gpu_type: 
 
 def cells_problem(vc: VirtualCluster) -> str | None:
     """Why the quotas of the virtual cluster cannot be set by numbers, or None."""
-    return f"the quotas of {vc.name} are those of its cells: change the cells" if vc.pool.admission == "hived" else None
+    by_cells = ports.has_cells(vc.pool.admission)
+    return f"the quotas of {vc.name} are those of its cells: change the cells" if by_cells else None
 
 
 def promise_problem(

@@ -174,7 +174,7 @@ class TestQuotas:
         [
             ([{"gpu_type": "A100", "gpus": 6}], "at most 5 can be given to vision-vc"),
             ([{"gpu_type": "A100", "gpus": 3}, {"gpu_type": "A100", "gpus": 3}], "correct the duplicate"),
-            ([{"gpu_type": "A100", "gpus": -1}], "a quota cannot be negative"),
+            ([{"gpu_type": "A100", "gpus": -1}], "it cannot be negative"),
             ([{"gpu_type": "H100", "gpus": 1}], "it has: A100"),
         ],
     )

@@ -17,6 +17,11 @@ SETTINGS = tuple(name for kind in KINDS for name in (kind, f"{kind}_params"))
 """The columns of a pool with the plug-ins and their parameters."""
 
 
+def has_cells(admission: str) -> bool:
+    """True if virtual clusters have cells in place of quotas under this admission."""
+    return ADMISSIONS.has(admission, "has_cells")
+
+
 def made(kind: str, name: str, params: Mapping[str, Any]) -> Any:
     """The plug-in with these parameters; None if it does not exist, or does not accept them."""
     try:

@@ -11,14 +11,13 @@ from django.db.models import Exists, OuterRef, Q
 
 from muster.cells.models import CellShare, PinnedCell
 from muster.dispatch.config.knowledge import knowledge_of, needs_in_words, needs_of, too_short_turn
-from muster.dispatch.config.plugins import KINDS, made, parameters
+from muster.dispatch.config.plugins import KINDS, has_cells, made, parameters
 from muster.dispatch.models import PlannedCluster
 from muster.events.labels import words
 from muster.fleet.models import Pool
 from muster.jobs.models import Job
 from muster.jobs.spec.units import written_duration
 from muster.tenants.models import Quota, VirtualCluster
-from scheduler.admission import ADMISSIONS
 from scheduler.engine.policy import PreemptivePolicy
 from scheduler.model.lifecycle import JobClass, JobState
 
@@ -67,13 +66,13 @@ def _of_admission(pool: Pool, before: Settings, after: Settings) -> Iterator[str
     if old == new:
         return
     clusters = VirtualCluster.objects.filter(pool=pool, closed_at=None).order_by("name")
-    if _by_cells(new):
+    if has_cells(new):
         cells = Q(Exists(CellShare.objects.filter(vc=OuterRef("pk")))) | Q(
             Exists(PinnedCell.objects.filter(vc=OuterRef("pk")))
         )
         yield from _of_cells(clusters.filter(~cells), some=clusters.filter(cells).exists())
         return
-    if _by_cells(old):
+    if has_cells(old):
         yield "Cells bind no more: jobs get GPUs anywhere, and no promise holds that they lie together."
     if new == "open":
         yield "No quota holds any more: a virtual cluster may get as many GPUs as the policy gives it."
@@ -146,10 +145,6 @@ def _of_jobs(pool: Pool) -> Iterator[str]:
 
 def _live(pool: Pool) -> Any:
     return Job.objects.filter(pool=pool, state__in=(JobState.QUEUED, JobState.ACTIVE))
-
-
-def _by_cells(admission: str) -> bool:
-    return ADMISSIONS.has(admission, "has_cells")
 
 
 def _stops_others(policy: str, params: Mapping[str, Any]) -> bool:

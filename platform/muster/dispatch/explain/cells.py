@@ -12,6 +12,7 @@ from django.db.models import F
 
 from muster.cells.models import Binding, CellShare, Chain, PinnedCell
 from muster.common.errors import Conflict, FieldError, Invalid
+from muster.dispatch.config.plugins import has_cells
 from muster.dispatch.snapshot.snapshot import pool_snapshot
 from muster.events.services import audit, record, wake_pool
 from muster.fleet.models import Pool
@@ -53,7 +54,7 @@ class CellsNow:
 
 def admission_of(pool: Pool) -> Hived:
     """The pool's admission by cells; a pool with another admission is a `Conflict`."""
-    if not ADMISSIONS.has(pool.admission, "has_cells"):
+    if not has_cells(pool.admission):
         raise Conflict(f"pool {pool.name} has no cells: its admission is {pool.admission}, not hived")
     return cast(Hived, ADMISSIONS.make(pool.admission, pool.admission_params))
 
@@ -71,7 +72,7 @@ def cells_now(pool: Pool) -> CellsNow:
 
 def with_cells(pool: Pool, places: Sequence[Place]) -> list[Place]:
     """The places of guaranteed jobs on given GPUs with the cells around these, if the pool has cells."""
-    if not ADMISSIONS.has(pool.admission, "has_cells"):
+    if not has_cells(pool.admission):
         return list(places)
     now, bound = cells_now(pool), []
     for place in places:
