@@ -585,6 +585,9 @@ def backoff_reason(job: Job, now: float) -> Denial | None:
     if job.eligible_at > now:
         # A time, not a countdown: a hold that changes in each cycle would be written in each cycle.
         moment = datetime.fromtimestamp(job.eligible_at, UTC).isoformat(timespec="seconds")
+        if not job.requeued_at:
+            helps = ("nothing to do: it is scheduled from then on",)
+            return Denial(HoldReason.BEGIN, f"begins at {moment}", {"eligible_at": job.eligible_at}, helps)
         return Denial(
             HoldReason.BACK_OFF,
             f"this job is tried again at {moment}",

@@ -17,7 +17,7 @@ from scheduler.model.plan import UNSCHEDULABLE, Denial, Hold, Place, Plan, Preem
 from scheduler.model.request import Config
 
 # A hold for one of these reasons is newer than the target's.
-_OF_THE_MOMENT = UNSCHEDULABLE | {HoldReason.BACK_OFF, HoldReason.STILL_STOPPING, HoldReason.RESERVED}
+_OF_THE_MOMENT = UNSCHEDULABLE | {HoldReason.BACK_OFF, HoldReason.BEGIN, HoldReason.STILL_STOPPING, HoldReason.RESERVED}
 
 
 @dataclass(frozen=True, slots=True)

@@ -136,6 +136,7 @@ class Reason(StrEnum):
     IDLE = "idle", Meaning("GPUs were idle", retry=Retried.NEVER, log=Log.UNREAD)
     AGENT_STOPPED = "agent_stopped", _infrastructure("Agent stopped", log=Log.UNREAD, by_agent=True)
     UNKNOWN = "unknown", _infrastructure("Unknown", black_hole=True, by_agent=True)
+    DEPENDENCY_NEVER_MET = "dependency_never_met", Meaning("What it waited for cannot happen", log=Log.UNREAD)
     INFEASIBLE = "infeasible", Meaning("Fits no node", log=Log.UNREAD, by_job=True)
     LOSS_DIVERGED = "loss_diverged", Meaning("The loss diverged", retry=Retried.NEVER)
     LOG_RULE = "log_rule", Meaning("Stopped by a rule of the operators", retry=Retried.NEVER, log=Log.UNREAD)

@@ -84,6 +84,11 @@ def unknown_parameter(name: str, known: Collection[str]) -> str:
     return _unknown("parameter", name, known) if known else "unknown parameter; this path takes none"
 
 
+def unknown_word(word: str, known: Collection[str]) -> str:
+    """The message for a word of a value that is none of the known ones; it names the nearest of them."""
+    return _unknown("word", word, known)
+
+
 def _unknown(noun: str, name: str, known: Collection[str]) -> str:
     nearest = difflib.get_close_matches(name[:100], known, n=1, cutoff=0.5)
     hint = f"did you mean {nearest[0]!r}?" if nearest else f"known {noun}s: " + ", ".join(sorted(known))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django.conf import settings
@@ -18,6 +18,7 @@ from muster.common.models import DatabaseNow, check, choices, empty_when, index,
 from muster.fleet.models import Gpu, Node, Pool
 from muster.jobs.fields import RequestField
 from muster.tenants.models import Tenant, VirtualCluster
+from scheduler.model.dependencies import DependencyKind, DependencyState
 from scheduler.model.lifecycle import (
     ATTEMPT_LIVE,
     ATTEMPT_TERMINAL,
@@ -105,6 +106,9 @@ class JobGroup(models.Model):
 class Job(models.Model):
     """What a researcher asked for, what they want of it now, and what became of it."""
 
+    awaited: Sequence[Dependency] = ()
+    """What a job that is not stored yet is to wait for."""
+
     id = models.BigAutoField(primary_key=True)
     # Of tenant and owner there are indexes with more columns, and each index costs a job's every change.
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="jobs", db_index=False)
@@ -161,9 +165,17 @@ class Job(models.Model):
     held = models.BooleanField(
         default=False, db_default=False, help_text="Whether it is held back until its owner or a manager releases it."
     )
+    blocked_by = models.PositiveSmallIntegerField(
+        default=0, db_default=0, help_text="How many of its dependencies are not met; no cycle looks at it before."
+    )
+    keeps_waiting = models.BooleanField(
+        default=False,
+        db_default=False,
+        help_text="Whether it waits on, and does not end, if its dependencies can never be met.",
+    )
     startable = models.GeneratedField(
         expression=ExpressionWrapper(
-            Q(state=JobState.QUEUED.value, desired=Desired.RUN.value, held=False, paused=False),
+            Q(state=JobState.QUEUED.value, desired=Desired.RUN.value, held=False, paused=False, blocked_by=0),
             output_field=models.BooleanField(),
         ),
         output_field=models.BooleanField(),
@@ -395,6 +407,56 @@ class Allocation(models.Model):
 
     def __str__(self) -> str:
         return f"rank {self.rank} of attempt {self.attempt_id}"
+
+
+class Dependency(models.Model):
+    """What a job waits for: a job, a group, or the earlier jobs of an owner with one name.
+
+    Of those with the same clause one is enough. A member of a group that stands for it has both columns.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="dependencies", db_index=False)
+    clause = models.PositiveSmallIntegerField(help_text="The entry of `after` that says it, from 0.")
+    kind = models.CharField(max_length=10, choices=choices(DependencyKind))
+    on_job = models.ForeignKey(Job, on_delete=models.CASCADE, null=True, related_name="dependents", db_index=False)
+    on_group = models.ForeignKey(
+        JobGroup, on_delete=models.CASCADE, null=True, related_name="dependents", db_index=False
+    )
+    on_owner = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.CASCADE, null=True, related_name="+", db_index=False
+    )
+    on_name = models.CharField(max_length=200, default="", blank=True)
+    state = models.CharField(max_length=5, choices=choices(DependencyState), default=DependencyState.OPEN)
+
+    class Meta:
+        constraints = [
+            one_of("kind", DependencyKind, name="dependency_kind_known"),
+            one_of("state", DependencyState, name="dependency_state_known"),
+            check(
+                "dependency_on_something",
+                Q(kind=DependencyKind.SINGLETON, on_owner__isnull=False, on_job__isnull=True, on_group__isnull=True)
+                | (~Q(kind=DependencyKind.SINGLETON) & (Q(on_job__isnull=False) | Q(on_group__isnull=False))),
+            ),
+        ]
+        indexes = [
+            index("dependency_of_job", ["job", "clause"]),
+            index("dependency_on_job", ["on_job", "job"], Q(on_job__isnull=False)),
+            index("dependency_on_group", ["on_group", "job"], Q(on_group__isnull=False)),
+            index("dependency_on_name", ["on_owner", "on_name", "job"], Q(on_owner__isnull=False, state="open")),
+        ]
+
+    @property
+    def target(self) -> str:
+        """What it is on, in words."""
+        if self.on_group is not None and self.on_job_id is None and self.kind == DependencyKind.CORR:
+            return f"its member of {self.on_group.kind} {self.on_group_id}"
+        if self.on_group is not None and (self.on_job_id is None or self.kind == DependencyKind.STARTED):
+            return f"{self.on_group.kind} {self.on_group_id}"
+        return f"your earlier jobs named {self.on_name}" if self.on_job_id is None else f"job {self.on_job_id}"
+
+    def __str__(self) -> str:
+        return f"job {self.job_id} waits for {self.kind} of {self.on_job_id or self.on_group_id or self.on_name}"
 
 
 class RankTail(models.Model):

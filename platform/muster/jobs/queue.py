@@ -25,7 +25,8 @@ MAX_REORDERED = 1000
 _WAITING = """
 SELECT job.vc_id, array_agg(job.id ORDER BY job.priority * -1, job.submitted_at, job.id),
     (SELECT stored.job_ids FROM jobs_queueorder stored WHERE stored.vc_id = job.vc_id)
-FROM jobs_job job WHERE job.state = 'queued' AND NOT job.held AND job.vc_id = ANY(%s) GROUP BY job.vc_id
+FROM jobs_job job
+WHERE job.state = 'queued' AND NOT job.held AND job.blocked_by = 0 AND job.vc_id = ANY(%s) GROUP BY job.vc_id
 """
 
 
@@ -53,8 +54,9 @@ def _merged(waiting: Sequence[int], stored: Sequence[int]) -> Sequence[int]:
 
 
 def positions(jobs: Iterable[Job]) -> dict[int, int]:
-    """The place of each waiting job in its virtual cluster's queue, from 1; one query. A held job has none."""
-    asked = {job.pk: job.vc_id for job in jobs if job.state == JobState.QUEUED and not job.held}
+    """The place of each waiting job in its virtual cluster's queue, from 1; one query. A job that is held, or waits for
+    others, has none."""
+    asked = {job.pk: job.vc_id for job in jobs if job.state == JobState.QUEUED and not job.held and not job.blocked_by}
     if not asked:
         return {}
     return {
@@ -158,6 +160,8 @@ def _require_movable(user: User, vc: VirtualCluster, asked: Sequence[tuple[int, 
             raise Conflict(f"job {job_id} is {job.state} by now and waits no more: load the queue again")
         if job.held:
             raise Conflict(f"job {job_id} is held and has no place in the queue: release it first")
+        if job.blocked_by:
+            raise Conflict(f"job {job_id} waits for other jobs and has no place in the queue yet")
         if job.bumped:
             raise Conflict(f"job {job_id} was bumped by a manager and stays at the top")
         if job.owner_id != first.owner_id:

@@ -5,28 +5,34 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from django.db.models import Case, Count, Exists, F, IntegerField, Max, OuterRef, Q, QuerySet, Sum, When
 
 from muster.accounts.models import User
 from muster.common.rows import require_first
-from muster.jobs.models import Attempt, Job
+from muster.jobs.models import Attempt, Job, JobGroup
 from muster.tenants.models import Membership
 from muster.tenants.roles import Role
 from muster.tenants.selectors import tenants_of
 from muster_client.answers.jobs import JobCount
 from scheduler.model.lifecycle import Desired, JobState
 
+T = TypeVar("T", Job, JobGroup)
 _MAX_ID_DIGITS = 18
 
 
 def visible_jobs(user: User) -> QuerySet[Job]:
     """The jobs of the user's tenants; all for operators."""
+    return visible_to(user, Job.objects.all())
+
+
+def visible_to(user: User, rows: QuerySet[T]) -> QuerySet[T]:
+    """Those of the jobs or groups that are the user's tenants'; all for operators."""
     if user.is_operator:
-        return Job.objects.all()
+        return rows
     # The ids are read first: a tenant has few members and many jobs, and the planner sees constants.
-    return Job.objects.filter(tenant_id__in=list(tenants_of(user).values_list("pk", flat=True)))
+    return rows.filter(tenant_id__in=list(tenants_of(user).values_list("pk", flat=True)))
 
 
 def matching_jobs(

@@ -16,12 +16,13 @@ from muster.common.errors import Conflict, FieldError, Forbidden, Invalid, Muste
 from muster.events.services import record, recorded_together, wake_pool
 from muster.jobs.attempt.attempts import stop_attempt
 from muster.jobs.attempt.estimates import estimate_jobs
-from muster.jobs.models import Attempt, CodeArchive, IdempotencyKey, Job
+from muster.jobs.models import Attempt, CodeArchive, Dependency, IdempotencyKey, Job
 from muster.jobs.ports import ports
 from muster.jobs.rights import require_may_act
 from muster.jobs.spec.requests import request_of_spec
 from muster.jobs.spec.spec import PRIORITIES, JobSpec, parse_spec
 from muster.jobs.spec.throughput import require_known_types
+from muster.jobs.submit.awaited import await_each, awaited_by, begin_of, tie, waiting_fields
 from muster.jobs.submit.caps import require_within_caps
 from muster.jobs.submit.desk import Desk
 from muster.jobs.submit.feasibility import require_feasible
@@ -30,7 +31,7 @@ from muster.jobs.submit.images import require_runtime
 from muster.jobs.submit.memory import with_types
 from muster.jobs.submit.nodes import require_nodes
 from muster.jobs.submit.volumes import require_volumes
-from muster.jobs.transitions import forget_reservations, move_job
+from muster.jobs.transitions import forget_reservations, move_job, settle
 from muster.tenants.caps import caps_of
 from muster.tenants.models import Tenant
 from muster.tenants.selectors import require_open
@@ -72,15 +73,21 @@ class CancelResult:
 
 
 def submit_job(
-    *, user: User, data: object, idempotency_key: str | None = None, has_place: bool = False
+    *,
+    user: User,
+    data: object,
+    idempotency_key: str | None = None,
+    has_place: bool = False,
+    keeps_waiting: bool = False,
 ) -> tuple[Job, bool]:
     """The stored job and True; with a key that was used before for the same data, that job and False.
 
-    One that `has_place` already is not screened.
+    One that `has_place` already is not screened. One that `keeps_waiting` does so where its dependencies can never be
+    met, and is not refused or ended.
     """
 
     def store(note: Callable[..., object]) -> Job:
-        job = draft_job(user=user, data=data)
+        job = draft_job(user=user, data=data, keeps_waiting=keeps_waiting)
         estimate_jobs([job])
         with transaction.atomic():
             _store([job], user, has_place=has_place)
@@ -123,8 +130,10 @@ def warnings_of(job: Job) -> list[str]:
     return [] if found is None else [f"{found.errors[0].message}. It waits until the pool or the quota grows"]
 
 
-def draft_job(*, user: User, data: object, desk: Desk | None = None) -> Job:
-    """The job that the data describes, checked against what the user may use, and not stored."""
+def draft_job(
+    *, user: User, data: object, desk: Desk | None = None, member: bool = False, keeps_waiting: bool = False
+) -> Job:
+    """The job that the data describes, checked against what the user may use, and not stored; `member`: of a group."""
     asked = parse_spec(data)
     desk = desk or Desk(user)
     vc = desk.virtual_cluster(asked.vc)
@@ -165,8 +174,13 @@ def draft_job(*, user: User, data: object, desk: Desk | None = None) -> Job:
         preemptible=spec.preemptible,
         checkpoints=spec.checkpoints,
         relax_after_s=spec.relax_after_s,
+        keeps_waiting=keeps_waiting,
     )
     require_feasible(job)
+    job.awaited = awaited_by(spec, user, member=member, keeps_waiting=keeps_waiting)
+    begins_at = begin_of(spec, utc_now())
+    if begins_at is not None:
+        job.eligible_at = begins_at
     if spec.screening is Mode.ALWAYS:
         ports.screener.require_pool(job)
     return job
@@ -275,6 +289,8 @@ def edit_job(*, user: User, job: Job, changes: dict[str, Any]) -> Job:
             job_id=job.pk,
             data={"before": before, "after": changes},
         )
+        if job.name != before.get("name", job.name):
+            settle(jobs=[job.pk], former_name=before["name"])
         wake_pool(job.pool_id)
     job.refresh_from_db()
     return job
@@ -295,10 +311,15 @@ def _require_future(spec: JobSpec) -> None:
 
 
 def _store(jobs: Sequence[Job], user: User, *, has_place: bool = False) -> None:
+    rows_of: dict[int, list[Dependency]] = {}
     with recorded_together():
         for job in jobs:
             tell = None if has_place else ports.screener.submitted(job)
+            (rows,) = await_each(job, [None])
+            for name, value in waiting_fields(rows, before=job.hold).items():
+                setattr(job, name, value)
             job.save(force_insert=True)
+            rows_of[job.pk] = rows
             data = {"name": job.name, "vc": job.vc.name, "gpus": job.gpus_total, "nodes": job.request.nodes}
             if job.stage == Stage.SCREENING:
                 data["stage"] = job.stage
@@ -308,6 +329,13 @@ def _store(jobs: Sequence[Job], user: User, *, has_place: bool = False) -> None:
     # Behind the jobs, whose foreign key waits for a deletion of their virtual cluster.
     for vc in {job.vc_id: job.vc for job in jobs}.values():
         require_open(vc)
+    with recorded_together():
+        tie(rows_of)
+    for job in jobs:
+        if job.awaited:
+            job.refresh_from_db(
+                fields=["state", "desired", "reason", "reason_detail", "blocked_by", "hold_reason", "hold"]
+            )
     for pool_id in {job.pool_id for job in jobs}:
         wake_pool(pool_id)
 

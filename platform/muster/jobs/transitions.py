@@ -6,19 +6,21 @@ statement, with the GPUs that they free and with their events.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
+import orjson
 from django.db import connection
 from django.db.models import Model
 from django.db.models.sql import UpdateQuery
 
 from muster.common.models import DatabaseNow
-from muster.common.statements import statement_of
-from muster.events.services import STORE_EVENTS, record, recorded_so_far
-from muster.jobs.models import Allocation, Attempt, Job, Reservation
+from muster.common.statements import Statement, statement_of
+from muster.events.services import STORE_EVENTS, record, recorded_so_far, recorded_together, wake_group, wake_pool
+from muster.jobs.dependents import verdicts_after
+from muster.jobs.models import Allocation, Attempt, Dependency, Job, Reservation
 from muster.jobs.ports import ports
 from scheduler.model.lifecycle import (
     ATTEMPT_TERMINAL,
@@ -82,6 +84,7 @@ class Moves:
     def __init__(self, tell: Callable[..., None] = record) -> None:
         self._changes: dict[tuple[type[Model], int], _Change] = {}
         self._tell = tell
+        self._awaited: list[int] = []
 
     def move_job(
         self, job: Job, target: JobState, *, actor: str, data: dict[str, Any] | None = None, **fields: Any
@@ -135,10 +138,17 @@ class Moves:
         """
         if self._changes and not self._written(recorded_so_far()):
             raise RuntimeError("a row has left the state that it had under lock")
+        self.settle()
 
     def write_unless_moved(self) -> bool:
-        """Store the moves; False if a row is no longer in the state that the caller saw."""
+        """Store the moves; False if a row is no longer in the state that the caller saw. `settle` follows."""
         return self._written(None)
+
+    def settle(self) -> None:
+        """Let the jobs go on, or end, that waited for those that have started or ended by what was written."""
+        awaited, self._awaited = self._awaited, []
+        if awaited:
+            settle(jobs=awaited)
 
     def _change(self, row: Model, source: str | None, fields: dict[str, Any]) -> None:
         known = self._changes.setdefault((type(row), row.pk), _Change([row], source, {}))
@@ -154,7 +164,9 @@ class Moves:
             else:
                 like.rows += one.rows
         self._changes = {}
-        return _write(changes, events) == sum(len(change.rows) for change in changes)
+        changed, awaited = _write(changes, events)
+        self._awaited += awaited
+        return changed == sum(len(change.rows) for change in changes)
 
 
 def move_job(job: Job, target: JobState, *, actor: str, data: dict[str, Any] | None = None, **fields: Any) -> bool:
@@ -180,12 +192,32 @@ def move_jobs(
     """Move jobs that the caller has under lock, all from one state, in one statement; `data` is each one's own."""
     (source,) = {JobState(job.state) for job in jobs}
     require_move("job", source, target)
-    moved = _write([_Change([*jobs], source, {"state": target} | _with_the_move(target, fields))], None)
+    moved, awaited = _write([_Change([*jobs], source, {"state": target} | _with_the_move(target, fields))], None)
     if moved != len(jobs):
         raise RuntimeError(f"{len(jobs)} jobs were {source} under lock, and {moved} of them are now {target}")
     for job in jobs:
         job.state = target
         record(f"job.{target}", **_told_of(job, source, target, actor=actor, data=data[job.pk]))
+    if awaited:
+        settle(jobs=awaited)
+
+
+def settle(*, jobs: Collection[int] = (), groups: Collection[int] = (), former_name: str | None = None) -> None:
+    """Let the jobs that wait for these jobs or groups, which have started or ended, go on, wait on, or end.
+
+    Those that end are followed at once by the jobs that wait for them. `former_name`: the jobs have another one now.
+    """
+    while jobs or groups:
+        verdicts = verdicts_after(jobs=jobs, groups=groups, former_name=former_name)
+        if verdicts is None:
+            return
+        with recorded_together():
+            for state, ids in verdicts.rows.items():
+                Dependency.objects.filter(pk__in=ids).update(state=state)
+            _let_wait(verdicts.waiting)
+            _end_in_vain(verdicts.ended)
+        # What was submitted in the meantime waits for them too.
+        jobs, groups = [job.pk for job in verdicts.ended], ()
 
 
 def requeue_ended(jobs: Sequence[Job], *, actor: str, hold: Mapping[str, Any]) -> None:
@@ -206,6 +238,7 @@ def requeue_ended(jobs: Sequence[Job], *, actor: str, hold: Mapping[str, Any]) -
         desired=Desired.RUN,
         held=False,
         paused=False,
+        blocked_by=0,
         hold_reason=hold["reason"],
         hold=hold,
         requeued_at=DatabaseNow(),
@@ -235,11 +268,56 @@ def _moved(row: Job | Attempt | Allocation, move: Callable[[Moves], None]) -> bo
         return False
     for kind, told in events:
         record(kind, **told)
+    moves.settle()
     return True
 
 
-def _write(changes: Iterable[_Change], events: str | None) -> int:
-    """Write the changes, and these events, in one statement; returns how many rows changed."""
+_WAIT = Statement(
+    "UPDATE jobs_job SET blocked_by = told.blocked_by, hold_reason = told.reason, hold = told.hold"
+    " FROM jsonb_to_recordset(%s) AS told(id bigint, blocked_by integer, reason text, hold jsonb)"
+    " WHERE jobs_job.id = told.id"
+)
+_END = Statement(
+    "UPDATE jobs_job SET state = 'cancelled', desired = 'stop', ended_at = clock_timestamp(), reason = %s,"
+    " reason_detail = told.detail, hold_reason = '', hold = NULL"
+    " FROM jsonb_to_recordset(%s) AS told(id bigint, detail text) WHERE jobs_job.id = told.id AND state = 'queued'"
+)
+
+
+def _let_wait(jobs: Sequence[Job]) -> None:
+    """Store what the jobs wait for now; those that wait for no other job any more are for the next cycle."""
+    if not jobs:
+        return
+    told = [{"id": job.pk, "blocked_by": job.blocked_by, "reason": job.hold_reason, "hold": job.hold} for job in jobs]
+    _WAIT.run(orjson.dumps(told).decode())
+    free = [job for job in jobs if not job.blocked_by]
+    for job in free:
+        data = {"state": JobState.QUEUED}
+        record("job.unblocked", actor="platform", tenant_id=job.tenant_id, job_id=job.pk, data=data)
+    for pool_id in {job.pool_id for job in free}:
+        wake_pool(pool_id)
+
+
+def _end_in_vain(jobs: Sequence[Job]) -> None:
+    """Cancel jobs that can never start."""
+    if not jobs:
+        return
+    reason = Reason.DEPENDENCY_NEVER_MET
+    told = [{"id": job.pk, "detail": job.reason_detail} for job in jobs]
+    if _END.run(reason, orjson.dumps(told).decode()) != len(jobs):
+        raise RuntimeError("a job has left the queue that it was in under lock")
+    for job in jobs:
+        data = {"reason": reason, "detail": job.reason_detail}
+        told_of = _told_of(job, JobState.QUEUED, JobState.CANCELLED, actor="platform", data=data)
+        record("job.cancelled", **told_of)
+        job.state = JobState.CANCELLED
+    for group_id in {job.group_id for job in jobs if job.group_id is not None}:
+        wake_group(group_id)
+
+
+def _write(changes: Iterable[_Change], events: str | None) -> tuple[int, list[int]]:
+    """Write the changes, and these events, in one statement; returns how many rows changed, and those of the jobs that
+    others wait for."""
     parts: list[str] = []
     params: list[Any] = []
     names: list[str] = []
@@ -255,9 +333,36 @@ def _write(changes: Iterable[_Change], events: str | None) -> int:
         parts.append(f"told AS ({STORE_EVENTS})")
         params.append(events)
     counts = " + ".join(f"(SELECT count(*) FROM {name})" for name in names)  # noqa: S608
-    sql = f"WITH {', '.join(parts)} SELECT {counts}"
-    ((changed,),) = statement_of(sql).rows(*params)
-    return int(changed)
+    over, begun = _over_and_begun(changes)
+    awaited = "false"
+    if over or begun:
+        awaited = _AWAITED
+        params += [over, over, begun]
+    sql = f"WITH {', '.join(parts)} SELECT {counts}, {awaited}"
+    ((changed, waits),) = statement_of(sql).rows(*params)
+    return int(changed), [*over, *begun] if waits else []
+
+
+# The jobs were under lock before this statement, so it sees the dependencies of all submissions that waited for them.
+_AWAITED = """
+EXISTS (SELECT FROM jobs_dependency dep WHERE dep.on_job_id = ANY(%s::bigint[]) AND dep.state = 'open')
+OR EXISTS (
+    SELECT FROM jobs_job over JOIN jobs_dependency dep ON dep.on_owner_id = over.owner_id AND dep.on_name = over.name
+    WHERE over.id = ANY(%s::bigint[]) AND dep.state = 'open'
+)
+OR EXISTS (
+    SELECT FROM jobs_dependency dep
+    WHERE dep.on_job_id = ANY(%s::bigint[]) AND dep.state = 'open' AND dep.kind = 'started'
+)
+"""
+
+
+def _over_and_begun(changes: Iterable[_Change]) -> tuple[list[int], list[int]]:
+    """The jobs that end by these changes, and those that run for the first time."""
+    jobs = [change for change in changes if isinstance(change.rows[0], Job)]
+    over = [row.pk for change in jobs if change.fields.get("state") in JOB_TERMINAL for row in change.rows]
+    begun = [row.pk for change in jobs if "started_at" in change.fields for row in change.rows]
+    return over, [pk for pk in begun if pk not in over]
 
 
 # What the allocations held that the named part has released is free.

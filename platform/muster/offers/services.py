@@ -163,6 +163,9 @@ def _spec(role: Role, spec: dict[str, Any]) -> dict[str, Any]:
         raise Invalid.field("vc", f"the offer is for jobs of {role.vc.name}")
     if found.get("nodes", 1) != 1:
         raise Invalid.field("nodes", "an offer is of one node")
+    for key in ("after", "begin"):
+        if found.get(key):
+            raise Invalid.field(key, "what is launched on an offer starts at once: leave it out")
     if role.revocable:
         found = {"class": JobClass.OPPORTUNISTIC.value, **found}
         if found["class"] != JobClass.OPPORTUNISTIC.value or found.get("preemptible") is False:

@@ -82,7 +82,9 @@ def keep_screening(pool: Pool) -> None:
     if not jobs:
         return
     _end_what_passed([job for job in jobs if job.state == JobState.ACTIVE])
-    waiting = [job for job in jobs if job.state == JobState.QUEUED and job.desired == Desired.RUN]
+    waiting = [
+        job for job in jobs if job.state == JobState.QUEUED and job.desired == Desired.RUN and not job.blocked_by
+    ]
     if waiting:
         _keep_waiting(pool, waiting)
 

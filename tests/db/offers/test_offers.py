@@ -410,6 +410,7 @@ class TestAccepting:
             ([{**SPEC, "gpus": "V100:1"}], "jobs.0.spec.gpus", "1 V100|V100 1"),
             ([{**SPEC, "gpus": 3}, {**SPEC, "gpus": 2}], "jobs.1.spec.gpus", "fewer left"),
             ([{**SPEC, "nodes": 2}], "jobs.0.spec.nodes", "an offer is of one node"),
+            ([{**SPEC, "after": [7]}], "jobs.0.spec.after", "starts at once"),
             ([{**SPEC, "vc": "elsewhere"}], "jobs.0.spec.vc", "the offer is for jobs of"),
             ([{**SPEC, "cpus": 65}], "jobs.0.spec.cpus", "65 CPUs: the offer has 64 left"),
             ([SPEC, {**SPEC, "memory": "1TiB"}], "jobs.1.spec.memory", "MiB: the offer has"),

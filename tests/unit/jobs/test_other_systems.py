@@ -40,7 +40,6 @@ def test_each_way_to_write_a_key_is_known(key: str) -> None:
 @pytest.mark.parametrize(
     ("spec", "field", "message"),
     [
-        ({"depends_on": [7]}, "depends_on", "jobs cannot wait for other jobs yet"),
         ({"array": "0-9"}, "array", "write a sweep"),
         ({"ports": [8888]}, "ports", "cannot be reached through the platform yet"),
         ({"secrets": ["KEY"]}, "secrets", "members of the tenant can read it"),

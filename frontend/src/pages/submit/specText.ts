@@ -35,6 +35,8 @@ export const ORDER = [
   "time",
   "expected",
   "deadline",
+  "after",
+  "begin",
   "vc",
   "priority",
   "class",

@@ -296,6 +296,8 @@ def _withdrawn(pool: Pool, unit: Unit, jobs: Mapping[int, Job]) -> str | None:
             return "the job is in the queue of another pool now"
         if job.held and job.pk not in stopped:
             return "the job is held back until it is released"
+        if job.blocked_by and job.pk not in stopped:
+            return "the job waits for other jobs"
         if job.desired != Desired.RUN or (job.state != JobState.QUEUED and job.pk not in stopped):
             return f"the job is {job.state}, and its owner wants it to {job.desired}"
     return None

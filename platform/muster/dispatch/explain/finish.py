@@ -28,7 +28,7 @@ class FinishByType:
 def finish_by_type(job: Job) -> FinishByType | None:
     """The finishes of the job; None unless it waits and its pool could give it GPUs of several types."""
     waits = job.state == JobState.QUEUED and job.desired == Desired.RUN and job.stage == Stage.FULL
-    if not waits or not job.request.needs_gpus or job.request.only_type is not None:
+    if not waits or job.blocked_by or not job.request.needs_gpus or job.request.only_type is not None:
         return None
     snapshot = snapshot_without_others(job)
     try:

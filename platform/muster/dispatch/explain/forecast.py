@@ -20,6 +20,7 @@ from muster.jobs.models import Job
 from muster.jobs.services import draft_job
 from muster.jobs.spec.requests import Size, sizes_of
 from muster.jobs.spec.spec import parse_spec
+from muster.jobs.submit.awaited import begin_of, hold_of_draft
 from muster.jobs.submit.desk import Desk
 from muster.jobs.submit.images import RuntimeOutlook, runtime_outlook
 from muster.screening.outlook import Outlook, outlook_of
@@ -59,17 +60,18 @@ def dry_run(*, user: User, data: object) -> DryRun:
     else:
         job = draft_job(user=user, data=data, desk=desk)
     estimate_jobs([job])
-    job.submitted_at = job.eligible_at = database_now()
-    answer = _forecast_of(job, job.pool)
+    job.submitted_at = database_now()
+    job.eligible_at = begin_of(parse_spec(job.spec), job.submitted_at) or job.submitted_at
+    answer, waits = _forecast_of(job, job.pool), hold_of_draft(job)
     outlook = outlook_of(job)
     return DryRun(
         job=job,
         sizes=sizes_of(job.spec, job.request, desk.shares(job.pool)),
         feasible=answer.feasible,
         fits_quota=answer.fits_quota,
-        starts_now=answer.starts_now and outlook.run is None,
-        hold=answer.hold,
-        position=answer.hold.position if answer.hold else None,
+        starts_now=answer.starts_now and outlook.run is None and waits is None,
+        hold=answer.hold if waits is None else Hold(0, waits["reason"], waits["detail"], {}, tuple(waits["helps"]), 0),
+        position=answer.hold.position if answer.hold and waits is None else None,
         outlook=outlook,
         screening=_forecast_of_screening(job, outlook),
         runtime=runtime_outlook(parse_spec(job.spec), job.pool),

@@ -41,7 +41,7 @@ def why(job: Job, *, failure: Failure | None = None) -> Why:
         "at": moment(cycle["started_at"]) if cycle else None,
     }
     run = screening_run_of(job)
-    if run is not None and not job.held and job.state in {JobState.QUEUED, JobState.ACTIVE}:
+    if run is not None and not job.held and not job.blocked_by and job.state in {JobState.QUEUED, JobState.ACTIVE}:
         return _why_screened(job, run, answer)
     if job.state == JobState.QUEUED:
         position = positions([job]).get(job.pk)

@@ -12,7 +12,7 @@ from muster.common.models import DatabaseNow
 from muster.events.services import record, recorded_together, wake_pool
 from muster.jobs.attempt.ending import cancel_for
 from muster.jobs.models import Job, JobGroup
-from muster.jobs.transitions import forget_reservations, move_jobs
+from muster.jobs.transitions import forget_reservations, move_jobs, settle
 from scheduler.model.lifecycle import Desired, GroupState, JobState, require_move
 from scheduler.model.reasons import Reason
 
@@ -46,6 +46,7 @@ def end_if_over(group_id: int, *, settled_s: float = 0.0, outcome: Callable[[Job
         JobGroup.objects.filter(pk=group.pk).update(state=target, reason=reason, ended_at=DatabaseNow())
         data = {group.kind: group.pk, "state": target, "reason": reason}
         record(f"{group.kind}.{target}", actor="platform", tenant_id=group.tenant_id, data=data)
+        settle(groups=[group.pk])
     return True
 
 

@@ -14,7 +14,7 @@ from muster.accounts.models import User
 from muster.common.clock import utc_now
 from muster.common.rows import require_first
 from muster.jobs.models import Attempt, Job, JobGroup
-from muster.tenants.selectors import tenants_of
+from muster.jobs.selectors import visible_to
 from scheduler.model.lifecycle import ATTEMPT_LIVE, GroupKind, JobState
 from scheduler.model.reasons import Reason
 
@@ -34,10 +34,8 @@ def member_state(state: str, *, paused: bool, stopped: bool) -> str:
 
 def visible_groups(user: User, kind: GroupKind) -> QuerySet[JobGroup]:
     """The groups of this kind of the user's tenants; all for operators."""
-    groups = JobGroup.objects.filter(kind=kind).select_related("tenant", "vc", "pool", "owner", "code")
-    return (
-        groups if user.is_operator else groups.filter(tenant_id__in=list(tenants_of(user).values_list("pk", flat=True)))
-    )
+    rows = JobGroup.objects.filter(kind=kind).select_related("tenant", "vc", "pool", "owner", "code")
+    return visible_to(user, rows)
 
 
 def matching_groups(user: User, kind: GroupKind, *, state: str | None, mine: bool) -> QuerySet[JobGroup]:

@@ -14,6 +14,7 @@ from muster.jobs.groups.ends import end_if_over, end_members
 from muster.jobs.models import Job, JobGroup
 from muster.jobs.queue import hold_jobs, release_jobs
 from muster.jobs.rights import require_may_act
+from muster.jobs.submit.awaited import tie_again
 from muster.jobs.transitions import requeue_ended
 from muster.tenants.selectors import require_open
 from scheduler.model.lifecycle import (
@@ -83,6 +84,7 @@ def retry_members(*, user: User, group: JobGroup, members: QuerySet[Job]) -> lis
             raise Conflict(f"no member of {group.kind} {group.pk} has failed, so there is none to run again")
         require_open(group.vc)
         requeue_ended(jobs, actor=user.username, hold=waits_for_turn(group))
+        tie_again(jobs)
         JobGroup.objects.filter(pk=group.pk).update(
             state=GroupState.ACTIVE, desired=Desired.RUN, reason="", ended_at=None
         )

@@ -16,10 +16,11 @@ from muster.jobs.groups.services import waits_for_turn
 from muster.jobs.models import IdempotencyKey, Job, JobGroup
 from muster.jobs.ports import ports
 from muster.jobs.services import draft_job
+from muster.jobs.submit.awaited import await_each, tie, waiting_fields
 from muster.jobs.submit.desk import Desk
 from muster.jobs.submit.idempotency import once
 from muster.tenants.selectors import require_open
-from scheduler.model.lifecycle import GroupKind, HoldReason
+from scheduler.model.lifecycle import GroupKind
 
 MAX_STORED_BYTES = 256 << 20
 """Of the specs of all members together."""
@@ -28,8 +29,8 @@ MAX_STORED_BYTES = 256 << 20
 _OTHERS = """
 INSERT INTO jobs_job ({columns}, member, array_index, spec, hold_reason, hold)
 SELECT {columns}, own.place + 1, own.array_index, first.spec || own.keys,
-    CASE WHEN own.place >= %(parallel)s THEN %(reason)s ELSE '' END,
-    CASE WHEN own.place >= %(parallel)s THEN %(hold)s::jsonb END
+    CASE WHEN own.place >= %(parallel)s THEN %(later_reason)s ELSE %(reason)s END,
+    CASE WHEN own.place >= %(parallel)s THEN %(later)s::jsonb ELSE %(hold)s::jsonb END
 FROM jobs_job first,
     unnest(%(indices)s::integer[], %(keys)s::jsonb[]) WITH ORDINALITY AS own(array_index, keys, place)
 WHERE first.id = %(first)s ORDER BY own.place
@@ -62,7 +63,7 @@ def draft_member(*, user: User, data: Mapping[str, Any], kind: GroupKind, own: O
     if data.get("screening") == "always":
         raise Invalid.field("screening", f"members of {kind}s are not screened: leave it out")
     member = {key: value for key, value in data.items() if key != kind} | dict(own.keys)
-    return draft_job(user=user, data=member, desk=desk)
+    return draft_job(user=user, data=member, desk=desk, member=True)
 
 
 def submit_group(
@@ -141,6 +142,10 @@ def _store(draft: Draft, user: User, cloned_from: JobGroup | None) -> JobGroup:
     )
     _store_members(group, job, draft.members)
     require_open(job.vc)
+    if job.awaited:
+        numbers = group.members.order_by("member").values_list("pk", "member", "array_index")
+        ids, places = zip(*((pk, number if index is None else index) for pk, number, index in numbers), strict=True)
+        tie(dict(zip(ids, await_each(job, places), strict=True)))
     data = {group.kind: group.pk, "name": group.name, "vc": job.vc.name, "members": group.size, "gpus": job.gpus_total}
     record(f"{group.kind}.submitted", actor=user.username, tenant_id=group.tenant_id, data=data)
     wake_pool(group.pool_id)
@@ -151,14 +156,20 @@ def _store_members(group: JobGroup, first: Job, members: Sequence[Own]) -> None:
     """Store the members: the first as the job that it is, and all others in one statement."""
     own = {"member", "array_index", "spec", "hold_reason", "hold"}
     first.group, first.member, first.array_index = group, 1, members[0].index
+    for name, value in waiting_fields(first.awaited, before=None).items():
+        setattr(first, name, value)
     first.save(force_insert=True)
+    later = waits_for_turn(group)
+    later = waiting_fields(first.awaited, before=later).get("hold", later)
     fields = [one for one in Job._meta.concrete_fields if not one.generated and not one.primary_key]
     columns = ", ".join(str(one.column) for one in fields if one.attname not in own)
     params: dict[str, Any] = {
         "first": first.pk,
         "parallel": group.parallel,
-        "reason": HoldReason.GROUP.value,
-        "hold": orjson.dumps(waits_for_turn(group)).decode(),
+        "reason": first.hold_reason,
+        "hold": None if first.hold is None else orjson.dumps(first.hold).decode(),
+        "later_reason": later["reason"],
+        "later": orjson.dumps(later).decode(),
         "indices": [one.index for one in members[1:]],
         "keys": [orjson.dumps(one.keys).decode() for one in members[1:]],
     }

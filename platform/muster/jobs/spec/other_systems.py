@@ -47,6 +47,11 @@ USE: Mapping[str, tuple[str, str]] = {
         "labels of nodes, by name; a GPU type stands in gpus",
     ),
     "exclude exclude_node exclude_hosts": ("exclude_nodes: [gpu07]", "the names of nodes"),
+    "after_any after_ok dependencies dependency depends_on needs chain": (
+        "after: [1042:ok]",
+        "jobs or groups by their numbers, and what to wait for: ok, any, failed, started or corr",
+    ),
+    "begin_at start_after start_at start_time": ("begin: 2026-12-01T08:00Z", "or 2h from its submission on"),
     "job_name title": ("name: resnet", "the job's name"),
     "annotations labels": ("tags: {project: seg}", "names and values to filter by"),
     "mail_type mail_user notifications": ("notify: [ended, failed]", "by mail and webhook, to you"),
@@ -57,16 +62,12 @@ USE: Mapping[str, tuple[str, str]] = {
 }
 # What does not exist, and what to do.
 MISSING: Mapping[str, str] = {
-    "after after_any after_ok dependencies dependency depends_on needs chain": (
-        "jobs cannot wait for other jobs yet; submit this one when the other has ended: "
-        "muster wait 12 && muster submit job.yaml"
-    ),
     "expose port ports": "ports of a job cannot be reached through the platform yet",
     "secret secrets": (
         "secrets do not exist yet; env is no place for one: it is stored with the spec, and members of the tenant can "
         "read it"
     ),
-    "begin cron schedule start_time": "a job cannot be scheduled for a time yet; it waits for nothing but its GPUs",
+    "cron schedule": "a job runs once; begin: 2026-12-01T08:00Z says when it may start, and cron can submit it",
     "reservation": "reservations do not exist yet; an operator can set a quota aside in a virtual cluster",
     "api_version kind type": "a spec needs no kind: it is a job, or many with sweep or array; leave it out",
     "exclusive": "a job has its GPUs to itself unless it says share: pack; leave it out",

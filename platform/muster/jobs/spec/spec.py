@@ -10,6 +10,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic_core import ErrorDetails
 
 from muster.common.errors import FieldError, Invalid, unknown_key
+from muster.jobs.spec.after import After, Begin, begins_at
 from muster.jobs.spec.gpus import MAX_GPUS, AnyOf, GpuChoice, Gpus, WithMemory, choices_of
 from muster.jobs.spec.mounts import PATTERN, plain_mount, require_apart
 from muster.jobs.spec.notify import Channel, Kind, read_notify
@@ -229,6 +230,16 @@ class JobSpec(_Strict):
             "When it should have ended, such as 2026-12-01T08:00Z. Policies that know deadlines use it; it ends no job."
         ),
     )
+    after: After = Field(
+        default=[],
+        description=(
+            "Jobs and groups that it waits for, such as [1042:ok, 7:any]: ok (succeeds), any (ends), failed, started, "
+            "or corr (the member with its number)."
+        ),
+    )
+    begin: Begin | None = Field(
+        default=None, description="When it may start at the earliest: 2026-12-01T08:00Z, or 2h from its submission on."
+    )
     vc: Annotated[Text, Field(max_length=63)] | None = Field(
         default=None, description="The virtual cluster whose quota it uses. Default: your own."
     )
@@ -325,6 +336,10 @@ class JobSpec(_Strict):
     def deadline_at(self) -> datetime | None:
         """When it should have ended."""
         return parse_moment(self.deadline) if self.deadline else None
+
+    def begins_at(self, now: datetime) -> datetime | None:
+        """When it may start at the earliest, if it is submitted now."""
+        return begins_at(self.begin, now) if self.begin else None
 
     @property
     def grace_s(self) -> float:

@@ -6,7 +6,11 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from muster.common.clock import utc_now
 from muster.jobs.models import Job
+from muster.jobs.spec.units import parse_moment
+from muster.jobs.submit.awaited import hold_of_draft
+from scheduler.model.lifecycle import HoldReason
 
 
 def notes_of(job: Job) -> list[str]:
@@ -19,6 +23,12 @@ def notes_of(job: Job) -> list[str]:
             "It names no outputs: its working folder is removed when it ends, and only its log is kept; name the files "
             "to keep, such as outputs: [results/**]"
         )
+    hold = job.hold if job.pk else hold_of_draft(job)
+    if hold and hold["reason"] == HoldReason.DEPENDENCY:
+        notes.append(f"It {hold['detail']}")
+    begin = job.spec.get("begin") or ""
+    if "T" in begin and parse_moment(begin) <= (job.submitted_at if job.pk else utc_now()):
+        notes.append(f"Its begin, {begin}, has passed, so it is scheduled at once")
     if unused := unused_params(job.spec):
         notes.append(
             f"Neither its command nor env uses {' and '.join(unused)}: write ${{{unused[0]}}} in the command, "

@@ -194,6 +194,12 @@ CASES = {
         HoldReason.BACK_OFF,
         "this job is tried again at 1970-01-12T13:47:40+00:00",
         ["nothing to do: it retries by itself"],
+        make_job(eligible_at=NOW + 60, requeued_at=NOW),
+    ),
+    "a time at which it may begin": Case(
+        HoldReason.BEGIN,
+        "begins at 1970-01-12T13:47:40+00:00",
+        ["nothing to do: it is scheduled from then on"],
         make_job(eligible_at=NOW + 60),
     ),
     "a last attempt that still stops": Case(
@@ -317,7 +323,8 @@ def test_equal_jobs_of_two_virtual_clusters_are_told_of_their_own_quotas() -> No
 
 
 def test_equal_jobs_are_told_of_their_own_back_off() -> None:
-    jobs = [make_job(1, gpus=4), make_job(2, gpus=4, eligible_at=NOW + 60), make_job(3, gpus=4, still_stopping=True)]
+    backs_off = make_job(2, gpus=4, eligible_at=NOW + 60, requeued_at=NOW)
+    jobs = [make_job(1, gpus=4), backs_off, make_job(3, gpus=4, still_stopping=True)]
     plan = decide(make_snapshot(nodes=[make_node(1)], running=[using(1, 8)], waiting=jobs), CycleConfig())
     reasons = {hold.job_id: hold.reason for hold in plan.holds}
     assert reasons == {1: HoldReason.NO_FREE_GPUS, 2: HoldReason.BACK_OFF, 3: HoldReason.STILL_STOPPING}

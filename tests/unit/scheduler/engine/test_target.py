@@ -42,7 +42,7 @@ def test_jobs_get_the_gpus_of_the_target_and_the_others_what_is_left() -> None:
 OBSTACLES = {
     "the job is gone": (make_snapshot(waiting=[]), "the job does not wait any more"),
     "the job waits for its retry": (
-        make_snapshot(waiting=[make_job(1, eligible_at=NOW + 60)]),
+        make_snapshot(waiting=[make_job(1, eligible_at=NOW + 60, requeued_at=NOW)]),
         "this job is tried again at 1970-01-12T13:47:40+00:00",
     ),
     "the node is gone": (
@@ -102,7 +102,7 @@ def test_nobody_stops_for_a_job_that_is_gone_but_a_lease_ends() -> None:
 
 def test_a_waiting_job_reads_the_reason_of_the_target_unless_a_newer_one_holds() -> None:
     busy = make_running(make_share(1, range(8)))
-    later = make_job(2, eligible_at=NOW + 60)
+    later = make_job(2, eligible_at=NOW + 60, requeued_at=NOW)
     world = make_snapshot(waiting=[make_job(1), later], running=[busy])
     told = tuple(Hold(n, HoldReason.POLICY, "its share comes next round", {}, (), 9) for n in (1, 2))
     plan, _ = carried_out(world, Plan((), told))
