@@ -1,4 +1,4 @@
-"""What a job may wait for: that another one, or a group, starts or ends in a certain way."""
+"""Conditions that a job may wait for: that another job, or a group, starts or ends in a certain way."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from scheduler.model.lifecycle import JobState
 
 
 class DependencyKind(StrEnum):
-    """What is awaited of the other job or group."""
+    """Events of the other job or group that a job may await."""
 
     OK = "ok"
     """It succeeds."""
@@ -26,7 +26,7 @@ class DependencyKind(StrEnum):
 
 
 class DependencyState(StrEnum):
-    """Whether a job waits for it still."""
+    """States of a dependency."""
 
     OPEN = "open"
     MET = "met"
@@ -38,7 +38,7 @@ _ENDED = frozenset({JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED})
 
 
 def judged(kind: DependencyKind, state: str, *, started: bool) -> DependencyState:
-    """What the state of the other job or group makes of a dependency on it; `started`: whether it has ever run."""
+    """The state of a dependency, from the state of the other job or group; `started`: True if it has ever run."""
     if kind is DependencyKind.STARTED and started:
         return DependencyState.MET
     if state not in _ENDED:

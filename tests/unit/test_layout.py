@@ -17,6 +17,8 @@ ROOT = Path(__file__).resolve().parents[2]
 PLATFORM = ROOT / "platform"
 MAX_MODULE_LINES = 600
 MAX_MODULES = 20
+# Docstrings that begin with a question word instead of the value. Lower it when some go, never raise it.
+MAX_QUESTIONS = 540
 # Folders of one person's machine. A path of this kind in a file works for its author only. (That a file of root's is
 # named in an example is something else: every machine has that folder.)
 MACHINE_PATH = re.compile(r"(?<![\w.$/-])/(?:(?:home|Users|work)/[A-Za-z0-9_.-]+|root/\.[A-Za-z0-9_.-]+)")
@@ -70,6 +72,17 @@ def test_no_module_is_longer_than_a_reader_can_hold() -> None:
     lengths = {name_of(path): len(path.read_text().splitlines()) for path in modules if path != generated}
     assert lengths
     assert {name: lines for name, lines in lengths.items() if lines > MAX_MODULE_LINES} == {}
+
+
+def test_docstrings_name_the_value_and_begin_with_no_question_word() -> None:
+    question = re.compile(r"^\s*r?\"\"\"(What|Who|Whose|How|Where)\b.*", re.MULTILINE)
+    found = [
+        f"{name_of(path)}: {hit[0].strip()}"
+        for path in tracked()
+        if path.suffix == ".py"
+        for hit in question.finditer(path.read_text())
+    ]
+    assert len(found) <= MAX_QUESTIONS, "\n".join(found)
 
 
 def test_no_file_names_a_path_of_one_machine() -> None:
