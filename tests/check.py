@@ -51,6 +51,7 @@ class Part:
 
 _ON_THE_CLUSTER, _OF_THE_PAGES = sorted(ON_THE_CLUSTER), sorted(OF_THE_PAGES)
 _SCHEDULER, _JOBS, _LINKS = "tests/unit/scheduler", "tests/db/jobs", "tests/db/links"
+_SPEEDS = "tests/e2e/test_two_speeds.py"
 
 # The longest first.
 PARTS = (
@@ -64,7 +65,8 @@ PARTS = (
     Part("scheduler", tests=(_SCHEDULER,)),
     Part("podman", tests=("tests/agent",), long=True, only="podman"),
     Part("jobs", tests=(_JOBS,)),
-    Part("demo", tests=("tests/e2e",), but=(*_ON_THE_CLUSTER, *_OF_THE_PAGES), long=True),
+    Part("demo", tests=("tests/e2e",), but=(*_ON_THE_CLUSTER, *_OF_THE_PAGES, _SPEEDS), long=True),
+    Part("speeds", tests=(_SPEEDS,), long=True),
     Part("histories", tests=("tests/protocol",)),
     Part("e2e", tests=("tests/e2e", "tests/plugins")),
     Part("outside", tests=("tests/gpu", "tests/unit", _LINKS), long=True),

@@ -1,7 +1,7 @@
 """A pytest plugin (`-p tests.drawn`): of the tests that only add cases, a tenth is drawn where `--draw SEED` is given.
 
-Made-up requests, acts on pages and published figures are many cases of a few properties. `make check` draws from them,
-and prints the seed; `make test-long` and `make check ARGS=--all` run all.
+Made-up requests, acts on pages, pages of the admin and published figures are many cases of a few properties.
+`make check` draws from them, and prints the seed; `make test-long` and `make check ARGS=--all` run all.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import pytest
 SHARE = 0.1
 _FILES = ("tests/e2e/test_page_actions.py", "tests/sim/test_published")
 _TESTS = (
+    "tests/e2e/test_admin_pages.py::test_axe_finds_nothing_serious_in_the_admin",
     "tests/api/test_openapi.py::test_made_up_requests",
     "tests/unit/scheduler/policies/gavel/test_gavel.py::test_the_authors_figures",
 )

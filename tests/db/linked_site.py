@@ -39,7 +39,7 @@ echo "counted $number"
 """
 
 
-def until(look: Callable[[], object], what: str, within_s: float = WAIT_S, every_s: float = 0.05) -> None:
+def until(look: Callable[[], object], what: str, within_s: float = WAIT_S, every_s: float = 0.25) -> None:
     try:
         eventually(look, what, within_s, max_pause_s=every_s)
     except AssertionError as error:

@@ -43,14 +43,19 @@ def demo() -> Demo:
     return kept(_demonstration)
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """Chromium."""
+@contextmanager
+def _chromium() -> Iterator[Browser]:
     with sync_playwright() as playwright:
         # As root Chromium refuses to run with its own sandbox.
         options = ["--no-sandbox"] if os.geteuid() == 0 else []
         expect.set_options(timeout=PATIENCE_MS)
         yield playwright.chromium.launch(executable_path=CHROMIUM, args=options)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Browser:
+    """Chromium."""
+    return kept(_chromium)
 
 
 @pytest.fixture

@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from muster.local import processes
-from muster.local.services import stop_services
+from muster.local.services import start_services, stop_services
 from muster_client.client import Client
+from tests.faults.shell import Shell
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -108,3 +109,14 @@ def running(demo: Demo) -> Iterator[str]:
         finally:
             process.send_signal(signal.SIGINT)
             process.communicate(timeout=60)
+
+
+@contextmanager
+def shell_of(demo: Demo) -> Iterator[Shell]:
+    """A process of the platform for code of tests, beside a demonstration that runs."""
+    with start_services(demo.home, environ={}) as services:
+        shell = Shell({**os.environ, **services.environment(), "MUSTER_HOME": str(demo.home)})
+        try:
+            yield shell
+        finally:
+            shell.close()

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from itertools import product
 from secrets import token_hex
 
 import pytest
 from playwright.sync_api import Browser, Page, StorageState, expect
 
+from tests.e2e.accessible import NEEDS_AXE, WIDTHS, expect_no_wider, serious_faults
 from tests.e2e.browser import NEEDS, PATIENCE_MS, sign_in
 from tests.e2e.demo import Demo
-from tests.e2e.test_page_actions import AXE, NO_TRANSITIONS, SCHEMES, WIDTHS
-from tests.needed import needs
 
 pytestmark = NEEDS
 
@@ -178,22 +176,8 @@ def test_delete_comes_last(otto: Page, demo: Demo) -> None:
         assert (save["y"], save["x"]) < (delete["y"], delete["x"])
 
 
-@needs("chromium", "axe-core is not installed: make setup", found=AXE.is_file())
-def test_axe_finds_nothing_serious_in_the_admin(otto: Page, demo: Demo) -> None:
-    found = []
-    for path, width, scheme in product(PAGES, WIDTHS, SCHEMES):
-        otto.set_viewport_size({"width": width, "height": 844})
-        otto.emulate_media(color_scheme=scheme, reduced_motion="reduce")
-        otto.goto(f"{demo.url}{path}")
-        expect(otto.locator("html")).to_have_attribute("data-mantine-color-scheme", scheme)
-        assert otto.evaluate("document.documentElement.scrollWidth") <= width, path
-        otto.evaluate(NO_TRANSITIONS)
-        otto.evaluate(AXE.read_text())
-        answer = otto.evaluate("axe.run(document, { resultTypes: ['violations'] })")
-        found += [
-            (path, width, scheme, violation["id"], node["html"][:200], node["failureSummary"])
-            for violation in answer["violations"]
-            if violation["impact"] in {"serious", "critical"}
-            for node in violation["nodes"]
-        ]
-    assert found == []
+@NEEDS_AXE
+@pytest.mark.parametrize("path", PAGES)
+def test_axe_finds_nothing_serious_in_the_admin(otto: Page, demo: Demo, path: str) -> None:
+    otto.goto(f"{demo.url}{path}")
+    assert serious_faults(otto, lambda width: expect_no_wider(otto, width)) == []

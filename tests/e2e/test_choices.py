@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -11,9 +10,8 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Page, expect
 
-from muster.local.services import start_services
 from tests.e2e.browser import NEEDS, expect_state, job_named, submit
-from tests.e2e.demo import ROOT, Demo
+from tests.e2e.demo import ROOT, Demo, shell_of
 from tests.faults.cluster import until
 
 pytestmark = NEEDS
@@ -43,15 +41,9 @@ retire_node(node=node, reason="the tests are over", actor="test")
 @pytest.fixture(scope="module")
 def volta(demo: Demo) -> Iterator[Demo]:
     """The demonstration with a node of eight V100 beside those of A100, and quota for them."""
-    with start_services(demo.home, environ={}) as services:
-        env = {**os.environ, **services.environment(), "MUSTER_HOME": str(demo.home)}
-
-        def run(script: str) -> str:
-            words = [sys.executable, "manage.py", "shell", "--no-imports", "-c", script]
-            return subprocess.run(words, cwd=ROOT, env=env, check=True, capture_output=True, text=True).stdout
-
+    with shell_of(demo) as shell:
         token = demo.home / "volta01.join-token"
-        token.write_text(run(_ADD).split()[-1])
+        token.write_text(shell.run(_ADD).strip())
         words = {
             "--url": demo.url,
             "--state": str(demo.home / "agents/volta01"),
@@ -66,9 +58,9 @@ def volta(demo: Demo) -> Iterator[Demo]:
             try:
                 with demo.client("ada") as client:
                     until(lambda: _gpus(client.nodes(), "volta01") == 8, "the agent has told its GPUs")
-                run(_QUOTA.replace("GPUS", "8"))
+                shell.run(_QUOTA.replace("GPUS", "8"))
                 yield demo
-                run(_REMOVE)
+                shell.run(_REMOVE)
             finally:
                 agent.send_signal(signal.SIGTERM)
 

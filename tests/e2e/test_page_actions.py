@@ -5,30 +5,16 @@ from __future__ import annotations
 import io
 import re
 import tarfile
-from itertools import product
 from pathlib import Path
-from typing import Literal
 
 import pytest
 from playwright.sync_api import Browser, FilePayload, Locator, Page, Route, expect
 
+from tests.e2e.accessible import NEEDS_AXE, serious_faults
 from tests.e2e.browser import NEEDS, PATHS, expect_state, job_named, sign_in, submit
-from tests.e2e.demo import ROOT, Demo
-from tests.needed import needs
+from tests.e2e.demo import Demo
 
-AXE = ROOT / "frontend/node_modules/axe-core/axe.min.js"
 FIRST_LOAD_KIB = 200  # 172 for the jobs page, 187 for the settings
-WIDTHS = (1280, 390)
-SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
-ONLY_COLOURS = {"runOnly": ["color-contrast"]}  # nothing else is another in the dark
-
-# Else colours would be looked at while they change from one scheme to the other.
-NO_TRANSITIONS = """
-const sheet = new CSSStyleSheet();
-sheet.replaceSync("*, *::before, *::after { transition: none !important; }");
-document.adoptedStyleSheets = [...document.adoptedStyleSheets, sheet];
-"""
-
 pytestmark = NEEDS
 
 
@@ -379,32 +365,22 @@ def test_a_page_whose_code_never_came_is_loaded_anew_on_demand(ada: Page, demo: 
     expect(ada.get_by_role("dialog")).to_be_visible()
 
 
-@needs("chromium", "axe-core is not installed: make setup", found=AXE.is_file())
+@NEEDS_AXE
 def test_axe_finds_nothing_serious(ada: Page, demo: Demo) -> None:
     job = job_named(demo, "ada", "failing")["id"]
     tabs = [f"/jobs/{job}?tab={tab}" for tab in ("logs", "metrics", "attempts", "events", "files", "spec")]
     with demo.client("ada") as client:
         grid = {"method": "grid", "metric": "loss", "params": {"lr": [0.5, 0.25], "batch": [32, 64]}}
         sweep = client.submit_sweep({"name": "axe", "gpus": 0, "cpus": 1, "command": "sleep 300", "sweep": grid})["id"]
+
+    def drawn(_width: int) -> None:
+        expect(ada.get_by_role("heading").first).to_be_visible()
+        expect(ada.locator("[aria-busy=true]")).to_have_count(0)
+
     found = []
     for path in (*PATHS, *tabs, f"/sweeps/{sweep}", "/submit?sweep=new", "/fairness", "/cluster?node=gpu01"):
         ada.goto(f"{demo.url}{path}")
-        ada.evaluate(NO_TRANSITIONS)
-        ada.evaluate(AXE.read_text())
-        for width, scheme in product(WIDTHS, SCHEMES):
-            ada.set_viewport_size({"width": width, "height": 844})
-            ada.emulate_media(color_scheme=scheme, reduced_motion="reduce")
-            expect(ada.locator("html")).to_have_attribute("data-mantine-color-scheme", scheme)
-            expect(ada.get_by_role("heading").first).to_be_visible()
-            expect(ada.locator("[aria-busy=true]")).to_have_count(0)
-            options = {"resultTypes": ["violations"]} | ({} if scheme == "light" else ONLY_COLOURS)
-            answer = ada.evaluate("options => axe.run(document, options)", options)
-            found += [
-                (path, width, scheme, violation["id"], node["html"][:200], node["failureSummary"])
-                for violation in answer["violations"]
-                if violation["impact"] in {"serious", "critical"}
-                for node in violation["nodes"]
-            ]
+        found += serious_faults(ada, drawn)
     assert found == []
 
 

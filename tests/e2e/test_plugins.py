@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from muster.local import processes
-from muster.local.services import start_services
-from tests.e2e.demo import ROOT, Demo, new_demo, running
+from tests.e2e.demo import Demo, new_demo, running, shell_of
 from tests.faults.cluster import until
+from tests.faults.shell import Shell
 from tests.plugins.installed import install_both
 
 pytestmark = pytest.mark.timeout(300)
@@ -56,26 +54,22 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
             os.environ["PYTHONPATH"] = before
 
 
-def shell(demo: Demo, script: str, path: str) -> list[str]:
-    """The words that a script prints in the platform's shell."""
-    with start_services(demo.home, environ={}) as services:
-        env = {**os.environ, **services.environment(), "MUSTER_HOME": str(demo.home), "PYTHONPATH": path}
-        words = [sys.executable, "manage.py", "shell", "--no-imports", "-c", script]
-        done = subprocess.run(words, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        return done.stdout.split()
+@pytest.fixture(scope="module")
+def shell(demo: Demo) -> Iterator[Shell]:
+    """A process of the platform, with the plug-ins too."""
+    with shell_of(demo) as shell:
+        yield shell
 
 
-def test_jobs_run_by_both_plug_ins_and_their_cycle_replays(demo: Demo) -> None:
-    path = os.environ["PYTHONPATH"]
-    assert Path(path, "maxmin.py").is_file()
-    (owned,) = shell(demo, _CHOOSE, path)
+def test_jobs_run_by_both_plug_ins_and_their_cycle_replays(demo: Demo, shell: Shell) -> None:
+    assert Path(os.environ["PYTHONPATH"], "maxmin.py").is_file()
+    (owned,) = shell.run(_CHOOSE).split()
     with demo.client("ada") as client:
         spec = {"command": "echo done", "gpus": 1, "vc": "vision"}
         assert client.dry_run(spec)["feasible"]
         job = client.submit(spec)
         until(lambda: client.job(job["id"])["state"] == "succeeded", "the job has ended", 60)
-    admission, same, *nodes = shell(demo, _READ.replace("JOB", str(job["id"])), path)
+    admission, same, *nodes = shell.run(_READ.replace("JOB", str(job["id"]))).split()
     assert (admission, same) == ("owners", "True")
     assert nodes == [owned]
 
@@ -104,10 +98,11 @@ def lane_pid() -> int | None:
     return None
 
 
-def test_a_lane_solves_in_a_process_of_its_own_which_is_started_again_when_it_is_killed(demo: Demo) -> None:
-    path = os.environ["PYTHONPATH"]
-    shell(demo, _CHOOSE, path)
-    shell(demo, _LANE, path)
+def test_a_lane_solves_in_a_process_of_its_own_which_is_started_again_when_it_is_killed(
+    demo: Demo, shell: Shell
+) -> None:
+    shell.run(_CHOOSE)
+    shell.run(_LANE)
     first = until(lane_pid, "the lane has a process", 30)
     with demo.client("ada") as client:
 
@@ -122,7 +117,7 @@ def test_a_lane_solves_in_a_process_of_its_own_which_is_started_again_when_it_is
         assert second != first
         for _ in range(10):
             ends()
-            carried = shell(demo, _CARRIED, path)
+            carried = shell.run(_CARRIED).split()
             if carried:
                 break  # a slow machine may fill the pool before the lane has solved
     assert carried == ["fifo", "maxmin", "True"]

@@ -5,14 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import product
 
 from playwright.sync_api import Page, expect
 
+from tests.e2e.accessible import NEEDS_AXE, expect_no_wider, serious_faults
 from tests.e2e.browser import NEEDS, sign_in
 from tests.e2e.demo import Demo
-from tests.e2e.test_page_actions import AXE, NO_TRANSITIONS, ONLY_COLOURS, SCHEMES, WIDTHS
-from tests.needed import needs
 
 pytestmark = NEEDS
 
@@ -87,27 +85,14 @@ def test_a_waiting_job_is_edited_on_its_page(ada: Page, demo: Demo) -> None:
         expect(main.get_by_role("heading", name="Held until it is released")).to_be_visible()
 
 
-@needs("chromium", "axe-core is not installed: make setup", found=AXE.is_file())
+@NEEDS_AXE
 def test_axe_finds_nothing_serious_in_a_queue(ada: Page, demo: Demo) -> None:
-    found = []
+    def drawn(width: int) -> None:
+        rows_of(ada, ["queue-g", "queue-h"])
+        expect_no_wider(ada, width)
+
     with waiting(demo, "ada", "queue-g", "queue-h") as jobs:
         with demo.client("ada") as client:
             client.hold(jobs["queue-h"])
         ada.goto(f"{demo.url}/vcs/vision/queue")
-        ada.evaluate(NO_TRANSITIONS)
-        ada.evaluate(AXE.read_text())
-        for width, scheme in product(WIDTHS, SCHEMES):
-            ada.set_viewport_size({"width": width, "height": 844})
-            ada.emulate_media(color_scheme=scheme, reduced_motion="reduce")
-            expect(ada.locator("html")).to_have_attribute("data-mantine-color-scheme", scheme)
-            rows_of(ada, ["queue-g", "queue-h"])
-            assert ada.evaluate("document.documentElement.scrollWidth") <= width
-            options = {"resultTypes": ["violations"]} | ({} if scheme == "light" else ONLY_COLOURS)
-            answer = ada.evaluate("options => axe.run(document, options)", options)
-            found += [
-                (width, scheme, violation["id"], node["html"][:200], node["failureSummary"])
-                for violation in answer["violations"]
-                if violation["impact"] in {"serious", "critical"}
-                for node in violation["nodes"]
-            ]
-    assert found == []
+        assert serious_faults(ada, drawn) == []

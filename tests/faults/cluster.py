@@ -34,6 +34,7 @@ from muster_client.answers.terms import FINISHED
 from muster_client.client import Client
 from muster_client.errors import ApiError
 from tests.faults.layout import GPU_TYPE, GPUS_PER_NODE, NODES, PATIENT, QUOTAS
+from tests.faults.shell import Shell
 from tests.kept import kept
 from tests.waiting import eventually
 
@@ -79,7 +80,7 @@ class Cluster:
         self._children: dict[str, Child] = {}
         self._clients: dict[str, Client] = {}
         self._link: psycopg2.extensions.connection | None = None
-        self._shell: subprocess.Popen[str] | None = None
+        self._shell: Shell | None = None
         self.tokens: dict[str, str] = {}
         try:
             self._begin()
@@ -327,25 +328,10 @@ class Cluster:
         )
 
     def python(self, code: str) -> str:
-        """Run the code in a process of the platform, which stays as it takes seconds to start; return its output."""
+        """Run the code in a process of the platform, and return what it prints."""
         if self._shell is None:
-            with (self._log / "shell.log").open("ab") as log:
-                self._shell = subprocess.Popen(
-                    [sys.executable, "-m", "tests.faults.shell"],
-                    env=self.environment(),
-                    cwd=ROOT,
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=log,
-                    text=True,
-                )
-        assert self._shell.stdin is not None
-        assert self._shell.stdout is not None
-        self._shell.stdin.write(json.dumps(code) + "\n")
-        self._shell.stdin.flush()
-        answer = self._shell.stdout.readline()
-        assert answer, f"the code failed:\n{self.tail('shell')}"
-        return str(json.loads(answer))
+            self._shell = Shell(self.environment())
+        return self._shell.run(code)
 
     # What the database says
 
@@ -519,7 +505,7 @@ class Cluster:
             client.close()
         self._leave_database()
         if self._shell is not None:
-            self._shell.communicate()  # it ends with its input
+            self._shell.close()
         for process in self._running.values():
             process.kill()
             process.wait()

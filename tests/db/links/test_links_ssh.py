@@ -305,7 +305,7 @@ def test_a_job_whose_agent_lost_its_folder_starts_again_when_it_has_ended_and_no
         run_cycle(site.pool.pk, trigger="command")
         return Attempt.objects.filter(job=job, number=2, state="running").exists()
 
-    until(is_tried_again, "it is tried again", every_s=0.2)
+    until(is_tried_again, "it is tried again", every_s=0.5)
     assert Attempt.objects.get(job=job, number=1).reason == "node_lost"
     until(lambda: len(sleepers(seconds)) == 2, "it runs again")
     assert not sleepers(seconds) & first
