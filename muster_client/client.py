@@ -6,12 +6,13 @@ import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, cast
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, TypeVar, cast
 from urllib.parse import quote
 
 import httpx
 
 from muster_client.answers.terms import FINISHED
+from muster_client.calls.arrays import ArrayCalls
 from muster_client.calls.backoff import BackOff
 from muster_client.calls.logs import LogEvent, LogPage, follow, page_of
 from muster_client.calls.queue import QueueCalls
@@ -24,6 +25,7 @@ from muster_client.local.config import normalise_url
 
 if TYPE_CHECKING:
     from muster_client.answers.accounts import Me, Token, TokenWithSecret
+    from muster_client.answers.arrays import Array
     from muster_client.answers.fairness import JobFairness
     from muster_client.answers.fleet import Gpu, Maintenance, Node, NodeDetail
     from muster_client.answers.forecast import DryRun, TranslatedScript, Why
@@ -50,6 +52,8 @@ if TYPE_CHECKING:
     # What packing needs to import takes as long as many a command.
     from muster_client.local.pack import Archive
 
+Awaited = TypeVar("Awaited", "Job", "Array")
+
 FILE_PART_BYTES = 4 << 20
 LOG_PAGE_BYTES = 1024 * 1024
 
@@ -69,7 +73,7 @@ class Launch(TypedDict):
     gpus: NotRequired[list[str]]
 
 
-class Client(SweepCalls, QueueCalls):
+class Client(ArrayCalls, SweepCalls, QueueCalls):
     """A Muster server, as one user sees it.
 
     >>> with Client("https://muster.example.org", "mst_...") as client:
@@ -329,11 +333,18 @@ class Client(SweepCalls, QueueCalls):
 
     def wait(self, job_id: int, *, poll_s: float = 2.0, timeout_s: float | None = None) -> Job | None:
         """Return the job when it has finished; None when that took longer than the timeout."""
+        return self._finished(lambda: self.job(job_id), poll_s=poll_s, timeout_s=timeout_s)
+
+    def wait_for_array(self, array_id: int, *, poll_s: float = 2.0, timeout_s: float | None = None) -> Array | None:
+        """Return the array when its last member has ended; None when that took longer than the timeout."""
+        return self._finished(lambda: self.array(array_id), poll_s=poll_s, timeout_s=timeout_s)
+
+    def _finished(self, ask: Callable[[], Awaited], *, poll_s: float, timeout_s: float | None) -> Awaited | None:
         waited_s = 0.0
         while True:
-            job = self.job(job_id)
-            if job["state"] in FINISHED:
-                return job
+            found = ask()
+            if found["state"] in FINISHED:
+                return found
             if timeout_s is not None and waited_s >= timeout_s:
                 return None
             pause_s = poll_s if timeout_s is None else min(poll_s, timeout_s - waited_s)

@@ -13,6 +13,7 @@ from muster_client.local.terminal import LogWriter
 from muster_client.show.output import Output
 
 if TYPE_CHECKING:
+    from muster_client.answers.arrays import Array, SubmittedArray
     from muster_client.answers.jobs import Job, SubmittedJob
     from muster_client.answers.sweeps import SubmittedSweep
 
@@ -70,22 +71,22 @@ def tell_end(output: Output, job: Job) -> None:
     output.note(f"  More: muster why {job['id']}")
 
 
-def warn_of(output: Output, job: SubmittedJob | SubmittedSweep) -> None:
-    """Tell on standard error what keeps an accepted job or sweep from starting, and what to know of it."""
+def warn_of(output: Output, job: SubmittedJob | SubmittedSweep | SubmittedArray) -> None:
+    """Tell on standard error what keeps an accepted job or group from starting, and what to know of it."""
     for warning in job["warnings"]:
         output.warn(f"{warning}.")
     for note in job["notes"]:
         output.note(f"note: {note}.")
 
 
-def exit_status_of(job: Job) -> int:
-    """Return the exit status that stands for a finished job."""
+def exit_status_of(job: Job | Array) -> int:
+    """Return the exit status that stands for a finished job or array."""
     if job["state"] == "succeeded":
         return 0
     if job["state"] == "cancelled":
         return EXIT_INTERRUPTED
     # A code of 0 with a failed job means that something else went wrong, such as a lost node.
-    code = job["exit_code"] or EXIT_ERROR
+    code = ("first_index" not in job and job["exit_code"]) or EXIT_ERROR
     return code if 0 < code < 256 else EXIT_ERROR
 
 

@@ -21,7 +21,7 @@ gc.enable()
 MODULES = {
     "account": ("login", "logout", "whoami", "tokens"),
     "submit": ("submit", "run", "sbatch", "dry-run"),
-    "sweep": ("sweep",),
+    "jobgroups": ("array", "sweep"),
     "jobs": ("ls", "show", "why", "logs", "cancel", "requeue", "wait"),
     "specs": ("clone", "spec"),
     "queue": ("queue", "hold", "release", "bump"),

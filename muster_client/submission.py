@@ -1,4 +1,4 @@
-"""Brings the spec of a job or a sweep from a file to the server, with the code folder that it names."""
+"""Brings the spec of a job, a sweep or an array from a file to the server, with the code folder that it names."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ from muster_client.local.terminal import clean
 from muster_client.show.output import Output
 
 if TYPE_CHECKING:
+    from muster_client.answers.arrays import Array, SubmittedArray
     from muster_client.answers.jobs import SubmittedJob
-    from muster_client.answers.sweeps import Sweep
+    from muster_client.answers.sweeps import SubmittedSweep, Sweep
     from muster_client.answers.terms import JobSpec
 
 
@@ -39,11 +40,13 @@ def read_spec_argument(argument: str, sets: list[str] | None) -> tuple[JobSpec, 
 
 
 def submit(client: Client, output: Output, spec: JobSpec, base: Path, *, key: str | None, follow: bool) -> int:
-    """Send the code and the job or the sweep; return the exit status."""
-    if "sweep" in spec:
+    """Send the code and the job, the sweep or the array; return the exit status."""
+    kind = next((kind for kind in ("array", "sweep") if kind in spec), None)
+    if kind is not None:
         if follow:
-            raise UsageError("--follow prints the output of one job, and a sweep has many. Submit it without --follow.")
-        _submit_sweep(client, output, with_uploaded_code(client, output, spec, base), key=key)
+            many = f"{'an' if kind == 'array' else 'a'} {kind} has many"
+            raise UsageError(f"--follow prints the output of one job, and {many}. Submit it without --follow.")
+        _submit_group(client, output, kind, with_uploaded_code(client, output, spec, base), key=key)
         return 0
     job = send(client, output, with_uploaded_code(client, output, spec, base), key=key)
     warn_of(output, job)
@@ -66,19 +69,20 @@ def submit(client: Client, output: Output, spec: JobSpec, base: Path, *, key: st
     return exit_status_of(ended)
 
 
-def _submit_sweep(client: Client, output: Output, spec: JobSpec, *, key: str | None) -> None:
-    with _telling_the_key(output, "sweep", key) as sent:
-        sweep = client.submit_sweep(spec, idempotency_key=sent)
-    warn_of(output, sweep)
-    output.answer(sweep, submitted_line(sweep))
+def _submit_group(client: Client, output: Output, kind: str, spec: JobSpec, *, key: str | None) -> None:
+    submit = client.submit_array if kind == "array" else client.submit_sweep
+    with _telling_the_key(output, kind, key) as sent:
+        group: SubmittedArray | SubmittedSweep = submit(spec, idempotency_key=sent)
+    warn_of(output, group)
+    output.answer(group, submitted_line(kind, group))
 
 
-def submitted_line(sweep: Sweep) -> str:
-    """Return what to tell of a sweep that was just stored."""
-    members = sweep["members"]["total"]
+def submitted_line(kind: str, group: Array | Sweep) -> str:
+    """Return what to tell of a sweep or an array that was just stored."""
+    members = group["members"]["total"]
     count = "1 member" if members == 1 else f"{members} members"
-    where = f"in {clean(sweep['vc'])}: muster sweep show {sweep['id']}"
-    return f"Submitted sweep {sweep['id']} ({clean(sweep['name'])}) with {count} {where}"
+    where = f"in {clean(group['vc'])}: muster {kind} show {group['id']}"
+    return f"Submitted {kind} {group['id']} ({clean(group['name'])}) with {count} {where}"
 
 
 def send(client: Client, output: Output, spec: JobSpec, *, key: str | None) -> SubmittedJob:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
@@ -12,19 +13,33 @@ from rich.text import Text
 
 from muster_client.calls.logs import LogPage, LogTurn
 from muster_client.client import Client
-from muster_client.commands.options import Attempt, JobId, JobIds, JsonFlag, Rank, States, Tags, tags_for_api
+from muster_client.commands.options import (
+    Attempt,
+    JobId,
+    JobIds,
+    JsonFlag,
+    Rank,
+    States,
+    Tags,
+    job_number,
+    tags_for_api,
+)
 from muster_client.errors import EXIT_ERROR, EXIT_NOT_FOUND, ApiError, UsageError
 from muster_client.follow import exit_status_of, labels_ranks, show_logs, tell_end, tell_that_it_goes_on
 from muster_client.session import begin
+from muster_client.show.arraysheet import array_members_table, array_sheet
 from muster_client.show.output import Output
 from muster_client.show.render import attempts_table, job_sheet, jobs_table, why_sheet
 from muster_client.show.times import utc_now
 from muster_client.show.trainingsheet import training_lines
 
 if TYPE_CHECKING:
+    from muster_client.answers.arrays import Array
     from muster_client.answers.jobs import Job, NotCancelled
 
 T = TypeVar("T")
+U = TypeVar("U")
+_STATES = {"active": "is being stopped"}
 
 
 def ls_command(
@@ -40,16 +55,16 @@ def ls_command(
     ] = None,
     mine: Annotated[bool, typer.Option("--mine", help="Only your own.")] = False,
     group: Annotated[
-        int | None, typer.Option(min=1, help="The members of this sweep, one by one.", show_default=False)
+        int | None, typer.Option(min=1, help="The members of this sweep or array, one by one.", show_default=False)
     ] = None,
     members: Annotated[
-        bool, typer.Option("--members", help="Each member of a sweep, not one line for all of them.")
+        bool, typer.Option("--members", help="Each member of a group, not one line for all of them.")
     ] = False,
     limit: Annotated[int, typer.Option(min=1, help="At most this many.")] = 50,
     cursor: Annotated[str | None, typer.Option(help="Go on from the `next` of --json.", show_default=False)] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """List jobs, newest first, with one line for each sweep."""
+    """List jobs, newest first, with one line for each sweep or array."""
     session = begin(ctx, as_json=as_json)
     with session.client() as client:
         page = client.jobs(
@@ -71,10 +86,13 @@ def ls_command(
 
 
 def show_command(ctx: typer.Context, job_id: JobId, as_json: JsonFlag = False) -> None:
-    """Show one job and its attempts."""
+    """Show one job and its attempts, or one array and its first members."""
     session = begin(ctx, as_json=as_json)
     with session.client() as client:
-        job = client.job(job_id)
+        job = _either(lambda: client.job(job_id), lambda: client.array(job_id))
+        if "first_index" in job:
+            show_array(client, session.output, job_id)
+            return
         attempts = client.attempts(job_id) if not as_json and job["attempts"] else []
         told = _known(lambda: client.training(job_id)) if attempts else None
         fairness = _known(lambda: client.fairness(job_id)) if job["gpus_total"] and not as_json else None
@@ -85,6 +103,19 @@ def show_command(ctx: typer.Context, job_id: JobId, as_json: JsonFlag = False) -
     session.output.answer(job, job_sheet(job, now, fairness), *said, *tries)
 
 
+def show_array(client: Client, output: Output, array_id: int, *, state: str | None = None, limit: int = 20) -> None:
+    """Print an array and its first members; as JSON, all of them."""
+    array = client.array(array_id)
+    if output.as_json:
+        output.answer({**array, "results": client.array_members(array_id, state=state)})
+        return
+    members = client.array_members(array_id, state=state, limit=limit + 1) if limit else []
+    table = ["", array_members_table(array, members[:limit])] if members else []
+    output.answer(array, array_sheet(array, utc_now()), *table)
+    if len(members) > limit:
+        output.note(f"There are more members; see them with --limit {limit * 2}, or with --state failed.")
+
+
 def _known(ask: Callable[[], T]) -> T | None:
     """What the server answers; None where it does not know the question."""
     try:
@@ -93,6 +124,16 @@ def _known(ask: Callable[[], T]) -> T | None:
         if error.exit_status != EXIT_NOT_FOUND:
             raise
         return None
+
+
+def _either(first: Callable[[], T], other: Callable[[], U]) -> T | U:
+    """What the server answers to the first question, else to the other one; of neither, its refusal of the first."""
+    try:
+        return first()
+    except ApiError as refusal:
+        if refusal.exit_status != EXIT_NOT_FOUND or (found := _known(other)) is None:
+            raise
+        return found
 
 
 def why_command(ctx: typer.Context, job_id: JobId, as_json: JsonFlag = False) -> None:
@@ -135,7 +176,8 @@ def cancel_command(
     ctx: typer.Context,
     *,
     job_ids: Annotated[
-        list[int] | None, typer.Argument(metavar="[JOB...]", min=1, help="The numbers of the jobs.")
+        list[int] | None,
+        typer.Argument(metavar="[JOB...]", parser=job_number, help="The numbers of jobs or arrays, or ARRAY_INDEX."),
     ] = None,
     tag: Tags = None,
     state: States = None,
@@ -145,7 +187,7 @@ def cancel_command(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Cancel without asking.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Stop jobs, waiting or running: those with the numbers, or all of yours that match --tag and --state."""
+    """Stop jobs or arrays, waiting or running: those with the numbers, or all of yours that match --tag and --state."""
     session = begin(ctx, as_json=as_json)
     if job_ids and (tag or state or owner):
         raise UsageError("Give numbers of jobs, or --tag and --state, not both.")
@@ -161,21 +203,25 @@ def cancel_command(
 
 
 def _cancel_each(client: Client, output: Output, job_ids: list[int]) -> None:
-    results: list[Job] = []
+    results: list[Job | Array] = []
     errors: list[NotCancelled] = []
     statuses: list[int] = []
     for job_id in dict.fromkeys(job_ids):
         # One job that cannot be stopped must not keep the others running.
         try:
-            results.append(client.cancel(job_id))
+            results.append(_either(partial(client.cancel, job_id), partial(client.cancel_array, job_id)))
         except ApiError as error:
             errors.append({"id": job_id, "problem": error.problem()})
             statuses.append(error.exit_status)
-    lines = [f"Job {job['id']} {'is being stopped' if job['state'] == 'active' else job['state']}." for job in results]
+    lines = [f"{_kind(one)} {one['id']} {_STATES.get(one['state'], one['state'])}." for one in results]
     output.answer({"results": results, "errors": errors}, *lines)
     _note_refusals(output, errors)
     if statuses:
         raise typer.Exit(statuses[0])
+
+
+def _kind(found: Job | Array) -> str:
+    return "Array" if "first_index" in found else "Job"
 
 
 def _cancel_all(client: Client, output: Output, filters: dict[str, Any], *, yes: bool) -> None:
@@ -214,24 +260,33 @@ def wait_command(
     ] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Wait until jobs have finished; end with the exit status of the first that did not succeed."""
+    """Wait until jobs or arrays have finished; end with the exit status of the first that did not succeed."""
     session = begin(ctx, as_json=as_json)
-    results: list[Job] = []
+    results: list[Job | Array] = []
     with session.client() as client:
         for job_id in dict.fromkeys(job_ids):
             try:
-                job = client.wait(job_id, timeout_s=timeout_s)
+                job = _wait(client, job_id, timeout_s)
             except KeyboardInterrupt:
                 tell_that_it_goes_on(session.output, job_id)
                 raise
             if job is None:
                 session.output.warn(f"job {job_id} has not finished after {timeout_s:g} s.")
                 raise typer.Exit(EXIT_ERROR)
-            tell_end(session.output, job)
+            if "first_index" in job:
+                session.output.note(f"Array {job['id']} {job['state']}{': ' if job['reason'] else ''}{job['reason']}.")
+            else:
+                tell_end(session.output, job)
             results.append(job)
     if as_json:
         session.output.answer({"results": results})
     raise typer.Exit(next((status for job in results if (status := exit_status_of(job))), 0))
+
+
+def _wait(client: Client, number: int, timeout_s: float | None) -> Job | Array | None:
+    """The job or the array with this number once it has finished; None if that took longer than the timeout."""
+    is_array = "first_index" in _either(lambda: client.job(number), lambda: client.array(number))
+    return (client.wait_for_array if is_array else client.wait)(number, timeout_s=timeout_s)
 
 
 def _print_stored(

@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated
 
 import typer
+from typer._click.globals import get_current_context
 
 from muster_client.errors import UsageError
+from muster_client.session import Session
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 
 
-def _job_number(text: str) -> int:
-    number = text.removeprefix("#")
-    if not (number.isascii() and number.isdigit() and int(number[:20]) > 0):
-        raise typer.BadParameter("JOB is a number, such as 42.")
-    return int(number)
+_NUMBER = re.compile(r"#?([0-9]{1,18})(?:_([0-9]{1,9}))?", re.ASCII)
 
 
-JobId = Annotated[int, typer.Argument(metavar="JOB", parser=_job_number, help="The number of the job.")]
-JobIds = Annotated[list[int], typer.Argument(metavar="JOB...", parser=_job_number, help="The numbers of the jobs.")]
+def job_number(text: str) -> int:
+    """The number of a job, as it is or as the member of an array, whose job the server knows."""
+    found = _NUMBER.fullmatch(text)
+    if not found or not int(found[1]):
+        raise typer.BadParameter("JOB is a number, such as 42, or a member of an array, such as 42_7.")
+    if found[2] is None:
+        return int(found[1])
+    session, array_id, index = get_current_context().ensure_object(Session), int(found[1]), found[2]
+    return session.ask(lambda client: client.array_members(array_id, indices=index, limit=1))[0]["job"]
+
+
+JobId = Annotated[int, typer.Argument(metavar="JOB", parser=job_number, help="The number of the job, or ARRAY_INDEX.")]
+JobIds = Annotated[list[int], typer.Argument(metavar="JOB...", parser=job_number, help="The numbers of the jobs.")]
 Follow = Annotated[bool, typer.Option("--follow", "-f", help="Print the output and end as the job ends.")]
 IdempotencyKey = Annotated[
     str | None, typer.Option("--idempotency-key", help="The same key never makes a second job.", show_default=False)

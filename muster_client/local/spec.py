@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from muster_client.errors import SpecError
+from muster_client.errors import SpecError, UsageError
 from muster_client.local.terminal import clean
 from scheduler.documents import FLOAT, DocumentError, load_yaml
 
@@ -109,3 +109,17 @@ def _parse(text: str, name: str) -> Any:
         return load_yaml(text)
     except DocumentError as error:
         raise SpecError(f"{name}{', ' if error.where else ''}{error.where}: {error.problem}.") from error
+
+
+def changed_keys(before: JobSpec, after: JobSpec, *, inner: str) -> JobSpec:
+    """Return the keys of a spec that have other values now, and of the mapping `inner` only those of its keys."""
+    changes = _changed(before, {key: value for key, value in after.items() if key != inner})
+    if not isinstance(after[inner], dict):
+        raise UsageError(f"--set {inner}: set its keys, such as {inner}.{next(iter(before[inner]))}=...")
+    if within := _changed(before[inner], after[inner]):
+        changes[inner] = within
+    return changes
+
+
+def _changed(before: JobSpec, after: JobSpec) -> JobSpec:
+    return {key: value for key, value in after.items() if key not in before or value != before[key]}

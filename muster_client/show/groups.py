@@ -17,7 +17,8 @@ def group_texts(group: GroupOfJob | None, params: Values) -> list[str]:
     if group is None:
         return []
     told = f": {params_text(params)}" if params else ""
-    return [f"{group['id']} {clean(group['name'])}, member {group['member']} of {group['members']}{told}"]
+    which = f"member {group['member']}" if group["index"] is None else f"index {group['index']}"
+    return [f"{group['id']} {clean(group['name'])}, {which} of {group['members']}{told}"]
 
 
 def group_state(state: str, running: int) -> str:

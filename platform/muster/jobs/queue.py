@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
 
+import orjson
 from django.db import connection, transaction
 from django.db.models import Max, QuerySet
 
 from muster.accounts.models import User
 from muster.common.errors import Conflict, Forbidden, Invalid
+from muster.common.statements import Statement
 from muster.events.services import record, recorded_together, wake_pool
 from muster.jobs.models import Job, QueueOrder
 from muster.jobs.rights import require_may_act
@@ -28,6 +29,15 @@ SELECT job.vc_id, array_agg(job.id ORDER BY job.priority * -1, job.submitted_at,
 FROM jobs_job job
 WHERE job.state = 'queued' AND NOT job.held AND job.blocked_by = 0 AND job.vc_id = ANY(%s) GROUP BY job.vc_id
 """
+# A held job keeps the reason that it had before.
+_HOLD = Statement(
+    "UPDATE jobs_job SET held = true, hold_reason = %s, hold = %s::jsonb || jsonb_build_object('before', hold)"
+    " WHERE id = ANY(%s)"
+)
+_RELEASE = Statement(
+    "UPDATE jobs_job SET held = false, hold_reason = coalesce(hold->'before'->>'reason', ''),"
+    " hold = nullif(hold->'before', 'null') WHERE id = ANY(%s)"
+)
 
 
 def orders_of(vc_ids: Collection[int]) -> Mapping[int, Sequence[int]]:
@@ -81,17 +91,12 @@ def hold_job(*, user: User, job: Job) -> Job:
 def hold_jobs(job_ids: Iterable[int], *, user: User) -> int:
     """Hold those of the jobs back that wait, and return their number."""
     with transaction.atomic(), recorded_together():
-        jobs = list(_waiting(job_ids).filter(held=False))
+        jobs = list(_waiting(job_ids).filter(held=False).defer("spec"))
+        detail = f"{user.username} holds it back"
+        hold = {"reason": HoldReason.HELD, "detail": detail, "evidence": {}, "helps": ["it is released"]}
+        _HOLD.run(HoldReason.HELD.value, orjson.dumps(hold).decode(), [job.pk for job in jobs])
         for job in jobs:
-            hold: dict[str, Any] = {
-                "reason": HoldReason.HELD,
-                "detail": f"{user.username} holds it back",
-                "evidence": {},
-                "helps": ["it is released"],
-                "before": job.hold,
-            }
-            Job.objects.filter(pk=job.pk).update(held=True, hold_reason=HoldReason.HELD, hold=hold)
-            data = {"state": JobState.QUEUED, "reason": HoldReason.HELD, "detail": hold["detail"]}
+            data = {"state": JobState.QUEUED, "reason": HoldReason.HELD, "detail": detail}
             record("job.held", actor=user.username, tenant_id=job.tenant_id, job_id=job.pk, data=data)
         forget_reservations([job.pk for job in jobs])
         _wake(jobs)
@@ -111,12 +116,9 @@ def release_job(*, user: User, job: Job) -> Job:
 def release_jobs(job_ids: Iterable[int], *, user: User) -> int:
     """Release those of the jobs that are held, and return their number."""
     with transaction.atomic(), recorded_together():
-        jobs = list(_waiting(job_ids).filter(held=True))
+        jobs = list(_waiting(job_ids).filter(held=True).defer("spec"))
+        _RELEASE.run([job.pk for job in jobs])
         for job in jobs:
-            before = (job.hold or {}).get("before")
-            Job.objects.filter(pk=job.pk).update(
-                held=False, hold_reason=before["reason"] if before else "", hold=before
-            )
             record("job.released", actor=user.username, tenant_id=job.tenant_id, job_id=job.pk)
         _wake(jobs)
     return len(jobs)

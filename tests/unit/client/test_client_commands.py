@@ -59,7 +59,7 @@ def test_each_kind_of_failure_has_its_exit_status(server: FakeServer, run: Run, 
 
 def test_bad_usage_is_2_and_no_login_is_3(run: Run) -> None:
     assert run("show").exit_code == 2
-    assert "JOB is a number, such as 42." in run("show", "x").stderr
+    assert "JOB is a number, such as 42, or a member of an array, such as 42_7." in run("show", "x").stderr
     assert run("nonsense").exit_code == 2
     assert run("--url", "nonsense", "ls").exit_code == 2
     result = run("ls", token=None)
@@ -419,7 +419,15 @@ PROGRESS = {
 def test_ls_has_one_line_for_a_group_with_its_progress(
     counts: dict[str, int], state: str, told: str, server: FakeServer, run: Run
 ) -> None:
-    group = {"id": 12, "kind": "sweep", "name": "lr-search", "state": "active", "member": 1, "members": 27}
+    group = {
+        "id": 12,
+        "kind": "sweep",
+        "name": "lr-search",
+        "state": "active",
+        "member": 1,
+        "index": None,
+        "members": 27,
+    }
     row = job(id=90, name="lr-search", group=group | {"progress": PROGRESS | counts})
     server.on("GET /jobs", httpx.Response(200, json={"results": [row, job()], "next": None}))
     _, line, other = run("ls", COLUMNS="300").stdout.splitlines()
@@ -436,7 +444,15 @@ def test_ls_has_one_line_for_a_group_with_its_progress(
 def test_ls_lists_members_if_it_is_asked_to(
     arguments: list[str], asked: dict[str, str], server: FakeServer, run: Run
 ) -> None:
-    group = {"id": 12, "kind": "sweep", "name": "lr-search", "state": "active", "member": 3, "members": 27}
+    group = {
+        "id": 12,
+        "kind": "sweep",
+        "name": "lr-search",
+        "state": "active",
+        "member": 3,
+        "index": None,
+        "members": 27,
+    }
     server.on("GET /jobs", httpx.Response(200, json={"results": [job(group=group | {"progress": None})], "next": None}))
     assert run("ls", *arguments).stdout.splitlines()[1].split()[:3] == ["7", "train", "queued"]
     assert dict(server.requests[0].url.params) == {"limit": "50", **asked}

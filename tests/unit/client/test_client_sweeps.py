@@ -238,7 +238,7 @@ def test_a_retry_tells_how_many_members_run_again(server: FakeServer, run: Run) 
 
 
 def test_a_job_tells_of_which_sweep_it_is(server: FakeServer, run: Run) -> None:
-    of = {"id": 12, "kind": "sweep", "name": "lr-search", "state": "active", "member": 4, "members": 27}
+    of = {"id": 12, "kind": "sweep", "name": "lr-search", "state": "active", "member": 4, "index": None, "members": 27}
     of |= {"progress": None}
     server.on("GET /jobs/7", httpx.Response(200, json=job(group=of, params={"lr": 0.0123456789, "batch": 64})))
     assert "12 lr-search, member 4 of 27: lr 0.0123457, batch 64" in run("show", "7").stdout

@@ -1,4 +1,4 @@
-"""The commands about sweeps: sweep ls, show, cancel, retry, clone."""
+"""The commands about job groups: sweep ls, show, cancel, retry, clone, and array show, cancel, retry, clone."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ import typer
 
 from muster_client.calls.sweeps import SWEEP_STATES, SweepState
 from muster_client.commands.group import Group
+from muster_client.commands.jobs import show_array
 from muster_client.commands.options import JsonFlag, Sets
 from muster_client.errors import UsageError
 from muster_client.follow import warn_of
-from muster_client.local.spec import apply_sets
+from muster_client.local.spec import apply_sets, changed_keys
 from muster_client.session import begin
 from muster_client.show.sweepsheet import by_value, members_table, rungs_table, sweep_sheet, sweeps_table
 from muster_client.show.times import utc_now
@@ -94,16 +95,72 @@ def clone_command(ctx: typer.Context, sweep_id: SweepId, sets: Sets = None, as_j
         changes: JobSpec = {}
         if sets:
             before = client.sweep(sweep_id)["spec"]
-            after = apply_sets(before, sets)
-            changes = _changed(before, {key: value for key, value in after.items() if key != "sweep"})
-            if inner := _changed(before["sweep"], after["sweep"]):
-                changes["sweep"] = inner
+            changes = changed_keys(before, apply_sets(before, sets), inner="sweep")
         sweep = client.clone_sweep(sweep_id, changes=changes)
     warn_of(session.output, sweep)
-    session.output.answer(sweep, submitted_line(sweep))
+    session.output.answer(sweep, submitted_line("sweep", sweep))
 
 
-def _changed(before: JobSpec, after: object) -> JobSpec:
-    if not isinstance(after, dict):
-        raise UsageError("--set sweep: set its keys, such as sweep.members=81.")
-    return {key: value for key, value in after.items() if key not in before or value != before[key]}
+array_app = typer.Typer(
+    cls=Group, help="See, cancel and repeat arrays; `muster submit` submits them.", no_args_is_help=True
+)
+
+ArrayId = Annotated[int, typer.Argument(metavar="ARRAY", min=1, help="The number of the array.")]
+Indices = Annotated[
+    str | None, typer.Option(help="Only the members with these indices, such as 1,3,5-7.", show_default=False)
+]
+
+
+@array_app.command("show")
+def array_show_command(
+    ctx: typer.Context,
+    array_id: ArrayId,
+    *,
+    state: Annotated[
+        str | None,
+        typer.Option(help="Members that are waiting, running, succeeded, failed or cancelled.", show_default=False),
+    ] = None,
+    limit: Annotated[int, typer.Option(min=0, help="At most this many members.")] = 20,
+    as_json: JsonFlag = False,
+) -> None:
+    """Show one array and its first members; --json has all members."""
+    session = begin(ctx, as_json=as_json)
+    with session.client() as client:
+        show_array(client, session.output, array_id, state=state, limit=limit)
+
+
+@array_app.command("cancel")
+def array_cancel_command(
+    ctx: typer.Context, array_id: ArrayId, indices: Indices = None, as_json: JsonFlag = False
+) -> None:
+    """Stop the members of an array, waiting or running: all, or those with some indices."""
+    session = begin(ctx, as_json=as_json)
+    array = session.ask(lambda client: client.cancel_array(array_id, indices=indices))
+    which = "is being cancelled" if indices is None else f"goes on without {indices}"
+    session.output.answer(array, f"Array {array['id']} {which}; members that run stop within their grace.")
+
+
+@array_app.command("retry")
+def array_retry_command(
+    ctx: typer.Context, array_id: ArrayId, indices: Indices = None, as_json: JsonFlag = False
+) -> None:
+    """Run the failed members of an array again, inside the array, or those with some indices."""
+    session = begin(ctx, as_json=as_json)
+    array = session.ask(lambda client: client.retry_array(array_id, indices=indices))
+    many = array["retried"]
+    told = "1 member of it runs" if many == 1 else f"{many} members of it run"
+    session.output.answer(array, f"Array {array['id']} goes on: {told} again.")
+
+
+@array_app.command("clone")
+def array_clone_command(ctx: typer.Context, array_id: ArrayId, sets: Sets = None, as_json: JsonFlag = False) -> None:
+    """Submit the spec of an array again, as a new array; --set changes keys of it, such as array.indices=0-99."""
+    session = begin(ctx, as_json=as_json)
+    with session.client() as client:
+        changes: JobSpec = {}
+        if sets:
+            before = client.array(array_id)["spec"]
+            changes = changed_keys(before, apply_sets(before, sets), inner="array")
+        array = client.clone_array(array_id, changes=changes)
+    warn_of(session.output, array)
+    session.output.answer(array, submitted_line("array", array))
