@@ -54,7 +54,7 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--out", type=Path, help="a folder to write to instead of docs")
     parser.add_argument("--page", action="append", choices=PAGES, help="the page to write; all")
     parser.add_argument("--trace", action="append", choices=philly.TRACES, help="a cut of Philly's trace; both")
-    parser.add_argument("--cluster", action="append", choices=philly.CLUSTERS, help="where it runs; both")
+    parser.add_argument("--cluster", action="append", choices=philly.CLUSTERS, help="the simulated cluster; both")
     options = parser.parse_args(argv)
     traces, clusters = options.trace or list(philly.TRACES), options.cluster or list(philly.CLUSTERS)
     console = Console()

@@ -1,7 +1,6 @@
 """`muster-agent start`: the agent as a daemon that the platform's links speak with, in the place of an older one.
 
-What the daemon is stands in `daemon.json`: its process and a tag, by which the platform sees whether the program and
-the options that run are those that it wants.
+`daemon.json` holds the daemon's process and a tag, by which the platform recognises the program and its options.
 """
 
 from __future__ import annotations

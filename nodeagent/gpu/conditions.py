@@ -40,7 +40,7 @@ def condition_of(pynvml: Any, attempt: Try, uuid: str, handle: Any) -> Condition
 def fault_of(pynvml: Any, attempt: Try, uuid: str, *, is_alone: bool) -> str:
     """The reason that a GPU is unfit for a start at this moment; empty if it is fit.
 
-    It is looked up anew by its name: a handle of before a reset may be of a GPU that is gone.
+    The GPU is looked up by its name each time: a handle from before a reset may be that of a lost GPU.
     """
     try:
         handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
@@ -75,7 +75,7 @@ def lists_none(pynvml: Any, error: Any) -> bool:
 
 
 def _occupant(pynvml: Any, attempt: Try, handle: Any) -> str:
-    """The processes that hold the GPU's memory. Of graphics a display may be there for good, and takes little."""
+    """The processes that hold the GPU's memory. A display may hold a little for good, and is no fault."""
     there = occupancy_of(pynvml, handle)
     if there.pids or there.problem:
         return there.problem or there.words

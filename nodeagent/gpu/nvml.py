@@ -157,7 +157,7 @@ class NvmlGpus:
         pynvml.nvmlShutdown()
 
     def _closest(self, links: Sequence[_NvLinks], one: int, other: int) -> str:
-        """The closest link of two GPUs. Of a link that only one end sees as active, nothing is made."""
+        """The closest link of two GPUs. A link that only one end sees as active does not count."""
         buses = [_bus(gpu.pci_bus_id) for gpu in self._gpus]
         shared = min(links[one].peers.count(buses[other]), links[other].peers.count(buses[one]))
         if not shared and self._meet_at_switches(one, other):

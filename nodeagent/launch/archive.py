@@ -1,7 +1,7 @@
 """Unpacking of a job's code: plain files and folders below one folder, or nothing at all.
 
-An archive comes from a member and is unpacked before any process of the job exists, possibly by root. What it may hold,
-and how it is read, is in `nodeagent.protocol.archives`: the platform has looked at it in the same way.
+An archive comes from a member and is unpacked before any process of the job exists, possibly by root.
+`nodeagent.protocol.archives` has the rules for its contents; the platform has checked it by the same ones.
 """
 
 from __future__ import annotations

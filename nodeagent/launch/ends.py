@@ -107,7 +107,8 @@ class Ends:
     def _begin(self, end: _End) -> None:
         """Tell the platform of the GPUs' health first, by which it judges the end; then of the end.
 
-        What is on its way in another thread is given a moment. If the platform does not answer, the end waits as well.
+        Health events that another thread is sending get a moment. If the platform does not answer, the end waits as
+        well.
         """
         if end.suspects:
             waits, ago_s = self._agent.sampler.last_words(end.suspects)

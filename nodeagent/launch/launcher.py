@@ -273,7 +273,7 @@ class Launcher:
                 self._agent.journal.strangers(launch.id, strangers)
 
     def _check_gpus(self, launch: _Launch) -> None:
-        """Return if the GPUs are fit for a start. What was there a moment ago is given a few seconds to leave."""
+        """Return if the GPUs are fit for a start. Earlier processes get a few seconds to leave."""
         sampler, uuids = self._agent.sampler, launch.spec.gpu_uuids
         until = clock.boottime() + _CHECK_FOR_S
         found = sampler.faults(launch.id, uuids)

@@ -1,7 +1,7 @@
 """The main loop: one thread that owns what is held, takes messages one at a time, and has the slow work done by others.
 
-What happens is posted to the inbox; the loop updates the held set, asks `core` what to do, and hands that out. So no
-other thread changes the state, and it needs no lock; what others may read is replaced as a whole (`_published`).
+Events are posted to the inbox; the loop updates the held set, asks `core` for instructions, and hands them out. So no
+other thread changes the state, and it needs no lock; the part that others may read is replaced whole (`_published`).
 """
 
 from __future__ import annotations
@@ -394,7 +394,7 @@ class Loop:
         try:
             self._runtime.clear()
         except Exception:  # noqa: BLE001 - see above
-            _log.exception("what is left of jobs cannot be removed")
+            _log.exception("files of ended jobs cannot be removed")
 
     def _assign_gpus(self, held: Allocation) -> None:
         if held.spec is not None:

@@ -124,8 +124,8 @@ class HealthEvent(Message):
     """Something that went wrong with a GPU (or, with `gpu_uuid` null, with the node).
 
     `kind` is one of xid, gpu_lost, ecc, row_remap_pending, row_remap_failed, throttle, nvlink, memory_held,
-    check_failed, disk_full, other; `detail` is a sentence, such as "Xid 79", and `xid` the number of an Xid. What lasts
-    is told again.
+    check_failed, disk_full, other; `detail` is a sentence, such as "Xid 79", and `xid` the number of an Xid. A lasting
+    condition is reported again.
     """
 
     kind: str = field(metadata=sentence(60))

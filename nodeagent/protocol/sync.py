@@ -48,8 +48,8 @@ class SyncRequest(Message):
 class DesiredAllocation(Message):
     """The desired state of one allocation of this node.
 
-    `signal`, `grace_s` and `reason` belong to `stop`; `time_left_s` is what is left of the time limit, null = no limit
-    or not known.
+    `signal`, `grace_s` and `reason` belong to `stop`; `time_left_s` is the rest of the time limit, null = no limit or
+    not known.
     """
 
     id: int
@@ -63,7 +63,7 @@ class DesiredAllocation(Message):
 
 @dataclass(frozen=True)
 class SyncResponse(Message):
-    """The full desired set. What the agent has and `desired` lacks is stopped after `Timers.orphan_grace_s`.
+    """The full desired set. The agent stops allocations that `desired` lacks after `Timers.orphan_grace_s`.
 
     For `log_pause_s` seconds the agent ships no log (back-pressure). `shells` is the full set of shells.
     """

@@ -15,7 +15,7 @@ from nodeagent.protocol.wire import Message
 MAX_MOUNTS = 16
 """The most volumes of one job."""
 MAX_PATH_CHARS = 500
-"""Of a volume's folder, and of where a job has it."""
+"""The most characters of a volume's folder, and of its path in a job."""
 
 CLOSED_TARGETS = ("/proc", "/sys", "/dev", "/etc", "/run", "/var/run", "/tmp", "/muster")  # noqa: S108 - in a container
 """Folders of a container that belong to it or its engine: no volume and no working folder lies there or below."""

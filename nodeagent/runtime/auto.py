@@ -1,8 +1,8 @@
 """The runtime `auto`: jobs that need a container run in the engine of this machine, all others as processes.
 
-Both runtimes share the folders of allocations. What an allocation was launched in is read from its folder, so a job
-stays in its runtime, whatever answers when the agent starts again. A node has one engine: the one with unfinished jobs,
-else the first that answers.
+Both runtimes share the folders of allocations. The folder of an allocation names its runtime, so a job stays in it
+whichever engine answers when the agent restarts. A node has one engine: the one with unfinished jobs, else the first
+that answers.
 """
 
 from __future__ import annotations

@@ -279,7 +279,7 @@ class Runtime(Protocol):
         """Take up an allocation that an earlier run started; return signal and grace of its stop, if one began."""
 
     def stop(self, allocation_id: int, signal: str, grace_s: float, cause: Optional[StopCause] = None) -> None:
-        """Signal every process of the allocation, and kill what is left after the grace. Returns at once.
+        """Signal every process of the allocation, and kill those that remain after the grace. Returns at once.
 
         With a `cause` it ends with that reason, unless its command was over before. The first stop counts: a later
         one may hasten it, and does not change why the job ends.
@@ -324,8 +324,8 @@ class Runtime(Protocol):
     def clear(self) -> None:
         """Remove what was in the folders of allocations that were removed, also by earlier runs; may take long.
 
-        What cannot be removed stays, and is logged; what takes too long is left for the next call. Calls come one at
-        a time.
+        Files that cannot be removed stay, and are logged; the next call goes on with a removal that takes too long.
+        Calls come one at a time.
         """
 
     def renew(self, sent_at: float, stop_after_s: float) -> None:

@@ -3,9 +3,9 @@
 1. After a restart, ask for the size that the platform has by sending the last byte that is here.
 2. Ship what is there in chunks that end at line ends where they can, and gather for a moment after a small one. A chunk
    whose answer was lost is sent again as it was, so that the platform never sees one that straddles its size.
-3. Where bytes are no longer in the spool, state the hole with the next chunk.
-4. Beyond the cap ship slowly, and what is newest if that is not enough; when the job is over, its newest part.
-5. When the job is over and what is left is small, tell it with size, holes and SHA-256.
+3. If bytes are no longer in the spool, state the hole with the next chunk.
+4. Beyond the cap ship slowly, and only the newest part if that is not enough or the job is over.
+5. When the job is over and the rest is small, send it with size, holes and SHA-256.
 """
 
 from __future__ import annotations

@@ -237,7 +237,7 @@ class _Hands:
     def write(self, data: bytes, over: threading.Event) -> bool:
         """Write every byte, however slowly they are read; False if the shell was closed meanwhile.
 
-        Who has closed its input reads no more of it, and goes on.
+        A shell that has closed its input goes on without it.
         """
         while data:
             with self._mutex:

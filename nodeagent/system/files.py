@@ -61,7 +61,7 @@ def write_json(path: str, value: Dict[str, Any], sync: bool = False) -> None:
 
 
 def keep_json(path: str, value: Dict[str, Any], sync: bool = False) -> None:
-    """Have `path` hold the JSON of `value`. Where it does already nothing is written: a full disk would refuse it."""
+    """Have `path` hold the JSON of `value`. If it does already, nothing is written: a full disk would refuse that."""
     if read_json(path) != value:
         write_json(path, value, sync=sync)
 

@@ -93,8 +93,8 @@ class Ledger:
     def reclaims(self, waiting: Job, running: Job, gpu_type: str | None) -> bool:
         """True if the waiting job, once admitted, may now reclaim GPUs of the type from the running job.
 
-        This overrides the order of the policy. The running job, once preempted, cannot reclaim them in turn. Of the
-        running job the answer depends on the virtual cluster and the class alone.
+        This overrides the order of the policy. The running job, once preempted, cannot reclaim them in turn. The answer
+        depends on the running job's virtual cluster and class alone.
         """
         return False
 

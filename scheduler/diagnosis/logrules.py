@@ -18,7 +18,7 @@ from scheduler.diagnosis.patterns import RuleError, load_rules, options_of, prov
 
 MAX_RULES = 200
 MAX_LINE_BYTES = 4096
-"""Of a longer line the newest part is matched, together with the output that follows."""
+"""Bytes of a line that are matched at once: the newest part of a longer one, with the output that follows."""
 EVIDENCE_CHARS = 400
 _FIELDS = frozenset({"match", "unless", "line", "actions", "pool", "tenant"})
 _NAME_CHARS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-_.")

@@ -21,7 +21,7 @@ class PolicyError(ValueError):
 def configs_of(context: CycleContext, job: Job) -> Sequence[Config]:
     """The configurations that the job accepts and the empty pool could give it, in the job's order of preference.
 
-    Of an elastic job, the other sizes of its range follow the size that it asks for, ascending.
+    An elastic job's requested size comes first, then the other sizes of its range, ascending.
     """
     capacity, placement, request = context.state.capacity, context.placement, job.request
     within = request.locality if placement.relaxes else placement.within(job, context.now)

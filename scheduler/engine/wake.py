@@ -21,8 +21,8 @@ def job_wake(policy: Policy, placement: Placement, job: Job, run: Running | None
 def next_wake(snapshot: Snapshot, plan: Plan, policy: Policy, placement: Placement) -> float | None:
     """The earliest moment, within a year, at which the pool must be decided on again; None: only after an event.
 
-    That is the wish of the policy, the moment of one of its jobs, the end of a back-off, or the next look of a policy
-    that follows measurements of running jobs; or that a running job may be resized again.
+    It is the earliest of the policy's own moment, those of its jobs, the ends of back-offs, the next look of a policy
+    that follows measurements of running jobs, and the times at which running jobs may be resized again.
     """
     after, now = apply(snapshot, plan), snapshot.now
     moments = [plan.wake_at, *_by_jobs(after.waiting, after.running, policy, placement, now)]

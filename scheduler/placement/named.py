@@ -12,7 +12,7 @@ from scheduler.placement import words
 from scheduler.placement.demand import Demand
 
 MAX_NAMES = 8
-"""Of nodes in a sentence."""
+"""The most nodes named in a sentence."""
 Others = Mapping[str, str | None]
 """The names of nodes with room, and by which field the job does not allow them."""
 

@@ -220,7 +220,7 @@ def _halve(goal: Goal, rungs: Rungs, rung: int, arrived: Sequence[Member], missi
 
 
 def _judge_arrivals(goal: Goal, rungs: Rungs, rung: int, arrived: Sequence[Member]) -> dict[int, Verdict]:
-    """Of equal values all go on or none: those that come at the same time are judged together."""
+    """Members with equal values all go on or none: those that arrive at the same time are judged together."""
     costs: list[float] = []
     verdicts = {}
     in_order = sorted(arrived, key=lambda member: member.readings[rung].at)

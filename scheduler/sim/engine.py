@@ -166,7 +166,7 @@ class _Simulation:
     def _go_on(self, start: Start) -> None:
         """Go on from a snapshot: nothing that its first decision reads is changed.
 
-        What stops for another job is queued again after its grace period, and anything else that stops has ended then.
+        A job that stops for another one is queued again after its grace period; any other stopping job has ended then.
         """
         world, now = self.world, self.world.now
         for run in world.running:

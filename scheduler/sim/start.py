@@ -86,7 +86,7 @@ def start_of(snapshot: Snapshot, config: CycleConfig, name: str, unknown_s: floa
 
 
 def _work_s(job: Job, run: Running | None, now: float, unknown_s: float) -> tuple[float, float]:
-    """The job's work and how much of it is done, in seconds. What outlives its prediction runs as long again."""
+    """The job's work and how much of it is done, in seconds. A job that outlives its prediction runs as long again."""
     ran_s = job.ran_s if run is None else run.ran_s(now)
     left_s = job.remaining_s if run is None else run.remaining_s(now)
     if left_s is None:

@@ -71,7 +71,7 @@ def _line(verdict: Verdict) -> str:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description="Try the tests against mutants.")
     parser.add_argument("--only", action="append", default=[], metavar="NAME", help="this mutant; may be repeated")
-    parser.add_argument("--jobs", type=_positive, default=2, metavar="N", help="how many run at once (default: 2)")
+    parser.add_argument("--jobs", type=_positive, default=2, metavar="N", help="mutants that run at once (default: 2)")
     parser.add_argument("--list", action="store_true", help="show the mutants and run nothing")
     return parser
 

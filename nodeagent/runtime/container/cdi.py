@@ -1,7 +1,7 @@
 """GPUs of a container: by CDI name where there is one and the engine knows them, else by the NVIDIA hook.
 
-The specs of the Container Device Interface lie in two folders, as JSON or YAML. Of YAML only what is needed is read
-(the kind and the devices' names), since the agent has no parser for it.
+The specs of the Container Device Interface lie in two folders, as JSON or YAML. Of YAML files only the kind and the
+devices' names are read, since the agent has no parser for YAML.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ _NAMELESS = frozenset(
 _OF_ONE_MACHINE = frozenset({"bridge", "macvlan", "ipvlan"})
 # Beside an overlay network Docker gives a container another one, which NCCL would use as well and which leads nowhere.
 INTERFACE = {"NCCL_SOCKET_IFNAME": "eth0"}
-"""Of a rank that has named nothing else. Gloo goes by the host's name, which leads to the right address."""
+"""The interface for a rank that names no other. Gloo goes by the host's name, which leads to the right address."""
 MASTERS = ("MASTER_ADDR", "PET_MASTER_ADDR")
 """The variables with the address at which the ranks of a gang meet."""
 _LISTS = ("MUSTER_NODE_ADDRS", "SLURM_JOB_NODELIST", "SLURM_NODELIST")
@@ -66,8 +66,8 @@ def named_environment(spec: LaunchSpec) -> Dict[str, str]:
 def network_problem(name: str, network: Network, env: Mapping[str, str]) -> str:
     """The reason that ranks would not find each other in a network; empty if they would.
 
-    What an engine answers in a network of this machine alone, no other machine hears; agents that tell the same address
-    are on one.
+    No other machine hears an engine's answers in a network of this machine alone; agents with one address share a
+    machine.
     """
     if not network.has_names:
         return "in the network {} of this node containers have no names, so ranks would not find each other".format(

@@ -14,7 +14,7 @@ class Options:
     """The image of jobs that name none; empty = they are refused."""
     network: str = "bridge"
     gang_network: str = ""
-    """Of jobs on several nodes: `host`, the name of a network that spans nodes, `refuse`; empty = as the pool says."""
+    """The network of jobs on several nodes: `host`, one that spans nodes, or `refuse`; empty = the pool's."""
     pids: int = 4096
     read_only_root: bool = False
     infiniband: bool = True

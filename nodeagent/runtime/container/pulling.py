@@ -77,7 +77,7 @@ def pieces_of(
 ) -> Iterator[bytes]:
     """Yield a descriptor's bytes as they come, until its end; `ImageProblem` when the pull is given up.
 
-    Whether it is `wanted`, and may go on, is looked at twice a second, whatever comes.
+    `wanted`, which says if it may go on, is asked twice a second, with or without new bytes.
     """
     poller = select.poll()
     poller.register(descriptor, select.POLLIN)

@@ -204,10 +204,10 @@ class ContainerRuntime(FolderRuntime):
             raise NotYet(str(error)) from error
 
     def remove(self, allocation_id: int) -> None:
-        """Remove the folder, and the container too where its shim may have failed to.
+        """Remove the folder, and the container too if its shim may have failed to.
 
-        That is where it did not learn how it ended, or whether it was made: the engine may do that when the shim has
-        stopped waiting for it.
+        A shim fails to if it did not learn of the container's end or start: the engine may answer after the shim has
+        stopped waiting.
         """
         folder = self._folder(allocation_id)
         status = read_exit(folder.exit)

@@ -377,9 +377,10 @@ class FolderRuntime:
             _log.warning("allocation %d: its folder cannot be removed: %s", allocation_id, error)
 
     def clear(self) -> None:
-        """Remove the folders that were put aside; each once, so that what cannot be removed waits for the next run.
+        """Remove the folders that were put aside; each once, so that a folder which cannot be removed waits for the
+        next run.
 
-        What only takes too long is gone on with by the next call, after all others.
+        The next call goes on with a removal that takes too long, after all others.
         """
         for name in sorted(os.listdir(self._root), key=self._late.__contains__):
             if not name.endswith(_GONE) or name in self._tried:

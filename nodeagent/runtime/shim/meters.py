@@ -1,7 +1,7 @@
 """Bytes that processes have read, written and received so far, and the page cache that the kernel keeps for them.
 
-Everything is from /proc, and from the control group where a job has one of its own. What cannot be told is None: files
-of another user's process, a network that the job shares with its host, a page cache that has no account.
+Everything is from /proc, and from the control group where a job has one of its own. Unknown figures are None: those for
+files of another user's process, a network that the job shares with its host, a page cache that has no account.
 """
 
 from __future__ import annotations

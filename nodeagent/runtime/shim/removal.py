@@ -1,6 +1,6 @@
-"""Removal of a folder with whatever a job has made in it.
+"""Removal of a folder with all files that a job has made in it.
 
-What is in it is a member's and need not be friendly: folders in folders as deep as the disk has room for, and perhaps
+Its contents are a member's and need not be friendly: folders in folders as deep as the disk has room for, and perhaps
 another process of the same user that moves things about meanwhile. So:
 
 1. The folder's mode is set so that only the agent can pass through it.

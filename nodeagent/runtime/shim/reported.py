@@ -2,8 +2,8 @@
 
     {"step": 120, "loss": 0.31, "total": 1000}
 
-The job writes the file, so anything may lie there: see progress.py, whose rules hold here too. Of what is new since the
-last look the newest part is read; a line that is too long, or is not an object of numbers, says nothing.
+The job writes the file, so anything may lie there: see progress.py, whose rules hold here too. Of the bytes since the
+last look the newest part is read; lines that are too long, or no object of numbers, are skipped.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class ReportReader:
         return tuple(found[-MAX_REPORTED_POINTS:])
 
     def skip(self, allocation_id: int, home: str) -> None:
-        """Read only what comes from now on: an earlier run of the agent has told of what is there."""
+        """Read only lines from now on: an earlier run of the agent has reported those before."""
         descriptor = open_of_job(home, NAME)
         if descriptor is not None:
             with os.fdopen(descriptor, "rb") as file:

@@ -3,9 +3,10 @@
 1. The agent connects to a socket in the allocation's folder, and sends what to start with the descriptors that become
    its standard streams: the slave of a terminal, or two pipes.
 2. The shim forks, and the job says what the child becomes: the job's user, or a process in its container.
-3. What a shell starts carries its mark in the environment. When the shell has ended, or the agent closes its end of the
+3. Processes of a shell carry its mark in the environment. When the shell has ended, or the agent closes its end of the
    connection (as its death does), or the job is told to stop, everything with the mark is hung up, and soon killed.
-4. Only then is the end told. What takes the mark from its environment is a process of the job, and goes with that.
+4. Only then is the end told. A process that removes the mark from its environment counts as the job's, and ends with
+   it.
 """
 
 from __future__ import annotations
@@ -119,7 +120,7 @@ class Shells:
         self._over = ""
 
     def close(self) -> None:
-        """The job is gone: what is left are our own children, who stood outside of it."""
+        """End our own children, which were outside of the job, once it is gone."""
         self.end_all("the job has ended")
         for key, shell in tuple(self._shells.items()):
             if shell.pid and shell.status is None:
@@ -204,7 +205,7 @@ class Shells:
             shell.linger_until = now + _JOB_ENDS_WITHIN_S
 
     def _end(self, shell: _Shell, now: float) -> bool:
-        """Hang up what is left of a shell, or kill it if it had its time; whether nothing is left."""
+        """Hang up a shell's processes, or kill them after their time; True if none is left."""
         left = self._left_of(shell)
         if not left:
             return now >= shell.linger_until

@@ -4,8 +4,8 @@ The shim alone writes and deletes, the agent alone reads; they share no lock. A 
 was full of newer ones, or the disk was) is a hole, and holes need no record of their own: they are what no segment
 covers. Offsets count every byte that was offered.
 
-The first segment stays as long as there are others to give up. Of a log that is larger than its cap the beginning is
-kept and the newest, and a job that floods its log has written over the beginning before any reader can have come.
+The first segment stays as long as there are others to give up. A log above its cap keeps its beginning and its newest
+part: a job that floods its log would otherwise write over the beginning before a reader comes.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@
 4. If the command fails by itself, its surroundings may be kept for a time, for users to inspect.
 5. When no process is left, and not before, it writes the exit status and exits.
 
-What the job is (`job.py`) is the runtime's: a child of the shim, or a container.
+The runtime defines the job (`job.py`): a child of the shim, or a container.
 """
 
 from __future__ import annotations

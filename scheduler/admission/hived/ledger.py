@@ -240,8 +240,8 @@ class CellLedger(Ledger):
     def _forget(self, job: Job, *, given: bool) -> None:
         """Forget the answers that a change of the job's GPUs changes.
 
-        Grants name GPUs that another job may have now. What a virtual cluster is denied only changes with its own cells
-        as long as all nodes are healthy and open; and what is denied to opportunistic jobs when GPUs come free.
+        Grants name GPUs that another job may have now. A denial to a virtual cluster changes only with its own cells
+        while all nodes are healthy and open; a denial to opportunistic jobs changes when GPUs come free.
         """
         self._answers.clear()
         if self.cells.ground.bad_nodes or self.cells.ground.blocked:

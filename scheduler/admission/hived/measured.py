@@ -19,7 +19,7 @@ PAIR = 2
 
 Links = tuple[tuple[int, ...], ...]
 Shape = tuple[str, str, tuple[tuple[int, str], ...], Links]
-"""Of a node: its name, its rack, the index and the type of each GPU, and their links."""
+"""A node: its name, its rack, the index and the type of each GPU, and their links."""
 Kind = tuple[str, int]
 Grouping = tuple[tuple[int, ...], ...]
 """The indexes of the GPUs of a node, divided into equally many."""
