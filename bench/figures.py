@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from statistics import mean
 
 from bench.samples import median, p95, p99
+from scheduler.engine.policy import POLICIES as REGISTRY
 
 # What a system's measurements come in: a name and the values, in the order in which they were measured.
 Series = dict[str, list[float]]
@@ -57,10 +58,7 @@ ITEMS: Mapping[str, str] = {
 
 
 # The policies that are measured one by one; `conservative` is a mode of backfill.
-POLICIES = (
-    *("backfill", "capacity", "conservative", "drf", "fair", "fifo", "gandiva", "gavel"),
-    *("las", "optimus", "philly", "priority", "qssf", "sjf", "srsf", "srtf", "tetris", "themis", "tiresias"),
-)
+POLICIES = tuple(sorted(("conservative", *REGISTRY.names)))
 
 # Whose processor time is told apart, as `bench.live.stack.process_groups` names them.
 CLIENT = "the client"

@@ -7,6 +7,7 @@ from enum import Enum
 from typing import Callable, Mapping, Optional, Protocol, Tuple
 
 from nodeagent.protocol.messages import EndReason, LaunchSpec, MetricPoint, RegistryLogin
+from nodeagent.runtime import ENGINES
 
 STOPPED_BEFORE_IT_STARTED = "it was stopped before it started"
 """The detail of an end that came before the start."""
@@ -18,8 +19,7 @@ LABELS = (
     "single-user-reason",
     "gang-network",
     "default-image",
-    "docker",
-    "podman",
+    *ENGINES,
     "containers",
 )
 """All labels that runtimes may give to their node."""

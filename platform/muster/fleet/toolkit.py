@@ -5,21 +5,22 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
+from muster.fleet.runtimes import PROCESS
+
 # CVE-2024-0132 was mended in 1.16.2, CVE-2025-23266 in 1.17.8; this is the newest version that has one of the two.
 NEWEST_UNSAFE = (1, 17, 7)
-CONTAINER_RUNTIMES = frozenset({"docker", "podman"})
 _VERSION = re.compile(r"v?(\d{1,6})\.(\d{1,6})\.(\d{1,6})")
 
 
 def why_barred(version: str, runtimes: Collection[str]) -> str:
     """Why nothing may start on a node with this toolkit; empty if something may, such as plain processes."""
-    return _problem(version) if runtimes and set(runtimes) <= CONTAINER_RUNTIMES else ""
+    return _problem(version) if runtimes and PROCESS not in runtimes else ""
 
 
 def safe_runtimes(version: str, runtimes: Collection[str]) -> tuple[list[str], str]:
     """What of its runtimes a node with this toolkit may offer, and why not the others; all if it is barred."""
     problem = _problem(version)
-    plain = [name for name in runtimes if name not in CONTAINER_RUNTIMES]
+    plain = [name for name in runtimes if name == PROCESS]
     return (plain, problem) if problem and 0 < len(plain) < len(runtimes) else (list(runtimes), "")
 
 

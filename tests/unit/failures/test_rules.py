@@ -8,55 +8,10 @@ from scheduler.diagnosis.failures import Category, Retry, Rule, RuleError, Stren
 
 RULES = builtin()
 
-NAMED = (
-    "cpu_out_of_memory",
-    "gpu_out_of_memory",
-    "incorrect_inputs",
-    "file_not_found",
-    "permission_denied",
-    "syntax_error",
-    "import_error",
-    "missing_shared_library",
-    "semantic_error",
-    "segfault",
-    "core_dump",
-    "cuda_illegal_memory_access",
-    "cuda_device_assert",
-    "cuda_init_failed",
-    "cuda_not_available",
-    "cuda_driver_mismatch",
-    "cuda_arch_mismatch",
-    "cudnn_cublas_error",
-    "nccl_error",
-    "nccl_timeout",
-    "rendezvous_error",
-    "mpi_error",
-    "dataloader_worker_killed",
-    "shm_bus_error",
-    "model_diverged",
-    "checkpoint_error",
-    "disk_full",
-    "disk_quota",
-    "storage_io_error",
-    "connection_error",
-    "port_in_use",
-    "image_pull_failure",
-    "gpu_ecc_error",
-    "gpu_lost",
-    "nvlink_error",
-    "node_lost",
-    "pod_evicted",
-    "preempted",
-    "time_limit",
-    "killed_by_signal",
-    "no_signature",
-)
-
 GOOD = "{gpu_lost: [{name: ours, match: 'card \\d+ is silent', line: card 7 is silent}]}"
 
 
-def test_every_class_is_there_and_says_what_to_do() -> None:
-    assert sorted(RULES.classes) == sorted(NAMED)
+def test_every_class_says_what_to_do() -> None:
     assert [one.name for one in RULES.classes.values() if len(one.hint) < 40 or not one.hint.endswith(".")] == []
     assert [one.name for one in RULES.classes.values() if len(one.hint) > 220] == []
 
