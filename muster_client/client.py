@@ -60,7 +60,7 @@ LOG_PAGE_BYTES = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class SignIn:
-    """What came of a login with a password: who it was, and a token for the time after."""
+    """The result of a login with a password: the user, and a token for the calls that follow."""
 
     me: Me
     token: TokenWithSecret

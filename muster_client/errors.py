@@ -1,4 +1,4 @@
-"""What can go wrong, each with the exit status that `muster` ends with."""
+"""Errors, each with the exit status that `muster` ends with."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every command has at hand: the settings, the server and the output."""
+"""The settings, the server and the output that every command uses."""
 
 from __future__ import annotations
 

@@ -126,7 +126,7 @@ def save(state):
 
 
 def load():
-    """What the attempt before has saved; None if this is the first, or checkpoints go nowhere."""
+    """The state that the attempt before has saved; None if this is the first, or checkpoints go nowhere."""
     path = checkpoint()
     return torch.load(path, map_location="cpu") if path is not None and path.exists() else None
 

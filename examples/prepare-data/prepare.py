@@ -56,7 +56,7 @@ def main():
 
 
 def shard_path(target, number):
-    """Where a shard goes."""
+    """The path of a shard."""
     return target / f"shard-{number:02d}.tokens"
 
 
@@ -71,7 +71,7 @@ def make_vocabulary(pool, shards, path):
 
 
 def count_words(files):
-    """How often each word occurs."""
+    """The number of times that each word occurs."""
     return Counter(word for path in files for word in WORDS.findall(text_of(path)))
 
 

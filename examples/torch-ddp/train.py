@@ -88,7 +88,7 @@ def batch(step):
 
 
 def any_rank(flag, device):
-    """Whether the flag is up on any rank: signals do not arrive everywhere between the same two steps."""
+    """True if the flag is up on any rank: signals do not arrive everywhere between the same two steps."""
     flags = torch.tensor([float(flag)], device=device)
     dist.all_reduce(flags)
     return flags.item() > 0

@@ -31,12 +31,12 @@ class Token(TypedDict):
     """A token, without its secret."""
 
     id: Annotated[int, "The id of the token."]
-    name: Annotated[str, "What the token is for."]
+    name: Annotated[str, "The purpose of the token."]
     prefix: Annotated[str, "The first characters of the secret."]
     created_at: Annotated[Moment, "When the token was made."]
     expires_at: Annotated[Moment, "When the token expires."]
     last_used_at: Annotated[Moment | None, "When a request last used the token; null if none has."]
-    scopes: Annotated[list[TokenScope], "What the token may be used for."]
+    scopes: Annotated[list[TokenScope], "The calls that the token may make."]
     survives_password_change: Annotated[bool, "Whether the token stays valid when the password changes."]
 
 
@@ -50,7 +50,7 @@ class TokenList(TypedDict):
     """The caller's tokens that are not revoked, newest first."""
 
     results: Annotated[list[Token], "The tokens."]
-    next: Annotated[str | None, "Always null: the list comes whole."]
+    next: Annotated[str | None, "Always null: the list has one page."]
 
 
 class Session(TypedDict):
@@ -68,4 +68,4 @@ class SessionList(TypedDict):
     """The caller's sessions, the last used first."""
 
     results: Annotated[list[Session], "The sessions."]
-    next: Annotated[str | None, "Always null: the list comes whole."]
+    next: Annotated[str | None, "Always null: the list has one page."]

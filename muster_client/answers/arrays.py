@@ -8,7 +8,7 @@ from muster_client.answers.terms import GroupState, JsonObject, MemberState, Mom
 
 
 class ArrayCounts(TypedDict):
-    """How many members of an array are in each state."""
+    """The members of an array by state."""
 
     total: Annotated[int, "All members."]
     waiting: Annotated[int, "In the queue."]
@@ -21,19 +21,19 @@ class ArrayCounts(TypedDict):
 class ArrayInList(TypedDict):
     """An array without its spec."""
 
-    id: Annotated[int, "The array's number; no job and no sweep has it too."]
+    id: Annotated[int, "The array's number; jobs and sweeps have other numbers."]
     name: Annotated[str, "The array's name, which its members have too."]
     tenant: Annotated[str, "The name of its tenant."]
     vc: Annotated[str, "The name of its virtual cluster."]
     pool: Annotated[str, "The name of its pool."]
     owner: Annotated[str, "The username of its owner."]
     state: Annotated[GroupState, "Succeeded if all members have, failed if one of them has failed."]
-    reason: Annotated[str, "Why it ended so; empty if there is nothing to say."]
+    reason: Annotated[str, "The reason of its end; may be empty."]
     parallel: Annotated[int, "Members that run at once, at most."]
     first_index: Annotated[int, "The lowest index of its members."]
     last_index: Annotated[int, "The highest index of its members."]
-    members: Annotated[ArrayCounts, "How many members there are, by state."]
-    gpu_hours: Annotated[float, "That its members have had so far."]
+    members: Annotated[ArrayCounts, "The number of members by state."]
+    gpu_hours: Annotated[float, "GPU-hours of its members so far."]
     submitted_at: Annotated[Moment, "When it was submitted."]
     started_at: Annotated[Moment | None, "When its first member started; null: none has."]
     ended_at: Annotated[Moment | None, "When its last member ended; null: it goes on."]
@@ -49,18 +49,14 @@ class Array(ArrayInList):
 class SubmittedArray(Array):
     """An array that was accepted."""
 
-    notes: Annotated[
-        list[str], "What to know of it before it runs, as sentences: that it asks for no GPU, or names no outputs."
-    ]
-    warnings: Annotated[
-        list[str], "What keeps it from ever starting as things are, where its tenant waits for hardware."
-    ]
+    notes: Annotated[list[str], "Warnings as sentences, such as that the job asks for no GPU, or names no outputs."]
+    warnings: Annotated[list[str], "Reasons why it cannot start until hardware is added."]
 
 
 class RetriedArray(Array):
     """An array of which members run again."""
 
-    retried: Annotated[int, "How many members run again."]
+    retried: Annotated[int, "The number of members that run again."]
 
 
 class ArrayPage(TypedDict):
@@ -77,8 +73,8 @@ class ArrayMember(TypedDict):
     job: Annotated[int, "The number of its job."]
     state: Annotated[MemberState, "Its state; never `paused` or `stopped`, which are those of sweeps."]
     params: Annotated[Values, "Its parameters."]
-    exit_code: Annotated[int | None, "Of its last attempt; null: none has ended."]
-    why: Annotated[str, "How it ended; empty before that."]
+    exit_code: Annotated[int | None, "The exit code of its last attempt; null: none has ended."]
+    why: Annotated[str, "The reason of its end; empty before that."]
     started_at: Annotated[Moment | None, "When it first started; null if it has not."]
     ended_at: Annotated[Moment | None, "When it ended; null if it has not."]
 

@@ -16,7 +16,7 @@ class CellLevel(TypedDict):
     node: Annotated[bool, "Whether such a cell is all GPUs of this type on one node."]
     total: Annotated[int, "Cells of this level."]
     owned: Annotated[int, "Cells that virtual clusters have."]
-    promised: Annotated[int, "Those of them that nothing uses."]
+    promised: Annotated[int, "Owned cells that no job uses."]
     free: Annotated[int, "Cells that no virtual cell is bound to."]
     splittable: Annotated[int, "Cells that can be used or split without breaking a promise; negative: too few."]
 
@@ -26,7 +26,7 @@ class CellChain(TypedDict):
 
     name: Annotated[str, "The top-level type."]
     leaf: Annotated[str, "The GPU type."]
-    levels: Annotated[list[CellLevel], "From the top down."]
+    levels: Annotated[list[CellLevel], "The levels, from the top down."]
 
 
 class PhysicalCell(TypedDict):
@@ -36,28 +36,30 @@ class PhysicalCell(TypedDict):
     type: Annotated[str, "Its type."]
     gpus: Annotated[int, "Its GPUs."]
     healthy: Annotated[bool, "Whether all nodes of it take jobs."]
-    state: Annotated[CellState, "`reserving`: a job has it reserved, and another one is still stopping there."]
-    vc: Annotated[str | None, "Whose virtual cell it is bound to; `other` for one that you do not see."]
-    virtual: Annotated[str | None, "That virtual cell."]
+    state: Annotated[
+        CellState, "The state of the cell; `reserving`: reserved for a job while another one is still stopping there."
+    ]
+    vc: Annotated[str | None, "The virtual cluster whose cell it is bound to; `other` if you may not see it."]
+    virtual: Annotated[str | None, "The virtual cell that it is bound to."]
     used: Annotated[int, "GPUs in use by guaranteed jobs."]
     opportunistic: Annotated[int, "GPUs in use by opportunistic jobs."]
-    children: Annotated[list[Values], "The cells in it, as objects of this kind; empty if all are alike."]
+    children: Annotated[list[Values], "The cells in it, as objects of this kind; empty if they do not differ."]
 
 
 class PoolCells(TypedDict):
     """The cells of a pool."""
 
-    source: Annotated[Literal["measured", "configuration"], "Where they come from."]
+    source: Annotated[Literal["measured", "configuration"], "The source of the cells."]
     chains: Annotated[list[CellChain], "The trees of cell types."]
     physical: Annotated[list[PhysicalCell], "The top-level cells."]
-    problems: Annotated[list[str], "What virtual clusters cannot have now, in sentences."]
+    problems: Annotated[list[str], "Cells that virtual clusters cannot have now, in sentences."]
 
 
 class OwnedCells(TypedDict):
-    """How many virtual cells of one type a virtual cluster has."""
+    """Virtual cells of one type that a virtual cluster has."""
 
     type: Annotated[str, "The type, with those above it."]
-    number: Annotated[int, "How many."]
+    number: Annotated[int, "The number of cells."]
     gpus: Annotated[int, "GPUs of one."]
     gpu_type: Annotated[str, "Their type."]
 
@@ -76,12 +78,12 @@ class VirtualCell(TypedDict):
     id: Annotated[str, "Its type and number."]
     type: Annotated[str, "Its type."]
     gpus: Annotated[int, "Its GPUs."]
-    state: Annotated[CellState, "As of a physical cell."]
+    state: Annotated[CellState, "The state of the cell, as for a physical one."]
     physical: Annotated[str | None, "The physical cell that it is bound to."]
     doomed: Annotated[bool, "Whether no healthy physical cell is left for it."]
     used: Annotated[int, "Its GPUs in use."]
     jobs: Annotated[list[int], "The jobs that hold its GPUs."]
-    children: Annotated[list[Values], "The cells in it, as objects of this kind; empty if all are alike."]
+    children: Annotated[list[Values], "The cells in it, as objects of this kind; empty if they do not differ."]
 
 
 class VcCells(TypedDict):
@@ -89,7 +91,7 @@ class VcCells(TypedDict):
 
     vc: Annotated[str, "Its name."]
     pool: Annotated[str, "Its pool."]
-    version: Annotated[int, "Send it back with a change."]
+    version: Annotated[int, "The version, which a change must name."]
     cells: Annotated[list[OwnedCells], "Its virtual cells."]
     pinned: Annotated[list[OwnedPin], "Its pinned cells."]
     virtual: Annotated[list[VirtualCell], "Each virtual cell, and what it is bound to now."]
@@ -106,9 +108,9 @@ class DemotedJob(TypedDict):
 
 
 class CellsPreview(TypedDict):
-    """What would become of a change."""
+    """The effect of a change of cells, if it was made now."""
 
     fits: Annotated[bool, "Whether the pool can hold the cells of all virtual clusters."]
-    problem: Annotated[str, "What does not fit."]
+    problem: Annotated[str, "The reason why they do not fit."]
     field: Annotated[str, "The field at fault."]
     opportunistic: Annotated[list[DemotedJob], "Guaranteed jobs that would become opportunistic ones."]

@@ -1,4 +1,4 @@
-"""What would become of a job, and why it waits."""
+"""The forecast of a job, and the reason why it waits."""
 
 from __future__ import annotations
 
@@ -9,35 +9,33 @@ from muster_client.answers.terms import JobRuntime, JobSpec, JobState, Moment, O
 
 
 class Outlook(TypedDict):
-    """Whether a job would first be screened on a few GPUs."""
+    """The decision whether a job would first be screened on a few GPUs."""
 
     tried: Annotated[bool, "Whether the job would be screened."]
-    why: Annotated[str, "Where, on how many GPUs and for how long, or why not."]
+    why: Annotated[str, "The pool, GPUs and time of the screening run, or why there is none."]
     starts_now: Annotated[bool | None, "Whether the screening run would start now; null if the job is not screened."]
     hold: Annotated[Hold | None, "Why the screening run would wait."]
 
 
 class RuntimeOutlook(TypedDict):
-    """In what the job would run."""
+    """The runtime in which the job would run."""
 
-    runtime: Annotated[JobRuntime, "`either`: as its node says, for a job that names no image."]
+    runtime: Annotated[JobRuntime, "The runtime; `either`: the node's choice, for a job that names no image."]
     why: Annotated[str, "The reason, as the end of a sentence."]
-    nodes: Annotated[int, "Nodes of the pool that offer that, of those whose agents have said what they offer."]
-    of: Annotated[int, "Nodes of the pool whose agents have said what they offer."]
+    nodes: Annotated[int, "Nodes of the pool that offer this runtime, of those in `of`."]
+    of: Annotated[int, "Nodes of the pool whose runtimes are known."]
 
 
 class DryRun(TypedDict):
-    """What would become of a job if it was submitted now."""
+    """The forecast of a job if it was submitted now."""
 
     valid: Annotated[bool, "True: the spec is valid (an invalid spec is answered with a problem)."]
     spec: Annotated[JobSpec, "The spec with every default written out."]
     gpu_choices: Annotated[
         list[GpuChoice], "The GPU types that the job accepts, each with a size, in order of preference."
     ]
-    notes: Annotated[
-        list[str], "What to know of it before it runs, as sentences: that it asks for no GPU, or names no outputs."
-    ]
-    sizes: Annotated[list[DryRunSize], "What it would get on each node, in order of preference."]
+    notes: Annotated[list[str], "Warnings as sentences, such as that the job asks for no GPU, or names no outputs."]
+    sizes: Annotated[list[DryRunSize], "GPUs, CPUs and memory on each node, in order of preference."]
     gpus_total: Annotated[int, "GPUs on all nodes together, by the first choice."]
     feasible: Annotated[bool, "The pool could run it if it was empty."]
     fits_quota: Annotated[bool, "Whether the job fits the quota of its virtual cluster."]
@@ -60,24 +58,24 @@ class QuotaHolder(TypedDict):
     """A user who has GPUs of a quota."""
 
     owner: Annotated[str, "The user's name."]
-    gpus: Annotated[int, "Of the type that the job waits for."]
-    jobs_total: Annotated[int, "How many jobs have these GPUs."]
+    gpus: Annotated[int, "GPUs of the type that the job waits for."]
+    jobs_total: Annotated[int, "The number of jobs that have these GPUs."]
     jobs: Annotated[list[HeldJob], "The largest of these jobs."]
 
 
 class Why(TypedDict):
-    """Why a job is in the state it is in."""
+    """The reason for a job's state."""
 
     state: Annotated[JobState, "The state that is explained."]
     reason: Annotated[str | None, "The reason by its short name; null if there is none."]
     detail: Annotated[str, "The reason as a sentence, with the number of jobs ahead in the queue."]
     evidence: Annotated[Values, "The figures behind the reason; the keys depend on it."]
     helps: Annotated[list[str], "Changes that would help, as sentences."]
-    failure: Annotated[Failure | None, "Of a job that has failed."]
+    failure: Annotated[Failure | None, "The diagnosis of a failed job; null if it has not failed."]
     position: Annotated[int | None, "Its place in the virtual cluster's queue, from 1; null if it is not queued."]
     ahead: Annotated[int | None, "Jobs before it in the queue of its virtual cluster."]
     holders: Annotated[list[QuotaHolder], "The users with most GPUs of the quota that the job waits for."]
-    estimate: Annotated[RunTimeEstimate | None, "How long it is expected to run; null: nothing is known."]
+    estimate: Annotated[RunTimeEstimate | None, "The expected run time; null: unknown."]
     cycle: Annotated[int | None, "The number of the pool's latest scheduling cycle; null before the first one."]
     at: Annotated[Moment | None, "When that cycle began; null before the first one."]
 

@@ -30,7 +30,7 @@ from muster_client.answers.terms import (
 
 
 class Hold(TypedDict):
-    """Why a waiting job was not placed: one dominant reason, and what would help."""
+    """The reason why a waiting job was not placed, and changes that would help."""
 
     reason: Annotated[HoldReason, "The dominant reason why the last scheduling cycle did not place the job."]
     detail: Annotated[str, "The reason as a sentence with figures."]
@@ -43,42 +43,42 @@ _OfClass = TypedDict(
 
 
 class Failure(_OfClass):
-    """What is known of why a job failed."""
+    """The diagnosis of a failed job."""
 
     title: Annotated[str, "The class in words."]
     category: Annotated[
-        FailureCategory, "Where the cause lies: the user's code, the AI engine, the infrastructure or the platform."
+        FailureCategory, "The cause: the user's code, the AI engine, the infrastructure or the platform."
     ]
-    retry: Annotated[Retry | None, "Whether another try can help; null: nothing tells."]
+    retry: Annotated[Retry | None, "Whether another try can help; null: unknown."]
     line: Annotated[str | None, "The log line that shows the failure."]
     hint: Annotated[str | None, "What to do about it; null if nothing is known."]
-    retried: Annotated[str | None, "Which earlier attempt was tried again last, and why."]
-    last_words: Annotated[str | None, "What it printed last, where nothing tells why it failed: perhaps not the cause."]
+    retried: Annotated[str | None, "The latest earlier attempt that was retried, and the reason."]
+    last_words: Annotated[str | None, "Its last output, if the cause is unknown; it may not show the cause."]
 
 
 class AttemptFailure(_OfClass):
-    """What is known of why an attempt failed."""
+    """The diagnosis of a failed attempt."""
 
     title: Annotated[str, "The class in words."]
     category: Annotated[
-        FailureCategory, "Where the cause lies: the user's code, the AI engine, the infrastructure or the platform."
+        FailureCategory, "The cause: the user's code, the AI engine, the infrastructure or the platform."
     ]
     retry: Annotated[Retry, "Whether another try can help."]
     confidence: Annotated[float, "From 0 to 1: how strong the evidence is; no probability."]
-    line: Annotated[str, "Of the log, that says so; empty if none does."]
+    line: Annotated[str, "The log line that shows the failure; empty if none does."]
     hint: Annotated[str, "What to do about it; empty if nothing is known."]
-    rank: Annotated[int | None, "Whose log it is."]
+    rank: Annotated[int | None, "The rank with that log line."]
 
 
 class Idle(TypedDict):
-    """A running job whose GPUs all stand idle."""
+    """A running job whose GPUs are all idle."""
 
     since: Annotated[Moment, "When its GPUs became idle."]
-    stop_at: Annotated[Moment | None, "When it is stopped if that goes on; null: it is not."]
+    stop_at: Annotated[Moment | None, "When it is stopped if its GPUs stay idle; null: never."]
 
 
 class Kept(TypedDict):
-    """A job that has failed, and what it ran in, which stays until then."""
+    """A failed job whose GPUs and files are kept until `until`."""
 
     until: Annotated[Moment, "When the platform ends the job and frees its GPUs."]
     reason: Annotated[EndReason, "Why its command failed."]
@@ -86,7 +86,7 @@ class Kept(TypedDict):
 
 
 class JobLinks(TypedDict):
-    """Where the rest of a job is."""
+    """Paths to other parts of a job."""
 
     self: Annotated[str, "Path of the job in the API."]
     logs: Annotated[str, "Path of its log."]
@@ -111,10 +111,10 @@ class JobSize(GpuChoice):
 
 
 class DryRunSize(JobSize):
-    """The same, and where the figures come from."""
+    """The GPUs, CPUs and memory of a job on each node, and the sources of these figures."""
 
     cpus_from: Annotated[str | None, "Such as `share of 2 GPUs on A100 nodes`; null: the spec names its CPUs."]
-    memory_from: Annotated[str | None, "Likewise of the memory."]
+    memory_from: Annotated[str | None, "The same for the memory."]
 
 
 class GroupProgress(TypedDict):
@@ -122,7 +122,7 @@ class GroupProgress(TypedDict):
 
     waiting: Annotated[int, "Members that wait."]
     running: Annotated[int, "Members that have their GPUs."]
-    paused: Annotated[int, "Members that their group holds back between two of their attempts."]
+    paused: Annotated[int, "Members that their group holds between two attempts."]
     succeeded: Annotated[int, "Members that have succeeded."]
     failed: Annotated[int, "Members that have failed."]
     stopped: Annotated[int, "Members that their group has stopped."]
@@ -136,15 +136,13 @@ class GroupOfJob(TypedDict):
     """The group that a job is a member of."""
 
     id: Annotated[int, "The group's number: that of a sweep or an array."]
-    kind: Annotated[GroupKind, "What the group is."]
+    kind: Annotated[GroupKind, "The kind of the group."]
     name: Annotated[str, "The group's name."]
     state: Annotated[GroupState, "The state of the group."]
     member: Annotated[int, "The job's number among its members, from 1."]
     index: Annotated[int | None, "Its index in an array; null: the group is no array."]
-    members: Annotated[int, "How many members the group has."]
-    progress: Annotated[
-        GroupProgress | None, "Of a row that stands for its group, which lists with `members=false` have; else null."
-    ]
+    members: Annotated[int, "The number of its members."]
+    progress: Annotated[GroupProgress | None, "The group's progress, in lists with `members=false`; else null."]
 
 
 class JobInList(TypedDict):
@@ -157,9 +155,9 @@ class JobInList(TypedDict):
     owner: Annotated[str, "The username of its owner."]
     state: Annotated[JobState, "The state of the job as the platform observes it."]
     stage: Annotated[Stage, "Whether the job is in screening, or at its full run."]
-    desired: Annotated[Desired, "What its owner wants: `run`, or `stop` once it is cancelled."]
+    desired: Annotated[Desired, "The owner's wish: `run`, or `stop` once it is cancelled."]
     hold: Annotated[Hold | None, "Why the job waits; null if no scheduling cycle has held it."]
-    held: Annotated[bool, "Whether it is held back until it is released."]
+    held: Annotated[bool, "Whether it is on hold until it is released."]
     bumped: Annotated[bool, "Whether a manager has put it at the top of its virtual cluster's queue."]
     priority: Annotated[Priority, "Its priority among the jobs of its virtual cluster."]
     tags: Annotated[dict[str, str], "Its tags as names and values."]
@@ -176,7 +174,7 @@ class JobInList(TypedDict):
     started_at: Annotated[Moment | None, "When it first started; null if it has not."]
     ended_at: Annotated[Moment | None, "When it ended; null if it has not."]
     run_time_s: Annotated[float, "Seconds that its ended attempts ran, from their start to their end."]
-    running_since: Annotated[Moment | None, "Since when its live attempt runs; null: none does."]
+    running_since: Annotated[Moment | None, "When its live attempt started; null: none runs."]
     exit_code: Annotated[int | None, "The exit code of its command; null while it has none."]
     failure: Annotated[Failure | None, "Why it failed; null unless its state is `failed`."]
     reason: Annotated[EndReason | None, "Why it ended or is being stopped; null if neither is so."]
@@ -193,31 +191,31 @@ class JobInList(TypedDict):
 
 
 class GpuUse(TypedDict):
-    """What a run used of one of its GPUs; null: not measured."""
+    """A run's use of one of its GPUs; null: not measured."""
 
     rank: Annotated[int, "The rank that held the GPU."]
-    index: Annotated[int, "On its node."]
-    utilization: Annotated[float | None, "Mean, in percent of the time."]
-    memory_used_mib: Annotated[float | None, "The most."]
+    index: Annotated[int, "The GPU's index on its node."]
+    utilization: Annotated[float | None, "Mean utilization, in percent of the time."]
+    memory_used_mib: Annotated[float | None, "The largest memory use, in MiB."]
     memory_mib: Annotated[int, "The GPU's memory in MiB."]
 
 
 class Efficiency(TypedDict):
-    """What a job used of what it had, by its longest run: a grade, or why there is none."""
+    """A job's use of its resources in its longest run: a grade, or the reason why there is none."""
 
     attempt: Annotated[int, "The number of the attempt that was graded: its longest run."]
-    grade: Annotated[Grade | None, "How much of its GPUs the job used; null if `silence` says why not."]
+    grade: Annotated[Grade | None, "The grade of its GPU use; null if `silence` says why not."]
     silence: Annotated[GradeSilence | None, "Why there is no grade."]
-    utilization: Annotated[float | None, "Mean of all GPUs, in percent; null without a grade."]
+    utilization: Annotated[float | None, "Mean utilization of all GPUs, in percent; null without a grade."]
     idle_gpus: Annotated[int, "Number of GPUs whose mean utilization was below 5 percent; 0 without a grade."]
-    gpu_hours: Annotated[float, "Of the run."]
-    idle_gpu_hours: Annotated[float, "Of these its GPUs did nothing; 0 without a grade."]
-    gpus: Annotated[list[GpuUse], "Those used least, if there are many."]
-    cpus: Annotated[int, "That each rank had."]
-    cpu_cores: Annotated[float | None, "That the busiest rank kept busy, on average."]
-    memory_mib: Annotated[int, "That each rank had."]
-    memory_used_mib: Annotated[float | None, "The most of any rank."]
-    advice: Annotated[list[str], "At most two sentences."]
+    gpu_hours: Annotated[float, "GPU-hours of the run."]
+    idle_gpu_hours: Annotated[float, "GPU-hours of the run in which GPUs were idle; 0 without a grade."]
+    gpus: Annotated[list[GpuUse], "The use of each GPU; of many GPUs the least used ones."]
+    cpus: Annotated[int, "CPUs of each rank."]
+    cpu_cores: Annotated[float | None, "Mean number of CPU cores that the busiest rank used."]
+    memory_mib: Annotated[int, "Memory of each rank, in MiB."]
+    memory_used_mib: Annotated[float | None, "The largest memory use of a rank, in MiB."]
+    advice: Annotated[list[str], "Advice in at most two sentences."]
 
 
 class ScreeningRun(TypedDict):
@@ -225,7 +223,7 @@ class ScreeningRun(TypedDict):
 
     verdict: Annotated[ScreeningVerdict, "The result."]
     detail: Annotated[str, "The verdict as a sentence."]
-    attempt: Annotated[int | None, "Its number; null: the job was not screened."]
+    attempt: Annotated[int | None, "The number of the attempt; null: the job was not screened."]
     failure: Annotated[str, "The class of its failure; empty if it did not fail."]
     line: Annotated[str, "The log line that shows the failure."]
     hint: Annotated[str, "What to do about the failure; empty if nothing is known."]
@@ -241,25 +239,25 @@ class ScreeningRun(TypedDict):
 
 
 class RunTimeEstimate(TypedDict):
-    """How long a job is expected to run, from its first start to its end."""
+    """The expected run time of a job, from its first start to its end."""
 
     expected_s: Annotated[float, "Seconds."]
     source: Annotated[
         EstimateSource,
-        "Its user, jobs alike that have ended, its limit; doubled: it has run for longer than was expected.",
+        "The job's user, similar jobs that have ended, or its time limit; doubled: it has run longer than expected.",
     ]
 
 
 class JobRate(TypedDict):
-    """How fast a job is on GPUs of one type, as the scheduler is told."""
+    """The speed of a job on GPUs of one type, as the scheduler knows it."""
 
     gpu_type: Annotated[str, "The GPU type."]
     gpus: Annotated[int, "GPUs of that type, on all nodes."]
-    per_s: Annotated[float, "In the job's own unit of progress per second. 0: it does not run there."]
+    per_s: Annotated[float, "Progress per second, in the job's own unit. 0: it does not run there."]
     deviation: Annotated[float | None, "The standard deviation of per_s; null: unknown."]
     source: Annotated[
         RateSource,
-        "measured on jobs alike, screened in short runs, claimed by its spec, or estimated from other types.",
+        "Measured on similar jobs, screened in short runs, claimed by its spec, or estimated from other types.",
     ]
 
 
@@ -279,7 +277,7 @@ class FinishOnType(TypedDict):
 
 
 class JobFinish(TypedDict):
-    """When a waiting job would finish on each GPU type that it accepts. Jobs ahead of it are not counted."""
+    """The expected finish of a waiting job on each GPU type that it accepts. Jobs ahead of it are not counted."""
 
     summary: Annotated[str, "Such as: V100 now finishes before A100 in 4 h. Empty: fewer than two finishes are known."]
     detail: Annotated[str, "The start and the finish on each type, in words."]
@@ -287,46 +285,41 @@ class JobFinish(TypedDict):
 
 
 class FailedResize(TypedDict):
-    """A resize that did not come back: until its pause is over the job keeps its former size."""
+    """A resize after which the job did not start again; it keeps its former size until `until`."""
 
     before: Annotated[int, "GPUs of the former size, on all nodes."]
-    wanted: Annotated[int, "GPUs of the size that it did not come back in, on all nodes."]
+    wanted: Annotated[int, "GPUs of the size in which it did not start, on all nodes."]
     at: Annotated[Moment, "When it failed."]
     because: Annotated[str, "Why it failed."]
     until: Annotated[Moment, "When a policy may resize the job again."]
 
 
 class Job(JobInList):
-    """What was asked for, what is wanted of it now, and what became of it."""
+    """A job: its spec, the wishes of its owner and its state."""
 
     spec: Annotated[JobSpec, "The job spec as it was submitted, with every default written out."]
     sizes: Annotated[
         list[JobSize],
-        "What it gets on each node, by GPU type in order of preference. Set when it was submitted, also what its spec"
-        " leaves out.",
+        "Its GPUs, CPUs and memory on each node, by GPU type in order of preference. Set at its submission.",
     ]
-    screening_runs: Annotated[list[ScreeningRun], "Oldest first."]
+    screening_runs: Annotated[list[ScreeningRun], "Its screening runs, oldest first."]
     cloned_from: Annotated[int | None, "The number of the job that this one is a clone of; null if it is none."]
     rates: Annotated[list[JobRate], "Its rates by GPU type, as far as they are known."]
     estimate: Annotated[RunTimeEstimate | None, "Null: nothing is known."]
     finish: Annotated[
         JobFinish | None,
-        "Null: it does not wait, or its pool could give it GPUs of one type only. Told by get_job alone.",
+        "Null: it does not wait, or its pool has one GPU type for it. Only in the answer to get_job.",
     ]
     failed_resize: Annotated[FailedResize | None, "Null: a policy may resize it, or it has one size."]
-    efficiency: Annotated[Efficiency | None, "Of a job that has ended, some seconds after."]
+    efficiency: Annotated[Efficiency | None, "The use of its resources; null until some seconds after its end."]
     shells: Annotated[bool, "Whether its pool lets `muster shell` into running jobs."]
 
 
 class SubmittedJob(Job):
     """A job that was accepted."""
 
-    notes: Annotated[
-        list[str], "What to know of it before it runs, as sentences: that it asks for no GPU, or names no outputs."
-    ]
-    warnings: Annotated[
-        list[str], "What keeps it from ever starting as things are, where its tenant waits for hardware."
-    ]
+    notes: Annotated[list[str], "Warnings as sentences, such as that the job asks for no GPU, or names no outputs."]
+    warnings: Annotated[list[str], "Reasons why it cannot start until hardware is added."]
 
 
 class JobPage(TypedDict):
@@ -337,7 +330,7 @@ class JobPage(TypedDict):
 
 
 class BatchError(TypedDict):
-    """Why one of the specs was refused."""
+    """The reason why one of the specs was refused."""
 
     index: Annotated[int, "The place of the refused spec in the request, from 0."]
     problem: Annotated[Problem, "Why it was refused."]
@@ -359,9 +352,9 @@ class Allocation(TypedDict):
     gpus: Annotated[list[str], "UUIDs."]
     memory_limited: Annotated[bool, "Whether the node enforces the memory limit of jobs."]
     host_network: Annotated[
-        str | None, "Which setting gives this rank of a gang, in a container, the host's network; null: none does."
+        str | None, "The setting that gives this rank of a gang, in a container, the host's network; null: none does."
     ]
-    observed: Annotated[Observed, "What the node's agent last reported of the rank's processes."]
+    observed: Annotated[Observed, "The state of the rank's processes, by the agent's last report."]
     exit_code: Annotated[int | None, "The exit code of the rank; null while it has none."]
     log_size: Annotated[int, "Bytes of its log stored so far."]
     log_complete: Annotated[bool, "Whether all of its log is stored."]
@@ -395,8 +388,8 @@ class JobEvent(TypedDict):
 
     id: Annotated[int, "The event's number; later events have larger numbers."]
     at: Annotated[Moment, "When it happened."]
-    kind: Annotated[str, "What happened, such as `job.submitted`."]
-    actor: Annotated[str, "Who or what caused it: a username, or a part of the platform."]
+    kind: Annotated[str, "The kind of the event, such as `job.submitted`."]
+    actor: Annotated[str, "The cause: a username, or a part of the platform."]
     data: Annotated[Values, "Details; the keys depend on the kind."]
 
 
@@ -408,7 +401,7 @@ class JobEventPage(TypedDict):
 
 
 class StateCount(TypedDict):
-    """How many jobs are in a state, and how many GPUs they ask for."""
+    """The number of jobs in a state, and of GPUs that they ask for."""
 
     state: Annotated[JobState, "The state of these jobs."]
     jobs: Annotated[int, "Number of jobs."]
@@ -416,11 +409,11 @@ class StateCount(TypedDict):
 
 
 class JobCount(TypedDict):
-    """How many jobs match."""
+    """The number of matching jobs."""
 
     jobs: Annotated[int, "Number of jobs that match."]
-    gpus: Annotated[int, "That these jobs ask for."]
-    states: Annotated[list[StateCount], "By state; a state without jobs is left out."]
+    gpus: Annotated[int, "GPUs that these jobs ask for."]
+    states: Annotated[list[StateCount], "The counts by state; states without jobs are left out."]
     cancellable: Annotated[int, "Of these, jobs that have not ended and that the caller may cancel."]
 
 
@@ -432,7 +425,7 @@ class NotCancelled(TypedDict):
 
 
 class CancelAnswer(TypedDict):
-    """What became of the selected jobs."""
+    """The result of cancelling the selected jobs."""
 
     cancelled: Annotated[list[int], "Jobs that have left the queue or are being stopped."]
     refused: Annotated[list[NotCancelled], "Jobs that could not be cancelled."]

@@ -1,4 +1,4 @@
-"""What GPUs, jobs and nodes used over time, and how the training of a job goes."""
+"""The use of GPUs, jobs and nodes over time, and the progress of a job's training."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ class GpuOverTime(TypedDict):
     node: Annotated[str, "The name of its node."]
     type: Annotated[str, "The GPU's type."]
     memory_mib: Annotated[int, "The GPU's memory in MiB."]
-    rank: Annotated[int | None, "The rank that holds it; null for a node's."]
-    figures: Annotated[list[FigureOverTime], "Those that were measured."]
+    rank: Annotated[int | None, "The rank that holds it; null in the metrics of a node."]
+    figures: Annotated[list[FigureOverTime], "The measured figures."]
 
 
 class RankOverTime(TypedDict):
-    """What one rank of a job used of its host."""
+    """One rank's use of its host."""
 
     rank: Annotated[int, "The rank, from 0."]
     node: Annotated[str, "The name of the node that runs it."]
-    cpus: Annotated[int, "What it has been given."]
-    memory_mib: Annotated[int, "What it has been given."]
+    cpus: Annotated[int, "CPUs of the rank."]
+    memory_mib: Annotated[int, "Memory of the rank, in MiB."]
     figures: Annotated[list[FigureOverTime], "The figures that were measured."]
 
 
@@ -58,18 +58,18 @@ class Metrics(_Window):
 
 
 class ReportedSeries(TypedDict):
-    """A figure that the job told of itself, over its own steps: each point is the mean of what lies before it."""
+    """A figure that the job reported, over its own steps: each point is the mean since the point before."""
 
     name: Annotated[str, "The figure's name."]
-    from_log: Annotated[bool, "Read from lines of its log; else the job reported it."]
+    from_log: Annotated[bool, "Whether it was read from the log; otherwise the job reported it."]
     steps: Annotated[list[float], "The step of each point."]
-    values: Annotated[list[float | None], "Null where it was no finite number."]
-    step: Annotated[float | None, "The newest one."]
-    value: Annotated[float | None, "The newest one; null where it is no finite number."]
+    values: Annotated[list[float | None], "The value of each point; null where it was no finite number."]
+    step: Annotated[float | None, "The newest step."]
+    value: Annotated[float | None, "The newest value; null if it is no finite number."]
 
 
 class JobMetrics(Metrics):
-    """What an attempt used. On a GPU that jobs share, the figures are those of the whole GPU."""
+    """An attempt's use of its GPUs and hosts. On a GPU that jobs share, the figures are those of the whole GPU."""
 
     attempt: Annotated[int | None, "Null: the job has none yet."]
     gpus: Annotated[list[GpuOverTime], "The GPUs of the attempt, by rank and index."]
@@ -78,25 +78,25 @@ class JobMetrics(Metrics):
 
 
 class NodeMetrics(Metrics):
-    """What a node's GPUs and the node itself did."""
+    """The use of a node and its GPUs."""
 
     gpus: Annotated[list[GpuOverTime], "The node's GPUs, by index."]
     host: Annotated[HostOverTime, "The node itself."]
 
 
 class NewestFigure(TypedDict):
-    """The newest value of a figure that the job told of itself."""
+    """The newest value of a figure that the job reported."""
 
     name: Annotated[str, "The figure's name, such as `loss`."]
     step: Annotated[float | None, "The step at which the job reported it; null if it named none."]
-    value: Annotated[float | None, "Null: it was no finite number."]
+    value: Annotated[float | None, "The value; null: it was no finite number."]
     at: Annotated[Moment, "When the platform received it."]
 
 
 class AdviceGiven(TypedDict):
-    """What the owner was told of the job's loss."""
+    """Advice about the loss that the job's owner got."""
 
-    kind: Annotated[AdviceKind, "What was noticed in the loss."]
+    kind: Annotated[AdviceKind, "The problem of the loss."]
     text: Annotated[str, "The advice as the owner reads it."]
     step: Annotated[float, "The training step at which it was noticed."]
     attempt: Annotated[int, "The number of the attempt."]
@@ -104,17 +104,21 @@ class AdviceGiven(TypedDict):
 
 
 class CheckpointInterval(TypedDict):
-    """How often the job should save, and what that follows from."""
+    """The recommended interval between checkpoints, and the figures behind it."""
 
-    daly_s: Annotated[float, "Seconds of work between two checkpoints, by Daly (2006)."]
+    daly_s: Annotated[float, "Recommended seconds of work between checkpoints, by Daly (2006)."]
     young_s: Annotated[float, "The same by Young (1974)."]
-    cost_s: Annotated[float, "What one checkpoint takes."]
-    measured: Annotated[Literal["reported", "stops"], "By the job, or by how long it took to go."]
+    cost_s: Annotated[float, "Seconds that one checkpoint takes."]
+    measured: Annotated[
+        Literal["reported", "stops"], "The source of `cost_s`: the job's own report, or the time that it took to stop."
+    ]
     measurements: Annotated[int, "Number of measurements behind `cost_s`."]
-    mtbf_s: Annotated[float, "How far failures of its nodes are apart on average."]
-    failures: Annotated[int, "Of the pool's nodes under jobs, in the last 30 days."]
-    node_hours: Annotated[float, "That the pool's nodes ran jobs, in the last 30 days."]
-    lost_share: Annotated[float, "The part of the time that checkpoints and work done again cost then."]
+    mtbf_s: Annotated[float, "Mean time between failures of its nodes, s."]
+    failures: Annotated[int, "Failures of the pool's nodes under jobs in the last 30 days."]
+    node_hours: Annotated[float, "Hours for which the pool's nodes ran jobs in the last 30 days."]
+    lost_share: Annotated[
+        float, "The part of the run time that goes to checkpoints and repeated work at this interval."
+    ]
 
 
 class RuleMatched(TypedDict):
@@ -122,7 +126,7 @@ class RuleMatched(TypedDict):
 
     rule: Annotated[str, "The name of the rule."]
     line: Annotated[str, "The line of the log that matched."]
-    actions: Annotated[list[str], "What the platform did about it."]
+    actions: Annotated[list[str], "The platform's actions."]
     attempt: Annotated[int, "The number of the attempt."]
     rank: Annotated[int, "The rank whose log it was."]
     node: Annotated[str, "The name of the node that ran the rank."]
@@ -130,9 +134,9 @@ class RuleMatched(TypedDict):
 
 
 class JobTraining(TypedDict):
-    """How the training of a job goes."""
+    """The progress of a job's training."""
 
     newest: Annotated[list[NewestFigure], "The newest value of each figure that the job reported."]
-    advice: Annotated[list[AdviceGiven], "What the owner was told of the loss."]
+    advice: Annotated[list[AdviceGiven], "The advice about its loss."]
     checkpoint: Annotated[CheckpointInterval | None, "Null: the cost of a checkpoint is not known."]
     rules: Annotated[list[RuleMatched], "Rules of the operators that lines of the log matched."]

@@ -15,8 +15,8 @@ class Framework(TypedDict):
     role: Annotated[str, "The name of the role."]
     vc: Annotated[str, "The virtual cluster of the role."]
     pool: Annotated[str, "The pool of the virtual cluster."]
-    revocable: Annotated[bool, "What it launches is opportunistic and may be preempted."]
-    needs: Annotated[JobForm, "In what form its jobs start."]
+    revocable: Annotated[bool, "Whether its jobs are opportunistic and may be preempted."]
+    needs: Annotated[JobForm, "The form in which its jobs start."]
     registered_at: Annotated[Moment, "When the framework registered."]
 
 
@@ -24,7 +24,7 @@ class FrameworkList(TypedDict):
     """The caller's frameworks."""
 
     results: Annotated[list[Framework], "The frameworks."]
-    next: Annotated[str | None, "Always null: the list comes whole."]
+    next: Annotated[str | None, "Always null: the list has one page."]
 
 
 class OfferedGpu(TypedDict):
@@ -37,16 +37,14 @@ class OfferedGpu(TypedDict):
 
 
 class Offer(TypedDict):
-    """What is free on a node, kept for the framework until `expires_at`."""
+    """Free resources of a node, kept for the framework until `expires_at`."""
 
     id: Annotated[int, "The id of the offer."]
     framework: Annotated[int, "The id of the framework that gets the offer."]
     role: Annotated[str, "The name of the framework's role."]
     node: Annotated[str, "The name of the node."]
-    runtimes: Annotated[
-        list[str], "What the node runs jobs in, process, docker or podman; empty: its agent has not said."
-    ]
-    starts: Annotated[list[JobForm], "The forms of the jobs that the node starts; empty: its agent has not said."]
+    runtimes: Annotated[list[str], "The node's runtimes, process, docker or podman; empty: not known yet."]
+    starts: Annotated[list[JobForm], "The forms of the jobs that the node starts; empty: not known yet."]
     gpus: Annotated[list[OfferedGpu], "The offered GPUs."]
     cpus: Annotated[int, "The number of offered CPU cores."]
     memory_mib: Annotated[int, "The offered memory in MiB."]
@@ -59,10 +57,10 @@ class OfferList(TypedDict):
     """The standing offers of the caller's frameworks, oldest first."""
 
     results: Annotated[list[Offer], "The offers."]
-    next: Annotated[str | None, "Always null: the list comes whole."]
+    next: Annotated[str | None, "Always null: the list has one page."]
 
 
 class Accepted(TypedDict):
-    """The jobs, which have their GPUs."""
+    """The launched jobs."""
 
     jobs: Annotated[list[JobInList], "The launched jobs."]

@@ -1,4 +1,4 @@
-"""How pools decide."""
+"""The settings and decisions of pools."""
 
 from __future__ import annotations
 
@@ -20,34 +20,34 @@ class Preset(TypedDict):
 
     name: Annotated[str, "The name of the preset."]
     title: Annotated[str, "Its title on the pages of operators."]
-    purpose: Annotated[str, "What it is good at, and what it asks of operators."]
+    purpose: Annotated[str, "Its strengths, and its demands on operators."]
     settings: Annotated[Values, "The policy, placement and admission with their parameters."]
 
 
 class PlugIns(TypedDict):
-    """What a pool can be told to decide by, each kind by name."""
+    """The plug-ins that a pool can use, each kind by name."""
 
     policies: Annotated[list[PlugIn], "The policies, which order the waiting jobs."]
     placements: Annotated[list[PlugIn], "The placements, which pick nodes and GPUs."]
-    admissions: Annotated[list[PlugIn], "What can decide whether a virtual cluster may have GPUs."]
+    admissions: Annotated[list[PlugIn], "The admissions, which decide whether a virtual cluster may have GPUs."]
     presets: Annotated[list[Preset], "A policy, a placement and an admission for one purpose each."]
 
 
 class Fallback(TypedDict):
-    """What a pool decides by since its own settings have failed."""
+    """The settings that a pool uses since its own have failed."""
 
     policy: Annotated[str, "The policy in use."]
     placement: Annotated[str, "The placement in use."]
     admission: Annotated[str, "The quota admission in use."]
     since: Annotated[Moment, "When the pool's own settings failed."]
-    why: Annotated[str, "How the pool's own settings failed."]
+    why: Annotated[str, "The error of the pool's own settings."]
     cycle: Annotated[int | None, "The id of the scheduling cycle that failed; null for a solve of the pool's lane."]
 
 
 class PoolPolicy(TypedDict):
     """The settings by which a pool decides; parameters that are not named have their defaults.
 
-    `fallback` is null unless these settings have failed: then the pool decides by what it says, until they are edited.
+    `fallback` is null unless these settings have failed; then the pool uses the settings in it until these are edited.
     """
 
     policy: Annotated[str, "The name of the policy."]
@@ -56,11 +56,11 @@ class PoolPolicy(TypedDict):
     placement_params: Annotated[Values, "The parameters of the placement."]
     admission: Annotated[str, "The name of the quota admission."]
     admission_params: Annotated[Values, "The parameters of the quota admission."]
-    fallback: Annotated[Fallback | None, "What the pool uses instead since these settings failed; null if they work."]
+    fallback: Annotated[Fallback | None, "The settings in use since these have failed; null if these work."]
 
 
 class Knowledge(TypedDict):
-    """Of the live jobs with GPUs: for how many the rates and the run time are known."""
+    """The number of live jobs with GPUs whose rates and run time are known."""
 
     jobs: Annotated[int, "Jobs with GPUs that wait or run."]
     rates: Annotated[int, "Those with a known rate on some GPU type."]
@@ -69,33 +69,33 @@ class Knowledge(TypedDict):
 
 
 class TypeShare(TypedDict):
-    """What the last solve gave a job, or two jobs that share GPUs, of one GPU type, and what it received since then."""
+    """The share of one GPU type for a job, or for two jobs that share GPUs, and the time received since."""
 
     gpu_type: Annotated[str, "The GPU type."]
     share: Annotated[float, "The share of time that the last solve gave it there, from 0 to 1."]
-    received: Annotated[float, "The share of the time since then in which it had GPUs of this type."]
+    received: Annotated[float, "The part of the time since then in which it had GPUs of this type."]
     deficit_s: Annotated[float, "The time, s, that it was promised before the last solve and did not receive."]
     turn: Annotated[
         int | None, "Its place, from 1, when the GPUs of this type are given out next; null: it has no share of them."
     ]
-    rate: Annotated[JobRate | None, "How fast the first of the jobs is there; null: unknown."]
+    rate: Annotated[JobRate | None, "The speed of the first job there; null: unknown."]
 
 
 class Decided(TypedDict):
-    """What a policy that gives out shares of time decided for one job, or for two that share their GPUs."""
+    """The decision of a policy with shares of time for one job, or for two that share their GPUs."""
 
     job_ids: Annotated[list[int], "The job, or the two jobs that share their GPUs."]
     title: Annotated[str, "The jobs with their tenants and GPUs, in words."]
-    by_type: Annotated[list[TypeShare], "By GPU type, in the order in which the types are given out."]
-    why: Annotated[str, "Where it is, and by which shares."]
+    by_type: Annotated[list[TypeShare], "Its shares by GPU type, in the order in which the types are given out."]
+    why: Annotated[str, "The GPUs that it has, and the shares behind that."]
 
 
 class Solve(TypedDict):
-    """How the shares of the last solve were computed."""
+    """Figures of the last solve for shares."""
 
     jobs: Annotated[int, "The jobs of the solve."]
-    rows: Annotated[int, "The kinds of equal jobs in which they were solved; as many as jobs: one by one."]
-    parts: Annotated[int, "The random parts that were solved apart; 1: together."]
+    rows: Annotated[int, "The number of kinds of equal jobs; equal to `jobs`: they were solved one by one."]
+    parts: Annotated[int, "The number of random parts that were solved apart; 1: all together."]
     lost: Annotated[
         float | None,
         "The share of the optimum that parts lose at most; null: nothing, or for this objective not known.",
@@ -106,11 +106,11 @@ class LastRound(TypedDict):
     """The last round of a policy that gives out shares of time."""
 
     solved_at: Annotated[Moment, "When the shares were computed."]
-    counted_at: Annotated[Moment, "Until when the time that jobs received is counted."]
+    counted_at: Annotated[Moment, "The time up to which received GPU time is counted."]
     ends_at: Annotated[Moment, "When the next round begins."]
     round_s: Annotated[float, "The length of a round, s."]
     total: Annotated[int, "The number of jobs, and of pairs that share GPUs, with shares."]
-    solve: Annotated[Solve | None, "How they were computed; null: the policy does not tell."]
+    solve: Annotated[Solve | None, "Figures of the last solve; null: the policy reports none."]
     rows: Annotated[list[Decided], "The jobs with shares, the largest share first; at most 500."]
 
 
@@ -118,28 +118,28 @@ class AuctionRow(TypedDict):
     """One row of a bid."""
 
     gpu_type: Annotated[str, "The GPU type."]
-    gpus: Annotated[int, "How many GPUs."]
+    gpus: Annotated[int, "The number of GPUs."]
     packed: Annotated[bool, "On the fewest nodes that hold them."]
     value: Annotated[float, "1 ÷ rho with these GPUs."]
 
 
 class AuctionBid(TypedDict):
-    """The bid of a sweep, or of a job outside of any."""
+    """The bid of a sweep, or of a job outside of sweeps."""
 
     application: Annotated[str, "The bidder, such as `sweep 12` or `job 1042`."]
     name: Annotated[str, "Its name."]
     tenant: Annotated[str, "Its tenant."]
     rho: Annotated[float | None, "Its finish-time fairness before the auction; null: it has no GPUs."]
-    rows: Annotated[list[AuctionRow], "What it wishes for; at most 16 rows are kept."]
+    rows: Annotated[list[AuctionRow], "Its rows; at most 16 are kept."]
 
 
 class AuctionWin(TypedDict):
-    """What a bidder won, and what it paid."""
+    """A winner of the auction: its GPUs and its payment."""
 
     application: Annotated[str, "The winner."]
     name: Annotated[str, "Its name."]
     gpu_type: Annotated[str, "The GPU type."]
-    gpus: Annotated[int, "How many GPUs."]
+    gpus: Annotated[int, "The number of GPUs."]
     packed: Annotated[bool, "On the fewest nodes that hold them."]
     part: Annotated[float, "The part of a full lease that its hidden payment leaves, above 0 and at most 1."]
     lease_s: Annotated[float, "Its lease, s."]
@@ -150,7 +150,7 @@ class RefusedBid(TypedDict):
     """A bid that did not count."""
 
     application: Annotated[str, "The bidder."]
-    why: Annotated[str, "What was wrong with it."]
+    why: Annotated[str, "The reason why it did not count."]
 
 
 class Auction(TypedDict):
@@ -169,17 +169,15 @@ class Auction(TypedDict):
 
 
 class PoolDecisions(TypedDict):
-    """What the policy that a pool decides by now needs to know, how well that is known, and what it decided."""
+    """The needs of the pool's present policy, the pool's knowledge of them, and the policy's decisions."""
 
     policy: Annotated[str, "The name of the policy in use."]
     policy_params: Annotated[Values, "Its parameters; those that are not named have their defaults."]
     needs: Annotated[
         list[PolicyNeed],
-        "What it needs to know of jobs: their rates by GPU type, their remaining run times, or nothing.",
+        "The facts about jobs that it needs: rates by GPU type, remaining run times, or none.",
     ]
-    knows: Annotated[
-        Knowledge, "How well the pool knows rates and run times now, whether or not the policy needs them."
-    ]
+    knows: Annotated[Knowledge, "The pool's knowledge of rates and run times, whether or not the policy needs them."]
     last_round: Annotated[LastRound | None, "null: the policy keeps no shares, or has not decided yet."]
     auctions: Annotated[list[Auction], "The last auctions of the policy `themis`, the newest first; at most six."]
     wakes_at: Annotated[

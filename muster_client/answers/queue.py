@@ -15,7 +15,7 @@ class QueueEntry(_OfClass, JobInList):
 
     evidence: Annotated[Values, "The figures behind `hold`; the keys depend on its reason. Empty without a hold."]
     waited_s: Annotated[float, "Seconds since it was submitted, or came back to the queue."]
-    starts_at: Annotated[Moment | None, "By when the policy expects to start it; null if it does not say."]
+    starts_at: Annotated[Moment | None, "When the policy expects to start it, at the latest; null if it does not say."]
     movable: Annotated[bool, "Whether the caller may change its place among its owner's jobs."]
 
 
@@ -24,17 +24,17 @@ class Queue(TypedDict):
 
     vc: Annotated[str, "The name of the virtual cluster."]
     pool: Annotated[str, "The name of its pool."]
-    policy: Annotated[str, "The policy whose order this is."]
+    policy: Annotated[str, "The policy that sets this order."]
     planner: Annotated[str, "The planner that decides; empty: the pool's own."]
     ordered_at: Annotated[Moment | None, "When the order last changed; null before the first cycle."]
-    waiting: Annotated[int, "How many jobs wait, without the held ones."]
-    held: Annotated[int, "How many jobs are held."]
+    waiting: Annotated[int, "The number of waiting jobs, without the held ones."]
+    held: Annotated[int, "The number of held jobs."]
     manages: Annotated[bool, "Whether the caller may bump jobs, and act on other members' jobs."]
     results: Annotated[list[QueueEntry], "The jobs of the page."]
     next: Annotated[str | None, "The cursor of the next page; null on the last one."]
 
 
 class HeldMembers(TypedDict):
-    """How many members of a group were held or released."""
+    """The number of members of a group that were held or released."""
 
     members: Annotated[int, "Members that changed."]

@@ -8,13 +8,13 @@ from muster_client.answers.terms import UpOrDown
 
 
 class Health(TypedDict):
-    """Whether the process runs."""
+    """The health of the process."""
 
     status: Annotated[Literal["ok"], "Always `ok`; a process that does not run does not answer."]
 
 
 class Readiness(TypedDict):
-    """Whether requests can be served. Without Redis everything works, with longer delays."""
+    """The readiness for requests. Without Redis everything works, with longer delays."""
 
     status: Annotated[
         Literal["ready", "degraded", "unavailable"],

@@ -13,4 +13,4 @@ class OpenedShell(TypedDict):
     attempt: Annotated[int, "The number of the job's attempt."]
     rank: Annotated[int, "The rank that it opens in."]
     node: Annotated[str, "The name of the node that runs the rank."]
-    token: Annotated[str, "Opens this shell only, and is shown this once."]
+    token: Annotated[str, "The token for this shell only; it is not shown again."]

@@ -8,12 +8,12 @@ from muster_client.answers.terms import Goal, GroupState, JsonObject, MemberStat
 
 
 class MemberCounts(TypedDict):
-    """How many members of a sweep are in each state."""
+    """The members of a sweep by state."""
 
     total: Annotated[int, "All members."]
     waiting: Annotated[int, "In the queue."]
     running: Annotated[int, "With GPUs."]
-    paused: Annotated[int, "Held back at a rung until the others are there."]
+    paused: Annotated[int, "Paused at a rung until the others reach it."]
     succeeded: Annotated[int, "Ended well."]
     failed: Annotated[int, "Failed."]
     stopped: Annotated[int, "Stopped early by the sweep."]
@@ -39,7 +39,7 @@ class Rung(TypedDict):
 
 
 class SweepRho(TypedDict):
-    """How much slower the sweep is than with GPUs of its own."""
+    """The slowdown of the sweep against GPUs of its own."""
 
     cluster: Annotated[float | None, "Against an equal part of the cluster; null: not known."]
     quota: Annotated[float | None, "Against the quota of its virtual cluster; null: not known."]
@@ -56,16 +56,16 @@ class SweepInList(TypedDict):
     pool: Annotated[str, "The name of its pool."]
     owner: Annotated[str, "The username of its owner."]
     state: Annotated[GroupState, "The state of the sweep as a whole."]
-    reason: Annotated[str, "Why it ended so; empty if there is nothing to say."]
-    method: Annotated[Method, "How parameters are chosen, and whether members stop early."]
+    reason: Annotated[str, "The reason of its end; may be empty."]
+    method: Annotated[Method, "The method of choosing parameters, and of stopping members early."]
     metric: Annotated[str, "The figure by which members are compared."]
     goal: Annotated[Goal, "Whether less or more of the metric is better."]
     params: Annotated[list[str], "The names of its parameters, in order."]
     parallel: Annotated[int, "Members that run at once, at most."]
-    members: Annotated[MemberCounts, "How many members there are, by state."]
+    members: Annotated[MemberCounts, "The number of members by state."]
     best: Annotated[BestMember | None, "Null: no member has reported a finite value of the metric."]
-    gpu_hours: Annotated[float, "That its members have had so far."]
-    saved_gpu_hours: Annotated[float, "That early stops have saved: an estimate by each member's own speed."]
+    gpu_hours: Annotated[float, "GPU-hours of its members so far."]
+    saved_gpu_hours: Annotated[float, "GPU-hours saved by early stops: an estimate by each member's own speed."]
     submitted_at: Annotated[Moment, "When it was submitted."]
     ended_at: Annotated[Moment | None, "When its last member ended; null: it goes on."]
     cloned_from: Annotated[int | None, "The number of the sweep that this one is a clone of."]
@@ -79,25 +79,21 @@ class Sweep(SweepInList):
         list[Annotated[list[float], Schema(minItems=2, maxItems=2)]],
         "Pairs: seconds since the submission, and the best value of all members then.",
     ]
-    rungs: Annotated[list[Rung], "Where members are compared; empty for grid and random."]
+    rungs: Annotated[list[Rung], "The steps at which members are compared; empty for grid and random."]
     rho: Annotated[SweepRho | None, "Null: nothing is known of it yet."]
 
 
 class SubmittedSweep(Sweep):
     """A sweep that was accepted."""
 
-    notes: Annotated[
-        list[str], "What to know of it before it runs, as sentences: that it asks for no GPU, or names no outputs."
-    ]
-    warnings: Annotated[
-        list[str], "What keeps it from ever starting as things are, where its tenant waits for hardware."
-    ]
+    notes: Annotated[list[str], "Warnings as sentences, such as that the job asks for no GPU, or names no outputs."]
+    warnings: Annotated[list[str], "Reasons why it cannot start until hardware is added."]
 
 
 class RetriedSweep(Sweep):
     """A sweep of which members run again."""
 
-    retried: Annotated[int, "How many members run again."]
+    retried: Annotated[int, "The number of members that run again."]
 
 
 class SweepPage(TypedDict):
@@ -116,9 +112,9 @@ class SweepMember(TypedDict):
     params: Annotated[Values, "Its parameters."]
     value: Annotated[float | None, "The best value that it has reported; null: none."]
     step: Annotated[float | None, "The highest step that it has reported; null: none."]
-    rung: Annotated[int, "How many rungs it has reached."]
-    gpu_hours: Annotated[float, "That it has had so far."]
-    saved_gpu_hours: Annotated[float, "That its early stop has saved: an estimate by its own speed."]
+    rung: Annotated[int, "The number of rungs that it has reached."]
+    gpu_hours: Annotated[float, "GPU-hours of the member so far."]
+    saved_gpu_hours: Annotated[float, "GPU-hours saved by its early stop: an estimate by its own speed."]
     why: Annotated[str, "Why the sweep stopped or paused it, or how it ended; may be empty."]
     started_at: Annotated[Moment | None, "When it first started; null if it has not."]
     ended_at: Annotated[Moment | None, "When it ended; null if it has not."]

@@ -1,4 +1,4 @@
-"""What the fields of answers are made of. A field is `Annotated[type, "sentence"]`; these types say more than Python's.
+"""Types for the fields of answers. A field is `Annotated[type, "sentence"]`; these types say more than Python's.
 
 A sentence says what the value is. The OpenAPI document, and with it the help of the pages, is made of both.
 """

@@ -23,7 +23,7 @@ class RegistryList(TypedDict):
     """The credentials of the tenants that the caller manages."""
 
     results: Annotated[list[Registry], "The credentials."]
-    next: Annotated[str | None, "Always null: the list comes whole."]
+    next: Annotated[str | None, "Always null: the list has one page."]
 
 
 class Limits(TypedDict):
@@ -31,12 +31,12 @@ class Limits(TypedDict):
 
     gpu_type: Annotated[str, "The GPU type."]
     gpus: Annotated[int, "The number of GPUs that it is promised."]
-    borrowing_limit: Annotated[int | None, "How many GPUs more it may borrow; null: no limit."]
-    lending_limit: Annotated[int | None, "How many of its GPUs others may borrow; null: all."]
+    borrowing_limit: Annotated[int | None, "The number of GPUs that it may borrow; null: no limit."]
+    lending_limit: Annotated[int | None, "The number of its GPUs that others may borrow; null: all."]
 
 
 class Quota(Limits):
-    """How many GPUs of one type a virtual cluster is promised, and what it holds, lends and borrows."""
+    """GPUs of one type that a virtual cluster is promised, holds, lends and borrows."""
 
     used: Annotated[int, "The number of GPUs that the jobs of the virtual cluster hold, without screening runs."]
     borrowed: Annotated[int, "Of these, the number of GPUs that it has borrowed."]
@@ -47,35 +47,35 @@ class Quota(Limits):
 
 
 class CommonQuota(Limits):
-    """GPUs of one type in a pool that an organisation or a tenant is promised itself, for all below it."""
+    """GPUs of one type in a pool that an organisation or a tenant is promised, shared by all below it."""
 
     pool: Annotated[str, "The name of the pool."]
 
 
 class Part(TypedDict):
-    """What all parts of the tree have."""
+    """Fields that all parts of the tree have."""
 
     id: Annotated[int, "The id."]
     name: Annotated[str, "The name."]
     weight: Annotated[float, "Its shares among its siblings, for policies that divide a pool."]
-    version: Annotated[int, "It grows with each change, and a change has to name it."]
+    version: Annotated[int, "The version, which grows with each change; a change must name it."]
     changed_at: Annotated[Moment, "When it was changed last."]
-    changed_by: Annotated[str, "Who changed it last; empty: it is as it was made."]
+    changed_by: Annotated[str, "Who changed it last; empty: unchanged since it was made."]
     may: Annotated[
         Literal["operate", "manage", "read"],
-        "What the caller may do: `operate` for operators, `manage` for managers of the tenant, or `read`.",
+        "The caller's rights: `operate` for operators, `manage` for managers of the tenant, or `read`.",
     ]
 
 
 class Loan(TypedDict):
-    """GPUs that a virtual cluster has borrowed, or others have borrowed of it."""
+    """GPUs that a virtual cluster has borrowed, or has lent."""
 
-    direction: Annotated[Literal["lent", "borrowed"], "As the virtual cluster sees it."]
+    direction: Annotated[Literal["lent", "borrowed"], "Borrowed or lent, from the virtual cluster's view."]
     other: Annotated[str, "The borrower or the lender; `another tenant` where the caller may not see its name."]
     gpu_type: Annotated[str, "The GPU type."]
     gpus: Annotated[int, "The number of GPUs."]
-    since: Annotated[Moment, "Since when."]
-    until: Annotated[Moment | None, "Until when; null: it still is."]
+    since: Annotated[Moment, "The beginning of the loan."]
+    until: Annotated[Moment | None, "The end of the loan; null: it is open."]
 
 
 class VirtualCluster(Part):
@@ -100,19 +100,19 @@ class VirtualClusterList(TypedDict):
     """The virtual clusters that the caller may see, by name."""
 
     results: Annotated[list[VirtualCluster], "The virtual clusters."]
-    next: Annotated[str | None, "Always null: the list comes whole."]
+    next: Annotated[str | None, "Always null: the list has one page."]
 
 
 class Cap(TypedDict):
-    """Limits on one user, on each user with a role, or on each member. Of each limit the most specific cap counts."""
+    """Limits on one user, on each user with a role, or on each member. For each limit the most specific cap counts."""
 
     user: Annotated[str | None, "The name of the user; null: no single user."]
     role: Annotated[Role | None, "Null, as `user`: each member."]
-    gpus: Annotated[int | None, "GPUs at once; null: it says nothing."]
-    jobs: Annotated[int | None, "Jobs at once; null: it says nothing."]
-    gpu_hours_month: Annotated[float | None, "GPU-hours a calendar month (UTC); null: it says nothing."]
-    time_s: Annotated[float | None, "The longest `time` of a job, s; null: it says nothing."]
-    job_gpus: Annotated[int | None, "GPUs of one job; null: it says nothing."]
+    gpus: Annotated[int | None, "GPUs at once; null: no limit by this cap."]
+    jobs: Annotated[int | None, "Jobs at once; null: no limit by this cap."]
+    gpu_hours_month: Annotated[float | None, "GPU-hours a calendar month (UTC); null: no limit by this cap."]
+    time_s: Annotated[float | None, "The longest `time` of a job, s; null: no limit by this cap."]
+    job_gpus: Annotated[int | None, "GPUs of one job; null: no limit by this cap."]
 
 
 class OwnCluster(TypedDict):
@@ -134,7 +134,7 @@ class Tenant(Part):
     """A group of people that shares virtual clusters."""
 
     organisation: Annotated[str | None, "The name of its organisation; null: none."]
-    quotas: Annotated[list[CommonQuota], "GPUs of its own that all its virtual clusters may use."]
+    quotas: Annotated[list[CommonQuota], "GPUs promised to it, for all its virtual clusters."]
     vcs: Annotated[list[OwnCluster], "Its virtual clusters, by name."]
     members: Annotated[list[Member], "Its members, by name."]
     caps: Annotated[list[Cap], "The limits on its members."]
@@ -144,14 +144,14 @@ class TenantList(TypedDict):
     """The tenants that the caller may see, by name."""
 
     results: Annotated[list[Tenant], "The tenants."]
-    next: Annotated[str | None, "Always null: the list comes whole."]
+    next: Annotated[str | None, "Always null: the list has one page."]
 
 
 class Organisation(Part):
-    """Tenants and organisations that lend each other first."""
+    """A group of tenants and organisations that lend to each other first."""
 
     parent: Annotated[str | None, "The name of the organisation above it; null: none."]
-    quotas: Annotated[list[CommonQuota], "GPUs of its own that all below it may use."]
+    quotas: Annotated[list[CommonQuota], "GPUs promised to it, for all below it."]
     organisations: Annotated[list[str], "The names of the organisations below it."]
     tenants: Annotated[list[str], "The names of its tenants, as far as the caller may see them."]
 
@@ -160,20 +160,20 @@ class OrganisationList(TypedDict):
     """The organisations that the caller may see, by name."""
 
     results: Annotated[list[Organisation], "The organisations."]
-    next: Annotated[str | None, "Always null: the list comes whole."]
+    next: Annotated[str | None, "Always null: the list has one page."]
 
 
 class Volume(TypedDict):
     """A volume of a tenant."""
 
-    name: Annotated[str, "As `mounts` of a spec names it."]
+    name: Annotated[str, "The name that `mounts` of a spec uses."]
     tenant: Annotated[str, "The name of the tenant that the volume belongs to."]
     vc: Annotated[str | None, "Null: every virtual cluster of the tenant."]
-    mode: Annotated[Literal["ro", "rw"], "The most that jobs get."]
+    mode: Annotated[Literal["ro", "rw"], "The access that jobs may have at most."]
 
 
 class VolumeList(TypedDict):
     """The volumes of the caller's tenants."""
 
     results: Annotated[list[Volume], "The volumes."]
-    next: Annotated[str | None, "Always null: the list comes whole."]
+    next: Annotated[str | None, "Always null: the list has one page."]

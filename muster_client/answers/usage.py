@@ -1,4 +1,4 @@
-"""What GPU time was used for, by whom, and what was wasted."""
+"""The use of GPU time by purpose and user, and its waste."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class AnswerOfPeriod(_OfPeriod):
 
 
 class UsageTotal(TypedDict):
-    """GPU-hours, and of how many jobs and attempts. A half of a GPU for two hours is one."""
+    """GPU-hours, and the number of jobs and attempts. Half of a GPU for two hours is one GPU-hour."""
 
     gpu_hours: Annotated[float, "GPU-hours that were held in the period."]
     jobs: Annotated[int, "Number of jobs that held them."]
@@ -27,7 +27,7 @@ _OfClass = TypedDict("_OfClass", {"class": Annotated[JobClass | None, "The class
 
 
 class UsageRow(_OfClass, UsageTotal):
-    """GPU-hours of those who have the values in common; null is what was not asked for, or has no value."""
+    """GPU-hours of one group; null: a column that was not asked for, or has no value."""
 
     tenant: Annotated[str | None, "The name of the tenant."]
     vc: Annotated[str | None, "The name of the virtual cluster."]
@@ -35,47 +35,45 @@ class UsageRow(_OfClass, UsageTotal):
     gpu_type: Annotated[str | None, "The type of the GPUs."]
     day: Annotated[str | None, "In UTC, such as 2026-11-22."]
     week: Annotated[str | None, "The Monday on which it begins."]
-    state: Annotated[JobState | None, "Of the job, now."]
-    outcome: Annotated[UsageOutcome | None, "Of the attempt."]
+    state: Annotated[JobState | None, "The present state of the jobs."]
+    outcome: Annotated[UsageOutcome | None, "The outcome of the attempts."]
     failure: Annotated[str | None, "A class of failures, or how it ended if its log says nothing."]
-    category: Annotated[
-        FailureCategory | None, "Where the cause of the failure lies; null for attempts that did not fail."
-    ]
+    category: Annotated[FailureCategory | None, "The cause of the failure; null for attempts that did not fail."]
     retry: Annotated[bool | None, "Whether it is another try after one that failed."]
 
 
 class Usage(AnswerOfPeriod):
-    """GPU-hours of a period: by time first, and the largest first within."""
+    """GPU-hours of a period, ordered by time and then by size."""
 
-    by: Annotated[list[UsageBy], "What the rows are grouped by."]
+    by: Annotated[list[UsageBy], "The columns that the rows are grouped by."]
     total: Annotated[UsageTotal, "The sum over the period."]
     results: Annotated[list[UsageRow], "One row for each group."]
 
 
 class OutcomeUsage(UsageTotal):
-    """What came of attempts."""
+    """GPU-hours of attempts with one outcome."""
 
-    outcome: Annotated[UsageOutcome, "What became of these attempts."]
+    outcome: Annotated[UsageOutcome, "The outcome of these attempts."]
 
 
 class StateUsage(UsageTotal):
-    """What came of jobs."""
+    """GPU-hours of jobs in one state."""
 
     state: Annotated[JobState, "The present state of these jobs."]
 
 
 class FailureUsage(UsageTotal):
-    """What attempts took that failed in one way."""
+    """GPU-hours of attempts that failed in one way."""
 
-    failure: Annotated[str, "The class of the failure, or the reason why the attempts ended if the log tells no class."]
+    failure: Annotated[str, "The class of the failure, or the reason of the end if the log shows no class."]
     category: Annotated[
-        FailureCategory, "Where the cause lies: the user's code, the AI engine, the infrastructure or the platform."
+        FailureCategory, "The cause: the user's code, the AI engine, the infrastructure or the platform."
     ]
-    outcome: Annotated[UsageOutcome, "What became of these attempts."]
+    outcome: Annotated[UsageOutcome, "The outcome of these attempts."]
 
 
 class RetryUsage(TypedDict):
-    """What attempts took that were another try after one that had failed."""
+    """GPU-hours of attempts that repeated a failed one."""
 
     gpu_hours: Annotated[float, "GPU-hours of all these attempts."]
     attempts: Annotated[int, "Number of these attempts."]
@@ -98,7 +96,7 @@ class ScreeningUsage(TypedDict):
 
 
 class Graded(TypedDict):
-    """How well the GPUs were used by the runs that ended in the period and have a grade."""
+    """The use of GPUs by graded runs that ended in the period."""
 
     jobs: Annotated[int, "Number of graded jobs."]
     gpu_hours: Annotated[float, "GPU-hours of their graded runs."]
@@ -114,8 +112,8 @@ class LeastEfficient(TypedDict):
     owner: Annotated[str, "The username of its owner."]
     vc: Annotated[str, "The name of its virtual cluster."]
     ended_at: Annotated[Moment, "When the run ended."]
-    grade: Annotated[Grade, "How much of its GPUs the job used."]
-    utilization: Annotated[float, "Mean of all its GPUs, in percent of the time."]
+    grade: Annotated[Grade, "The grade of its GPU use."]
+    utilization: Annotated[float, "Mean utilization of all its GPUs, in percent of the time."]
     idle_gpus: Annotated[int, "Number of its GPUs whose mean utilization was below 5 percent."]
     gpu_hours: Annotated[float, "GPU-hours of the run."]
     idle_gpu_hours: Annotated[float, "GPU-hours of these in which the GPUs did nothing."]
@@ -130,15 +128,15 @@ class LeastEfficientList(AnswerOfPeriod):
 
 
 class Waste(AnswerOfPeriod):
-    """What GPU-hours were for. Wasted are those that failed, whose node was lost, or that begin anew when preempted."""
+    """GPU-hours by result. Wasted: of attempts that failed, lost their node, or begin anew after a preemption."""
 
     total: Annotated[UsageTotal, "The sum over the period."]
     wasted_gpu_hours: Annotated[float, "GPU-hours of attempts whose work was lost."]
-    outcomes: Annotated[list[OutcomeUsage], "By what became of the attempts."]
-    states: Annotated[list[StateUsage], "By what became of the jobs, or where they stand."]
+    outcomes: Annotated[list[OutcomeUsage], "GPU-hours by outcome of the attempts."]
+    states: Annotated[list[StateUsage], "GPU-hours by the present state of the jobs."]
     failures: Annotated[list[FailureUsage], "Failed attempts by class of failure."]
     retries: Annotated[RetryUsage, "Attempts that followed a failed attempt of the same job."]
-    screening: Annotated[ScreeningUsage | None, "Null for who may not see all of a tenant."]
+    screening: Annotated[ScreeningUsage | None, "GPU-hours of screening; null if you may not see a whole tenant."]
 
 
 class DelaysRow(TypedDict):
@@ -153,7 +151,7 @@ class DelaysRow(TypedDict):
 
 
 class Delays(AnswerOfPeriod):
-    """How long the jobs of a virtual cluster waited for their starts in a period."""
+    """The time that the jobs of a virtual cluster waited for their starts in a period."""
 
-    by: Annotated[Literal["day", "week"], "What each row is about."]
-    results: Annotated[list[DelaysRow], "Days or weeks in which nothing started, and nothing waits, have no row."]
+    by: Annotated[Literal["day", "week"], "The period of each row: a day or a week."]
+    results: Annotated[list[DelaysRow], "One row for each day or week; without starts and waiting jobs there is none."]

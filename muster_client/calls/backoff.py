@@ -1,4 +1,4 @@
-"""How long to wait between tries."""
+"""Waits between tries."""
 
 from __future__ import annotations
 

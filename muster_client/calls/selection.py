@@ -1,4 +1,4 @@
-"""Which jobs a list, a count or a cancellation is about."""
+"""The selection of jobs for a list, a count or a cancellation."""
 
 from __future__ import annotations
 

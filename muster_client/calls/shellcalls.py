@@ -21,7 +21,7 @@ WINDOW_BYTES = 256 << 10
 
 @dataclass(frozen=True, slots=True)
 class ShellEnd:
-    """How a shell ended; `exit_code` is that of its command if the reason is `exited`."""
+    """The end of a shell; `exit_code` is that of its command if the reason is `exited`."""
 
     reason: str
     detail: str

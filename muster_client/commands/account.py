@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Scope(StrEnum):
-    """What an API token may be used for, within the roles of its user."""
+    """The calls that an API token may make, within the roles of its user."""
 
     READ = "read"
     SUBMIT = "submit"

@@ -85,7 +85,7 @@ def _tail(make: type[Tail], name: str) -> Tail:
 
 
 def _ends(stream: BinaryIO) -> _Ends:
-    """What the classifier looks at of a stream, in memory that is bounded whatever its length."""
+    """The beginning and end of a stream that the classifier looks at, in bounded memory."""
     from scheduler.diagnosis.failures.text import HEAD_BYTES, TAIL_BYTES  # noqa: PLC0415 - see above
 
     head, kept, cut_bytes, cut_lines = b"", b"", 0, 0

@@ -117,7 +117,7 @@ def show_array(client: Client, output: Output, array_id: int, *, state: str | No
 
 
 def _known(ask: Callable[[], T]) -> T | None:
-    """What the server answers; None where it does not know the question."""
+    """The server's answer; None if the server does not know the question."""
     try:
         return ask()
     except ApiError as error:

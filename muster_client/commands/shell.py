@@ -64,7 +64,7 @@ def shell_command(
 
 
 def _lines(output: Output) -> Callable[[bytes], None]:
-    """What prints pieces of output as lines; a character that two pieces share goes with the second."""
+    """Return a function that prints output as lines; a character that two pieces share goes with the second."""
     decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
 
     def show(data: bytes) -> None:

@@ -35,7 +35,7 @@ CONTEXT_SETTINGS = {
 
 
 class Screening(StrEnum):
-    """Whether a job is first tried on one or two GPUs."""
+    """The choice whether a job is first screened on one or two GPUs."""
 
     AUTO = "auto"
     ALWAYS = "always"

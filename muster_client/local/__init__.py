@@ -1,1 +1,1 @@
-"""What lies on the user's machine: the settings, code folders, specs, the terminal."""
+"""The user's machine: the settings, code folders, specs, the terminal."""

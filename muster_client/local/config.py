@@ -1,4 +1,4 @@
-"""Where the server is and which token belongs to it.
+"""The addresses of servers and their tokens.
 
 Tokens are kept per server, so a MUSTER_URL that points elsewhere never carries the token of another server there.
 """
@@ -33,7 +33,7 @@ class Login:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """What the configuration file holds."""
+    """The content of the configuration file."""
 
     current: str | None = None
     logins: Mapping[str, Login] = field(default_factory=dict)

@@ -252,7 +252,7 @@ def _input_descriptor() -> int:
 
 
 def read_typed(descriptor: int) -> bytes:
-    """What was typed; empty at the end, also where the terminal is gone."""
+    """Typed bytes; empty at the end, and if the terminal is gone."""
     try:
         return os.read(descriptor, _READ_BYTES)
     except OSError:

@@ -1,4 +1,4 @@
-"""What a job is marked with beside its state, in words."""
+"""Marks beside a job's state, in words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the answers of a command go: tables for people, JSON for programs, never both.
+"""The output of a command: tables for people, JSON for programs, never both.
 
 Standard output carries the answer; notes, progress and errors go to standard error.
 """

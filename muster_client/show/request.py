@@ -1,4 +1,4 @@
-"""What a job asks for, in words: its GPUs, and the nodes that it names."""
+"""A job's request in words: its GPUs, and the nodes that it names."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ _STATES = {"active": "cyan", "ready": "green", "down": "red", "suspect": "yellow
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What the server answered, and when."""
+    """One answer of the server, and its time."""
 
     url: str
     nodes: Sequence[Node]
@@ -60,7 +60,7 @@ class _Column:
 
 @dataclass(slots=True)
 class _Held:
-    """What a job has of the GPUs that it is on."""
+    """A job's use of the GPUs that it holds."""
 
     gpus: list[Gpu] = field(default_factory=list)
     nodes: set[str] = field(default_factory=set)

@@ -1,4 +1,4 @@
-"""What a job's training says, as lines for people."""
+"""A job's training, as lines for people."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from typing import Self
 
 
 class RetryOn(StrEnum):
-    """After which kinds of end a job is queued again."""
+    """A kind of end after which a job is retried."""
 
     INFRASTRUCTURE = "infrastructure"
     NODE_LOST = "node_lost"

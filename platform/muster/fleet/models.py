@@ -228,7 +228,7 @@ class Node(models.Model):
         default=False, help_text="Whether its preemptible jobs are stopped and queued again while it is draining."
     )
     barred = models.CharField(
-        max_length=300, blank=True, default="", help_text="Why nothing new may start there, whatever operators want."
+        max_length=300, blank=True, default="", help_text="Why no job may start there, even if the node is active."
     )
     disk_full_at = models.DateTimeField(
         null=True, editable=False, help_text="Since when its agent says that its disk is full."
@@ -442,12 +442,12 @@ class HealthReport(models.Model):
     xid = models.PositiveIntegerField(null=True)
     level = models.CharField(max_length=10, choices=choices(HealthLevel))
     action = models.CharField(max_length=20, choices=choices(Action))
-    words = models.CharField(max_length=200, help_text="What it means.")
+    words = models.CharField(max_length=200, help_text="The meaning of the problem.")
     detail = models.CharField(max_length=500, blank=True, default="", help_text="What the agent wrote.")
     count = models.PositiveIntegerField(default=1)
     at = models.DateTimeField(db_default=DatabaseNow())
     last_at = models.DateTimeField(db_default=DatabaseNow())
-    over_at = models.DateTimeField(null=True, help_text="Since when it no longer counts.")
+    over_at = models.DateTimeField(null=True, help_text="When it ceased to count.")
 
     class Meta:
         constraints = [

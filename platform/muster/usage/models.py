@@ -136,7 +136,7 @@ class Finish(models.Model):
     pool_gpus = models.PositiveIntegerField()
     quota_gpus = models.PositiveIntegerField(help_text="Of its virtual cluster, as far as the pool has them.")
     contention = models.FloatField(help_text="Mean number of applications in the pool while it was there.")
-    vc_contention = models.FloatField(help_text="The same of its virtual cluster.")
+    vc_contention = models.FloatField(help_text="The same for its virtual cluster.")
     rho_cluster = models.FloatField(null=True)
     rho_quota = models.FloatField(null=True)
 

@@ -14,14 +14,14 @@ class Credentials(Shape):
 
 
 class NewPassword(Shape):
-    """The current password, and the one to have in its place."""
+    """The current password and the new one."""
 
     current = Text(max_length=4096, trim_whitespace=False, help_text="The current password.")
     new = Text(max_length=4096, trim_whitespace=False, help_text="The new password.")
 
 
 class NewEmail(Shape):
-    """Where the caller's mail is to go, and the current password."""
+    """The caller's new mail address, and the current password."""
 
     email = Text(max_length=254, allow_blank=True, help_text="The new mail address; empty for none.")
     current = Text(max_length=4096, trim_whitespace=False, help_text="The current password.")
@@ -30,7 +30,7 @@ class NewEmail(Shape):
 class NewToken(Shape):
     """A token to be made."""
 
-    name = Text(max_length=100, help_text="What the token is for, to recognize it in the list.")
+    name = Text(max_length=100, help_text="Its purpose, to recognize it in the list.")
     expires_in = Text(
         required=False,
         max_length=40,
@@ -50,7 +50,7 @@ class NewToken(Shape):
 
 
 class TokenChanges(Shape):
-    """What can be changed of a token."""
+    """Changes of a token."""
 
     survives_password_change = Flag(
         help_text="Whether it stays when the password changes. A request with a token cannot set it to true."

@@ -24,8 +24,12 @@ class ArrayMemberFilter(Shape):
 
 
 class ArrayIndices(Shape):
-    """Which members of an array to act on."""
+    """The members of an array to act on."""
 
     indices = Text(
-        required=False, allow_null=True, default=None, max_length=1000, help_text="Such as 1,3,5-7. Default: all."
+        required=False,
+        allow_null=True,
+        default=None,
+        max_length=1000,
+        help_text="Indices such as 1,3,5-7. Default: all.",
     )

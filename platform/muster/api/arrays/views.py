@@ -79,8 +79,8 @@ class ArrayMembers(ApiView):
 class CancelArray(ApiView):
     @describe("cancel_array", "arrays", {202: Array}, problems=(404, 409), request=ArrayIndices)
     def post(self, request: Request, array_id: int) -> Response:
-        """Cancel the members that have not ended, or those of them that the body names; those that run get their
-        grace."""
+        """Cancel the members that have not ended, or those that the body names; running ones get their
+        grace period."""
         user, indices = caller(request), body_of(request, ArrayIndices)["indices"]
         group = group_to_change(request, GroupKind.ARRAY, array_id)
         services.cancel_array(user=user, group=group, indices=indices)
@@ -108,7 +108,7 @@ class RetryArray(ApiView):
 class CloneArray(ApiView):
     @describe("clone_array", "arrays", {201: SubmittedArray}, problems=SUBMIT_PROBLEMS, request=CloneChanges)
     def post(self, request: Request, array_id: int) -> Response:
-        """Submit a new array of the caller's with the same spec, but for the keys that the body changes.
+        """Submit a new array with the same spec, except for the keys that the body changes.
 
         Of `array` only the given keys change; null removes a key.
         """

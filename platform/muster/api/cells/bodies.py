@@ -6,7 +6,7 @@ from muster.api.fields import Integer, Shape, Text
 
 
 class CellsWanted(Shape):
-    """The cells that a virtual cluster is to have."""
+    """The cells that a virtual cluster shall have."""
 
     cells = serializers.DictField(child=Integer(), required=False, help_text="The number of cells by type.")
     pinned = serializers.ListField(

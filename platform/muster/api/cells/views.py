@@ -20,7 +20,7 @@ from muster_client.answers import cells as answers
 class CellsOfPool(ApiView):
     @describe("get_pool_cells", "cluster", {200: answers.PoolCells}, problems=(404, 409))
     def get(self, request: Request, name: str) -> Response:
-        """The physical cells and what is in them, for operators and for members with a virtual cluster in the pool."""
+        """The physical cells and their content, for operators and for members with a virtual cluster in the pool."""
         user = caller(request)
         pool = pool_named(name)
         visible = virtual_clusters_of(user).filter(pool=pool)
@@ -33,13 +33,13 @@ class CellsOfPool(ApiView):
 class CellsOfVirtualCluster(ApiView):
     @describe("get_vc_cells", "cluster", {200: answers.VcCells}, problems=(404, 409))
     def get(self, request: Request, vc_id: int) -> Response:
-        """Its virtual cells, what they are bound to, and which jobs hold them."""
+        """Its virtual cells, the physical cells behind them, and the jobs in them."""
         vc = _visible(request, vc_id)
         return Response(vc_cells(vc, cells_now(vc.pool)))
 
     @describe("set_vc_cells", "cluster", {200: answers.VcCells}, problems=(404, 409), request=bodies.CellsChange)
     def put(self, request: Request, vc_id: int) -> Response:
-        """Give it these cells instead; what runs goes on, and what has no cell any more as an opportunistic job."""
+        """Replace its cells. Running jobs go on; a job whose cell is gone becomes opportunistic."""
         vc = _changeable(request, vc_id)
         body = body_of(request, bodies.CellsChange)
         vc = set_cells(
@@ -57,7 +57,7 @@ class PreviewOfCells(ApiView):
         "preview_vc_cells", "cluster", {200: answers.CellsPreview}, problems=(404, 409), request=bodies.CellsWanted
     )
     def post(self, request: Request, vc_id: int) -> Response:
-        """Whether these cells fit beside those of the other virtual clusters, and which jobs would lose theirs."""
+        """Check whether these cells fit beside those of other virtual clusters; list jobs that would lose theirs."""
         vc = _changeable(request, vc_id)
         body = body_of(request, bodies.CellsWanted)
         return Response(cells_preview(preview(vc=vc, cells=body.get("cells", {}), pinned=body.get("pinned", ()))))

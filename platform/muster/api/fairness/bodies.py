@@ -20,5 +20,5 @@ class FairnessFilter(UsageFilter):
 class PoolFairnessFilter(Shape):
     """Which other policy to judge, and between whom."""
 
-    policy = Text(required=False, max_length=40, help_text="Judge this policy, too, with its defaults.")
-    by = Choice(choices=values(Parties), required=False, default="tenant", help_text="Between whom to judge.")
+    policy = Text(required=False, max_length=40, help_text="Also judge this policy, with its defaults.")
+    by = Choice(choices=values(Parties), required=False, default="tenant", help_text="The parties to compare.")

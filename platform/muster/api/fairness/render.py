@@ -85,7 +85,7 @@ def fairness_csv(by: Sequence[By], rows: Iterable[FairnessFound]) -> str:
 
 
 def verdicts_document(found: Verdicts) -> PolicyVerdicts:
-    """In how many of the judged snapshots each property held under one policy."""
+    """The number of judged snapshots in which each property held under one policy."""
     return {
         "policy": found.policy,
         "policy_params": found.policy_params,

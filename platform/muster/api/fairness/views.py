@@ -31,7 +31,7 @@ DAYS = 28  # of the weeks of a pool
 class FairnessOfJob(ApiView):
     @describe("get_job_fairness", "jobs", {200: answers.JobFairness}, problems=(404,))
     def get(self, request: Request, job_id: int) -> Response:
-        """The final figures of a job that has ended; of another one as it stands now, if its run time is expected."""
+        """The final figures of a job that has ended, or the present ones of another job if its run time is expected."""
         return Response(job_fairness(fairness_of(get_job(caller(request), job_id))))
 
 
@@ -61,8 +61,8 @@ class FairnessOfPool(ApiView):
         "get_pool_fairness", "cluster", {200: answers.PoolFairness}, problems=(404,), parameters=[PoolFairnessFilter]
     )
     def get(self, request: Request, name: str) -> Response:
-        """Verdicts on stored snapshots under the pool's policy and under the named one, and what sharing cost its
-        tenants in the last weeks. For operators."""
+        """Verdicts on snapshots under the pool's policy and the named one, and the cost of sharing for tenants in
+        recent weeks. For operators."""
         operator(request, SEE_POLICY)
         pool = pool_named(name)
         query = query_of(request, PoolFairnessFilter)

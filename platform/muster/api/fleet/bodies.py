@@ -41,12 +41,12 @@ class NodeFilter(Shape):
     health = Choice(
         choices=[*values(HealthLevel), *values(NodeHealth)],
         required=False,
-        help_text="ok, warning, failure: how the worst of its GPUs is. The others: what is known of the node.",
+        help_text="ok, warning, failure: the health of its worst GPU. Others: the state of the node.",
     )
 
 
 class NodeAction(Shape):
-    """What an operator does with a node."""
+    """An action of an operator on a node."""
 
     action = Choice(
         choices=[(name, name) for name in NODE_ACTIONS],

@@ -33,7 +33,7 @@ _ACTIONS: dict[str, Callable[..., None]] = {
 class Pools(ApiView):
     @describe("list_pools", "cluster", {200: answers.PoolList})
     def get(self, request: Request) -> Response:
-        """Each pool with how it decides and what it has."""
+        """Each pool with its policy, nodes and GPUs."""
         return Response(answers.PoolList(results=render.pool_list(Pool.objects.all()), next=None))
 
 
@@ -53,7 +53,7 @@ class Nodes(ApiView):
 class OneNode(ApiView):
     @describe("get_node", "cluster", {200: answers.NodeDetail}, problems=(404,))
     def get(self, request: Request, name: str) -> Response:
-        """The node with its GPUs, how they are linked, and what it was last blamed for."""
+        """The node with its GPUs, their links, and the latest failures that it is blamed for."""
         return self._answer(request, name)
 
     @describe("change_node", "cluster", {200: answers.NodeDetail}, problems=(404, 409), request=bodies.NodeAction)
@@ -74,7 +74,7 @@ class OneNode(ApiView):
 class NodeCheck(ApiView):
     @describe("check_node", "cluster", {202: answers.NodeDetail}, problems=(404, 409), request=None)
     def post(self, request: Request, name: str) -> Response:
-        """Have the GPUs checked that no job has. What comes of it is in `gpu_checks` of the node. For operators."""
+        """Check the GPUs that no job holds. The results are in `gpu_checks` of the node. For operators."""
         node, user = _node(name), operator(request, "have nodes checked")
         ask_for_checks(node=node, actor=user.username)
         return Response(render.node_document(user, _node(name)), status=status.HTTP_202_ACCEPTED)
@@ -83,9 +83,9 @@ class NodeCheck(ApiView):
 class NodeGone(ApiView):
     @describe("declare_node_gone", "cluster", {202: answers.NodeDetail}, problems=(404, 409), request=bodies.NodeGone)
     def post(self, request: Request, name: str) -> Response:
-        """Take a silent node for gone: it is cordoned, and what it has is lost within seconds. For operators.
+        """Declare a silent node gone: it is cordoned, and its jobs are lost within seconds. For operators.
 
-        Be sure that the machine runs nothing any more: its jobs may start elsewhere at once. 409 if it is heard.
+        Be sure that the machine runs nothing any more: its jobs may start elsewhere at once. 409 if its agent answers.
         """
         node, user = _node(name), operator(request, "declare nodes gone")
         declare_gone(node=node, reason=body_of(request, bodies.NodeGone)["reason"], actor=user.username)
@@ -95,7 +95,7 @@ class NodeGone(ApiView):
 class MaintenanceTimes(ApiView):
     @describe("list_maintenance", "cluster", {200: answers.MaintenanceList})
     def get(self, request: Request) -> Response:
-        """What is planned or under way, of every pool."""
+        """The maintenance that is planned or under way in every pool."""
         return Response(answers.MaintenanceList(results=[render.maintenance(row) for row in planned()], next=None))
 
     @describe(

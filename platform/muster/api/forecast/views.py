@@ -27,9 +27,9 @@ class JobWhy(ApiView):
 class JobDryRun(SpecView):
     @describe("dry_run_job", "jobs", {200: DryRun}, problems=(404, 429), request=SPEC_BODY)
     def post(self, request: Request) -> Response:
-        """Check a spec and tell whether it fits the quota and the pool, and whether it would start now.
+        """Check a spec: whether it fits the quota and the pool, and whether the job would start now.
 
-        Of a spec with `sweep` or `array` the first member is told of.
+        For a spec with `sweep` or `array` the answer is about the first member.
         """
         user = caller(request)
         limits.take(limits.SUBMIT, user.pk)

@@ -27,7 +27,7 @@ class Values(serializers.JSONField):
 
 
 class JobEdit(Shape):
-    """What of a job can be changed. Priority, time and expected only while it is queued."""
+    """Changes of a job. Priority, time and expected can change only while it is queued."""
 
     name = Text(required=False, max_length=200, help_text="A new name.")
     priority = Choice(choices=PRIORITY_NAMES, required=False, help_text="A new priority; only while the job is queued.")
@@ -37,7 +37,7 @@ class JobEdit(Shape):
 
 
 class CloneChanges(Shape):
-    """What of the spec is different in the clone."""
+    """The changes of the spec for the clone."""
 
     spec = Values(required=False, default=dict, help_text="Keys of the spec with their new values; null removes a key.")
 
@@ -93,15 +93,14 @@ class JobFilter(JobSelector):
     members = Flag(
         required=False,
         default=True,
-        help_text="false: one row for each group instead of its members: the first of them that match, which tells in "
-        "`group.progress` how far all of them are.",
+        help_text="false: one row for each group: its first matching member, with the group's progress.",
     )
     limit = Integer(required=False, default=50, min_value=1, max_value=200, help_text="Jobs on one page.")
     cursor = Text(required=False, max_length=200, help_text="`next` of the page before.")
 
 
 class CancelSelector(JobSelector):
-    """Which jobs to cancel: at least one field is needed."""
+    """The jobs to cancel: at least one field is needed."""
 
     ids = serializers.ListField(
         child=Integer(min_value=1), required=False, min_length=1, max_length=1000, help_text="Job numbers."

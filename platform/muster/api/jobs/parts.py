@@ -47,7 +47,7 @@ class JobEvents(ApiView):
 class JobFiles(ApiView):
     @describe("list_job_files", "jobs", {200: OutputFilePage}, problems=(404,), parameters=[OutputFilter])
     def get(self, request: Request, job_id: int) -> Response:
-        """The files, those of the latest attempt first, and what was left out and why."""
+        """The files, those of the latest attempt first, and the files that were left out, with reasons."""
         job = get_job(caller(request), job_id)
         query = query_of(request, OutputFilter)
         files = files_of(job, attempt=query.get("attempt"))

@@ -165,11 +165,11 @@ def _requeue(*, user: User, job: JobRow) -> JobRow:
     return (retry_member if again else services.requeue_job)(user=user, job=job)
 
 
-_GRACE = "Cancel the job; its processes get their grace, so it may take a while to end."
+_GRACE = "Cancel the job; its processes get their grace period, so it may take a while to end."
 _AGAIN = """Put the job back into the queue.
 
-One that has ended is a conflict, but for a member of a group that has failed or was cancelled: it runs again
-inside its group."""
+A job that has ended is a conflict, except for a failed or cancelled member of a group: it runs again inside
+its group."""
 CancelJob = job_act("cancel_job", "jobs", services.cancel_job, _GRACE, code=202)
 RequeueJob = job_act("requeue_job", "jobs", _requeue, _AGAIN, code=202)
 
@@ -177,7 +177,7 @@ RequeueJob = job_act("requeue_job", "jobs", _requeue, _AGAIN, code=202)
 class CloneJob(ApiView):
     @describe("clone_job", "jobs", {201: SubmittedJob}, problems=SUBMIT_PROBLEMS, request=CloneChanges)
     def post(self, request: Request, job_id: int) -> Response:
-        """Submit a new job of the caller's with the same spec, but for the keys that the body changes."""
+        """Submit a new job with the same spec, except for the keys that the body changes."""
         user = caller(request)
         source, body = get_job(user, job_id), body_of(request, CloneChanges)
         limits.take(limits.SUBMIT, user.pk)

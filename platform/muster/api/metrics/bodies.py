@@ -15,12 +15,14 @@ MAX_STEP_S = 86_400
 class MetricsFilter(Shape):
     """Which time, and how finely. The answer has 500 steps at most, and no finer ones than are still kept."""
 
-    to = Moment(required=False, help_text="Now by default.")
-    step = Integer(required=False, default=0, min_value=0, max_value=MAX_STEP_S, help_text="Seconds, at least.")
+    to = Moment(required=False, help_text="Default: now.")
+    step = Integer(
+        required=False, default=0, min_value=0, max_value=MAX_STEP_S, help_text="The step, in seconds at least."
+    )
 
     def get_fields(self) -> dict[str, serializers.Field]:  # type: ignore[type-arg]
         """The fields above, and `from`."""
-        return {"from": Moment(required=False, help_text="An hour before `to` by default."), **super().get_fields()}
+        return {"from": Moment(required=False, help_text="Default: an hour before `to`."), **super().get_fields()}
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         """The times in order."""
@@ -40,6 +42,6 @@ class JobMetricsFilter(MetricsFilter):
         """The fields above, with what is the default here."""
         return {
             **super().get_fields(),
-            "from": Moment(required=False, help_text="When the attempt was placed by default."),
-            "to": Moment(required=False, help_text="When the attempt ended, or now, by default."),
+            "from": Moment(required=False, help_text="Default: when the attempt was placed."),
+            "to": Moment(required=False, help_text="Default: when the attempt ended, or now."),
         }

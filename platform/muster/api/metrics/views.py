@@ -27,7 +27,7 @@ _A_STEP = timedelta(seconds=GPU.levels[0].seconds)
 class MetricsOfJob(ApiView):
     @describe("get_job_metrics", "jobs", {200: JobMetrics}, problems=(404,), parameters=[JobMetricsFilter])
     def get(self, request: Request, job_id: int) -> Response:
-        """Utilisation, memory, power and more of each GPU, and what each rank used of its host."""
+        """Utilisation, memory, power and more of each GPU, and each rank's use of its host."""
         job = get_job(caller(request), job_id)
         query = query_of(request, JobMetricsFilter)
         attempt = attempt_of(job, query.get("attempt"))
@@ -58,5 +58,5 @@ def _window(query: dict[str, Any], *, start: datetime, end: datetime, now: datet
 class TrainingOfJob(ApiView):
     @describe("get_job_training", "jobs", {200: JobTraining}, problems=(404,))
     def get(self, request: Request, job_id: int) -> Response:
-        """Its newest figures, what its owner was told of its loss, and how often it should save."""
+        """Its newest figures, the advice about its loss, and the recommended interval between checkpoints."""
         return Response(render.job_training(get_job(caller(request), job_id)))

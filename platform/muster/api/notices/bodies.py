@@ -7,7 +7,7 @@ from muster.notices.models import MAX_URL_CHARS
 
 
 class NotificationChanges(Shape):
-    """What is to be changed; what is not named stays as it is."""
+    """Changes of the settings; settings that are not named stay."""
 
     mail = serializers.ListField(
         required=False,

@@ -20,13 +20,13 @@ from muster_client.answers import notices as answers
 class MyNotifications(ApiView):
     @describe("get_notifications", "account", {200: answers.Notifications})
     def get(self, request: Request) -> Response:
-        """What you are told of, by mail and by your webhooks."""
+        """The events that you are notified of, by mail and by your webhooks."""
         user = caller(request)
         return Response(_chosen(user, choice_of(user)))
 
     @describe("change_notifications", "account", {200: answers.Notifications}, request=bodies.NotificationChanges)
     def patch(self, request: Request) -> Response:
-        """Choose what you are told of. A job's own `notify` setting overrides these."""
+        """Choose the events that you are notified of. A job's own `notify` setting overrides these."""
         user = caller(request)
         return Response(_chosen(user, choose(user=user, changes=body_of(request, bodies.NotificationChanges))))
 
@@ -34,7 +34,7 @@ class MyNotifications(ApiView):
 class Webhooks(ApiView):
     @describe("list_webhooks", "account", {200: answers.WebhookList})
     def get(self, request: Request) -> Response:
-        """Your webhooks, and how it stands with them, oldest first."""
+        """Your webhooks and their states, oldest first."""
         results = [_shown(row) for row in webhooks_of(caller(request))]
         return Response(answers.WebhookList(results=results, next=None))
 
@@ -49,12 +49,12 @@ class Webhooks(ApiView):
 class OneWebhook(ApiView):
     @describe("get_webhook", "account", {200: answers.Webhook}, problems=(404,))
     def get(self, request: Request, webhook_id: int) -> Response:
-        """The webhook, and how it stands with it."""
+        """The webhook and its state."""
         return Response(_shown(get_webhook(caller(request), webhook_id)))
 
     @describe("delete_webhook", "account", {204: None}, problems=(404,))
     def delete(self, request: Request, webhook_id: int) -> Response:
-        """Remove the webhook. What waits for it is not sent."""
+        """Remove the webhook. Waiting notifications are not sent."""
         user = caller(request)
         remove_webhook(webhook=get_webhook(user, webhook_id), actor=user.username)
         return Response(status=status.HTTP_204_NO_CONTENT)
@@ -65,7 +65,7 @@ class TestWebhook(ApiView):
 
     @describe("test_webhook", "account", {202: answers.Webhook}, problems=(404, 409), request=None)
     def post(self, request: Request, webhook_id: int) -> Response:
-        """Have a ping sent. Its result is the webhook's `last_result` once `last_try_at` has changed."""
+        """Send a ping. Its result is in `last_result` once `last_try_at` has changed."""
         webhook = get_webhook(caller(request), webhook_id)
         ping_webhook(webhook=webhook)
         return Response(_shown(webhook), status=status.HTTP_202_ACCEPTED)

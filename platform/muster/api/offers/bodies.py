@@ -10,7 +10,7 @@ MAX_WAIT_S = 30
 
 
 class NewFramework(Shape):
-    """The role to register in, and in what form its jobs start: no other nodes are offered."""
+    """The role to register in, and the form in which its jobs start."""
 
     role = Text(max_length=63, help_text="The name of the role, which must be in a tenant of yours.")
     needs = Choice(
@@ -40,21 +40,23 @@ class Launched(Shape):
 
 
 class Accept(Shape):
-    """What to launch on an offer; `filter` is for how long to hear nothing of the node if anything is left of it."""
+    """Jobs to launch on an offer; for the time of `filter` the rest of the node is not offered."""
 
     jobs = Launched(many=True, help_text="The jobs to launch on the offer.")
     filter = Text(
         default="5s",
         max_length=20,
-        help_text="How long not to offer what is left of the node, such as 30s or 10m; at most 24h.",
+        help_text="The time for which the rest of the node is not offered, such as 30s or 10m; at most 24h.",
     )
 
 
 class Decline(Shape):
-    """For how long to hear nothing of the node."""
+    """The time for which the node is not offered."""
 
     filter = Text(
         default="5s",
         max_length=20,
-        help_text=("How long not to offer the node to the framework again, such as 30s or 10m; at most 24h."),
+        help_text=(
+            "The time for which the node is not offered to the framework again, such as 30s or 10m; at most 24h."
+        ),
     )

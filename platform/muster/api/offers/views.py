@@ -22,7 +22,7 @@ from scheduler.model.lifecycle import RuntimeNeed
 class Frameworks(ApiView):
     @describe("list_frameworks", "offers", {200: answers.FrameworkList})
     def get(self, request: Request) -> Response:
-        """The roles in which the caller has a framework."""
+        """The caller's frameworks, one for each role."""
         results = [render.framework(row) for row in frameworks_of(caller(request))]
         return Response(answers.FrameworkList(results=results, next=None))
 
@@ -34,7 +34,7 @@ class Frameworks(ApiView):
         request=bodies.NewFramework,
     )
     def post(self, request: Request) -> Response:
-        """Register in a role: 201, or 200 for one that registers again, whose filters are forgotten."""
+        """Register in a role: 201, or 200 for a framework that registers again; its filters are dropped."""
         body = body_of(request, bodies.NewFramework)
         row, created = services.register_framework(
             user=caller(request), role_name=body["role"], needs=RuntimeNeed(body["needs"])
@@ -45,7 +45,7 @@ class Frameworks(ApiView):
 class OneFramework(ApiView):
     @describe("leave", "offers", {204: None}, problems=(404,))
     def delete(self, request: Request, framework_id: int) -> Response:
-        """Ask for nothing more, and give back what is offered; jobs that were launched go on."""
+        """Unregister: open offers are withdrawn, and launched jobs go on."""
         services.leave(user=caller(request), framework_id=framework_id)
         return Response(status=status.HTTP_204_NO_CONTENT)
 
@@ -82,7 +82,7 @@ class AcceptOffer(ApiView):
 class DeclineOffer(ApiView):
     @describe("decline_offer", "offers", {204: None}, problems=(404, 409), request=bodies.Decline)
     def post(self, request: Request, offer_id: int) -> Response:
-        """Give the offer back, and hear nothing of its node for the time of `filter`."""
+        """Decline the offer; its node is not offered again for the time of `filter`."""
         body = body_of(request, bodies.Decline)
         services.decline_offer(user=caller(request), offer_id=offer_id, filter_s=_filter_s(body["filter"]))
         return Response(status=status.HTTP_204_NO_CONTENT)

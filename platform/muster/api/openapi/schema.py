@@ -23,13 +23,13 @@ STREAMS = Path(__file__).with_name("streams.yaml")
 GROUPS = {
     "jobs": "Submit, watch, change and stop jobs; their logs, files, metrics and shells.",
     "arrays": "The same job many times, with other indices or parameters.",
-    "sweeps": "Many jobs that try values of parameters.",
-    "queue": "The order of jobs that wait, holds, and what a manager puts first.",
+    "sweeps": "Many jobs with different values of parameters.",
+    "queue": "The order of waiting jobs, holds and bumps.",
     "cluster": "Nodes, GPUs, pools, virtual clusters, tenants, volumes and maintenance.",
-    "usage": "What GPU time was used for, and how fairly.",
+    "usage": "The use of GPU time, and its fairness.",
     "account": "The user, tokens, sessions, notices and webhooks.",
-    "offers": "Free GPUs, offered to schedulers of others.",
-    "service": "The platform about itself.",
+    "offers": "Offers of free GPUs to external schedulers.",
+    "service": "The health of the platform.",
 }
 
 

@@ -49,7 +49,7 @@ class OnePoolPolicy(ApiView):
         "change_pool_policy", "cluster", {200: answers.PoolPolicy}, problems=(404,), request=bodies.PoolPolicyChange
     )
     def put(self, request: Request, name: str) -> Response:
-        """Let the pool decide in another way from its next cycle on; what runs goes on. For operators."""
+        """Change the pool's policy from its next cycle on; running jobs go on. For operators."""
         user, pool = operator(request, SEE_POLICY), pool_named(name)
         changes = body_of(request, bodies.PoolPolicyChange)
         reason = changes.pop("reason", "")
@@ -61,8 +61,8 @@ class OnePoolPolicy(ApiView):
 class PoolDecisions(ApiView):
     @describe("get_pool_decisions", "cluster", {200: answers.PoolDecisions}, problems=(404,))
     def get(self, request: Request, name: str) -> Response:
-        """What the pool's policy needs to know, how well the pool knows it now, the last round of a policy that gives
-        out shares of time, and the last auctions of `themis`. For operators."""
+        """The facts that the pool's policy needs, the pool's knowledge of them, the last round of a policy with
+        shares of time, and the last auctions of `themis`. For operators."""
         operator(request, SEE_POLICY)
         pool = pool_named(name)
         config, found = config_of(pool), last_round(pool)

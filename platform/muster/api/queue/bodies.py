@@ -10,7 +10,7 @@ class QueueFilter(Shape):
 
     mine = Flag(required=False, default=False, help_text="Only the caller's own jobs.")
     limit = Integer(required=False, default=100, min_value=1, max_value=200, help_text="Jobs on one page.")
-    cursor = Text(required=False, help_text="From `next` of the page before.")
+    cursor = Text(required=False, help_text="`next` of the page before.")
 
 
 class QueueOrdering(Shape):

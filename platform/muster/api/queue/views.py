@@ -53,11 +53,11 @@ class ReorderQueue(ApiView):
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 
-_HOLD = "Hold the waiting job back until it is released; it keeps its time of submission."
+_HOLD = "Hold the waiting job until it is released; it keeps its time of submission."
 _BUMP = """Put the waiting job before all others of its virtual cluster. For managers.
 
 It passes no job of another virtual cluster."""
-_UNBUMP = "Give the job the place back that it has without the bump. For managers."
+_UNBUMP = "Undo the bump: the job gets its former place in the queue. For managers."
 HoldJob = job_act("hold_job", "queue", queue.hold_job, _HOLD)
 ReleaseJob = job_act("release_job", "queue", queue.release_job, "Let the held job wait for its turn again.")
 BumpJob = job_act("bump_job", "queue", queue.bump_job, _BUMP)
@@ -78,7 +78,7 @@ def _group_act(operation: str, kind: GroupKind, act: Callable[..., int], told: s
     return GroupAct
 
 
-_HOLD_MEMBERS = "Hold the waiting members back until they are released; members that run go on."
+_HOLD_MEMBERS = "Hold the waiting members until they are released; running members go on."
 _RELEASE_MEMBERS = "Let the held members wait for their turns again."
 HoldSweep = _group_act("hold_sweep", GroupKind.SWEEP, hold_group, _HOLD_MEMBERS)
 ReleaseSweep = _group_act("release_sweep", GroupKind.SWEEP, release_group, _RELEASE_MEMBERS)

@@ -1,1 +1,1 @@
-"""The platform about itself."""
+"""The health of the platform."""

@@ -34,7 +34,7 @@ class Alive(ApiView):
 
     @describe("get_health", "service", {200: answers.Health}, anonymous=True)
     def get(self, request: Request) -> Response:
-        """Answers as long as the process does; looks at nothing else."""
+        """Answer if the process runs; checks nothing else."""
         return Response(answers.Health(status="ok"))
 
 
@@ -57,7 +57,7 @@ class Ready(ApiView):
 class SpecSchema(ApiView):
     @describe("get_spec_schema", "jobs", {200: {"type": "object", "additionalProperties": {}}})
     def get(self, request: Request) -> Response:
-        """For editors that complete and check while one types."""
+        """The JSON Schema of job specs, for editors."""
         return Response(json_schema(sweep=SweepSpec.model_json_schema(), array=array_schema()))
 
 

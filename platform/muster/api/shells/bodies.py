@@ -7,7 +7,7 @@ from muster.shells.services import MAX_TERMINAL_SIDE, MAX_WORDS
 
 
 class NewShell(Shape):
-    """The shell that is asked for."""
+    """The shell to open."""
 
     rank = Integer(min_value=0, max_value=100_000, default=0, help_text="The rank to open the shell in, from 0.")
     command = serializers.ListField(

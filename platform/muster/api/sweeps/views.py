@@ -75,7 +75,7 @@ class SweepMembers(ApiView):
 class CancelSweep(Act):
     @describe("cancel_sweep", "sweeps", {202: Sweep}, problems=(404, 409), request=None)
     def post(self, request: Request, sweep_id: int) -> Response:
-        """Cancel all members that have not ended; those that run get their grace."""
+        """Cancel all members that have not ended; running ones get their grace period."""
         user = caller(request)
         cancel_group(user=user, group=group_to_change(request, GroupKind.SWEEP, sweep_id))
         return Response(sweep_document(get_group(user, GroupKind.SWEEP, sweep_id)), status=status.HTTP_202_ACCEPTED)
@@ -98,7 +98,7 @@ class RetrySweep(Act):
 class CloneSweep(ApiView):
     @describe("clone_sweep", "sweeps", {201: SubmittedSweep}, problems=SUBMIT_PROBLEMS, request=CloneChanges)
     def post(self, request: Request, sweep_id: int) -> Response:
-        """Submit a new sweep of the caller's with the same spec, but for the keys that the body changes.
+        """Submit a new sweep with the same spec, except for the keys that the body changes.
 
         Of `sweep` only the given keys change; null removes a key.
         """

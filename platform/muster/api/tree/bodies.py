@@ -12,8 +12,8 @@ from muster.tenants.roles import Role
 
 MAX_GPUS = 2**31 - 1
 _PROMISED = "The number of GPUs that it is promised."
-_BORROWING = "How many GPUs more it may borrow; null: no limit."
-_LENDING = "How many of its GPUs others may borrow; null: all."
+_BORROWING = "The number of GPUs that it may borrow; null: no limit."
+_LENDING = "The number of its GPUs that others may borrow; null: all."
 _SHARES = "Its shares among its siblings."
 
 
@@ -23,7 +23,7 @@ class Change(Shape):
     dry_run = Flag(
         required=False,
         default=False,
-        help_text="Whether only to check the change: the answer is the same, and nothing is stored.",
+        help_text="Only check the change: the answer is the same, and nothing is stored.",
     )
 
 
@@ -38,7 +38,7 @@ class Closing(Shape):
 
 
 class NewLimits(Shape):
-    """Limits to be set of one GPU type; what is left out stays."""
+    """New limits for one GPU type; limits that are left out stay."""
 
     gpu_type = Text(max_length=63, help_text="The GPU type.")
     gpus = Integer(required=False, max_value=MAX_GPUS, help_text=_PROMISED)
@@ -47,7 +47,7 @@ class NewLimits(Shape):
 
 
 class NewCommonLimits(NewLimits):
-    """Limits to be set of one GPU type in one pool; what is left out stays."""
+    """New limits for one GPU type in one pool; limits that are left out stay."""
 
     pool = Text(max_length=63, help_text="The name of the pool.")
 
@@ -60,14 +60,14 @@ class NewPart(Shape):
 
 
 class PartChanges(Shape):
-    """What can be changed of all parts of the tree."""
+    """Changes that all parts of the tree share."""
 
-    version = Integer(help_text="The version that is changed.")
+    version = Integer(help_text="The version that the change is based on.")
     weight = Number(required=False, help_text=_SHARES)
 
 
 class GroupChanges(PartChanges):
-    """What can be changed of organisations and tenants."""
+    """Changes of organisations and tenants."""
 
     quotas = NewCommonLimits(many=True, required=False, help_text="The limits to set; others stay as they are.")
 
@@ -89,14 +89,14 @@ class Move(Shape):
 
 
 class VirtualClusterChanges(PartChanges):
-    """What is changed of a virtual cluster. Managers may set the weight, move quota and lower limits."""
+    """Changes of a virtual cluster. Managers may set the weight, move quota and lower limits."""
 
     quotas = NewLimits(many=True, required=False, help_text="The limits to set; other GPU types stay as they are.")
     move = Move(required=False, help_text="Quota to move to another virtual cluster.")
 
 
 def _cap(field: type[serializers.Field], text: str, **options: Any) -> Any:  # type: ignore[type-arg]
-    return field(allow_null=True, help_text=f"{text}; null: it says nothing.", **options)
+    return field(allow_null=True, help_text=f"{text}; null: no limit by this cap.", **options)
 
 
 _UNSET: dict[str, Any] = {"required": False, "default": None}
@@ -121,7 +121,7 @@ class NewTenant(NewPart):
 
 
 class TenantChanges(GroupChanges):
-    """What is changed of a tenant. Managers may set caps, and may not raise a limit on themselves."""
+    """Changes of a tenant. Managers may set caps, and may not raise a limit on themselves."""
 
     organisation = Text(required=False, allow_null=True, max_length=63, help_text="Its organisation; null: none.")
     caps = NewCap(many=True, required=False, help_text="The caps that replace all present ones.")
@@ -130,13 +130,13 @@ class TenantChanges(GroupChanges):
 class NewOrganisation(NewPart):
     """An organisation to be made."""
 
-    parent = Text(required=False, default=None, allow_null=True, max_length=63, help_text="What it is below.")  # type: ignore[assignment]
+    parent = Text(required=False, default=None, allow_null=True, max_length=63, help_text="The organisation above it.")  # type: ignore[assignment]
 
 
 class OrganisationChanges(GroupChanges):
-    """What is changed of an organisation."""
+    """Changes of an organisation."""
 
-    parent = Text(required=False, allow_null=True, max_length=63, help_text="What it is below; null: nothing.")  # type: ignore[assignment]
+    parent = Text(required=False, allow_null=True, max_length=63, help_text="The organisation above it; null: none.")  # type: ignore[assignment]
 
 
 class NewRegistry(Shape):
@@ -149,5 +149,5 @@ class NewRegistry(Shape):
         max_length=MAX_PASSWORD_CHARS,
         trim_whitespace=False,
         write_only=True,
-        help_text="A password or a token. It is in no answer.",
+        help_text="A password or a token. No answer shows it.",
     )

@@ -163,12 +163,12 @@ ORGANISATION = Kind(
 
 
 class VirtualClusters(ApiView):
-    get = _lists(VIRTUAL_CLUSTER, "Each virtual cluster with what it may hold, holds, and waits for.")
+    get = _lists(VIRTUAL_CLUSTER, "Each virtual cluster with its quotas, their use, and its waiting jobs.")
     post = _creates(VIRTUAL_CLUSTER, "Make a virtual cluster with its quotas. For operators.")
 
 
 class OneVirtualCluster(ApiView):
-    get = _gets(VIRTUAL_CLUSTER, "The virtual cluster with its limits, and who lends to whom.")
+    get = _gets(VIRTUAL_CLUSTER, "The virtual cluster with its limits and loans.")
     patch = _changes(
         VIRTUAL_CLUSTER,
         "Change weight and limits. Managers may set the weight, move quota within their tenant, and lower limits.",
@@ -196,13 +196,13 @@ class OneTenant(ApiView):
 
 
 class Organisations(ApiView):
-    get = _lists(ORGANISATION, "Each organisation with what is below it.")
+    get = _lists(ORGANISATION, "Each organisation with its organisations and tenants.")
     post = _creates(ORGANISATION, "Make an organisation. For operators.")
 
 
 class OneOrganisation(ApiView):
-    get = _gets(ORGANISATION, "The organisation with what is below it.")
-    patch = _changes(ORGANISATION, "Change what it is below, its weight and quotas. For operators.")
+    get = _gets(ORGANISATION, "The organisation with its organisations and tenants.")
+    patch = _changes(ORGANISATION, "Change its parent, weight and quotas. For operators.")
 
     @describe("delete_organisation", "cluster", {204: None}, problems=(404, 409))
     def delete(self, request: Request, **path: int) -> Response:
@@ -217,13 +217,13 @@ class OneOrganisation(ApiView):
 class Registries(ApiView):
     @describe("list_registries", "account", {200: answers.RegistryList})
     def get(self, request: Request) -> Response:
-        """Which registries the tenants that you manage have credentials for, by tenant and registry."""
+        """The registries for which the tenants that you manage have credentials, by tenant and registry."""
         rows = registries_managed_by(caller(request))
         return Response(answers.RegistryList(results=[_registry(row) for row in rows], next=None))
 
     @describe("store_registry", "account", {200: answers.Registry}, problems=(404,), request=bodies.NewRegistry)
     def post(self, request: Request) -> Response:
-        """Store what the tenant's jobs sign in with at a registry, in the place of what it had there. For managers."""
+        """Store the tenant's credentials for a registry; they replace earlier ones. For managers."""
         user = caller(request)
         body = body_of(request, bodies.NewRegistry)
         tenant = tenant_managed_by(user, body.pop("tenant", None))
@@ -233,7 +233,7 @@ class Registries(ApiView):
 class OneRegistry(ApiView):
     @describe("remove_registry", "account", {204: None}, problems=(404,))
     def delete(self, request: Request, registry_id: int) -> Response:
-        """Forget the credentials. What runs goes on. For managers."""
+        """Delete the credentials. Running jobs go on. For managers."""
         user = caller(request)
         refusal = f"there are no credentials {registry_id} of a tenant that you manage"
         row = require_first(registries_managed_by(user).filter(pk=registry_id), refusal)
@@ -255,7 +255,7 @@ def _registry(row: RegistryCredentials) -> answers.Registry:
 class Volumes(ApiView):
     @describe("list_volumes", "cluster", {200: answers.VolumeList})
     def get(self, request: Request) -> Response:
-        """Which volumes jobs of your tenants may mount, by tenant and name."""
+        """The volumes that jobs of your tenants may mount, by tenant and name."""
         results: list[answers.Volume] = [
             {
                 "name": row.name,

@@ -23,7 +23,7 @@ class WithFrom(Shape):
 class PeriodFilter(WithFrom):
     """Whose GPU-hours over which time; names narrow what the caller may see."""
 
-    to = Moment(required=False, help_text="Now by default.")
+    to = Moment(required=False, help_text="Default: now.")
     since = Text(required=False, max_length=40, help_text="Instead of `from`: a duration before `to`, such as 7d.")
     tenant = Text(required=False, max_length=63, help_text="Only this tenant.")
     vc = Text(required=False, max_length=63, help_text="Only this virtual cluster.")
@@ -34,7 +34,7 @@ class UsageFilter(PeriodFilter):
     """By what GPU-hours are told apart, and as what."""
 
     by = Text(required=False, default="vc", max_length=100, allow_blank=True, help_text=_BY)
-    format = Choice(choices=FORMATS, required=False, help_text="Or by the header Accept.")
+    format = Choice(choices=FORMATS, required=False, help_text="The format; or name it by the header Accept.")
 
 
 class LeastEfficientFilter(PeriodFilter):
@@ -49,6 +49,6 @@ BUCKETS = [("day", "day"), ("week", "week")]
 class DelaysFilter(WithFrom):
     """Over which time, by day or by week."""
 
-    to = Moment(required=False, help_text="Now by default.")
+    to = Moment(required=False, help_text="Default: now.")
     since = Text(required=False, max_length=40, help_text="Instead of `from`: a duration before `to`, such as 30d.")
-    by = Choice(choices=BUCKETS, required=False, default="day", help_text="Days, or weeks; both in UTC.")
+    by = Choice(choices=BUCKETS, required=False, default="day", help_text="Rows by day or by week, in UTC.")

@@ -27,7 +27,7 @@ from muster_client.answers.usage import Delays, DelaysRow, LeastEfficientList, U
 class UsageOfGpus(ApiView):
     @describe("get_usage", "usage", {200: Usage}, parameters=[UsageFilter], tables=(200,))
     def get(self, request: Request) -> Any:
-        """By what is asked for: the caller's own, the whole tenant's for its managers, all for operators."""
+        """GPU-hours by the chosen columns: the caller's own; the whole tenant's for its managers; all for operators."""
         query = query_of(request, UsageFilter)
         period, scope = asked(request, query)
         by = parse_by(query["by"])
@@ -40,7 +40,7 @@ class UsageOfGpus(ApiView):
 class WasteOfGpus(ApiView):
     @describe("get_waste", "usage", {200: Waste}, parameters=[PeriodFilter])
     def get(self, request: Request) -> Response:
-        """By what became of attempts and jobs, by classes of failure, and what retries took."""
+        """GPU-hours by outcome, state and class of failure, and those of retries."""
         period, scope = asked(request, query_of(request, PeriodFilter))
         return Response(render.waste_document(period, waste(period, scope)))
 
@@ -48,7 +48,7 @@ class WasteOfGpus(ApiView):
 class LeastEfficientJobs(ApiView):
     @describe("list_least_efficient", "usage", {200: LeastEfficientList}, parameters=[LeastEfficientFilter])
     def get(self, request: Request) -> Response:
-        """Runs that ended in the period, by what their GPUs could have done more."""
+        """Runs that ended in the period, the most idle GPU time first."""
         query = query_of(request, LeastEfficientFilter)
         period, scope = asked(request, query)
         rows = least_efficient(period, scope, most=query["limit"])
@@ -78,7 +78,7 @@ def accepted(request: Request) -> str:
 class DelaysOfVirtualCluster(ApiView):
     @describe("get_virtual_cluster_delays", "cluster", {200: Delays}, problems=(404,), parameters=[DelaysFilter])
     def get(self, request: Request, vc_id: int) -> Response:
-        """The mean wait of all its jobs that started or wait still, by day or week; for members of its tenant."""
+        """The mean wait of its started and waiting jobs, by day or week; for members of its tenant."""
         if not virtual_clusters_of(caller(request)).filter(pk=vc_id).exists():
             raise NotFound(f"there is no virtual cluster {vc_id}")
         query = query_of(request, DelaysFilter)

@@ -80,7 +80,7 @@ class WithMemory(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     vram: Annotated[str, AfterValidator(_size)] = Field(
-        json_schema_extra={"pattern": SIZE_PATTERN}, description="The memory that each GPU has at least, such as 40GiB."
+        json_schema_extra={"pattern": SIZE_PATTERN}, description="The smallest memory of each GPU, such as 40GiB."
     )
     count: int = Field(ge=1, le=MAX_GPUS, description="GPUs on each node.")
 

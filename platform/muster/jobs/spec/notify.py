@@ -9,7 +9,7 @@ from typing import Any
 
 
 class Channel(StrEnum):
-    """A way on which people are told."""
+    """A way to notify people."""
 
     MAIL = "mail"
     WEBHOOK = "webhook"

@@ -86,24 +86,24 @@ class _Strict(BaseModel):
 
 
 class Code(_Strict):
-    """Where the job's code comes from."""
+    """The source of the job's code."""
 
     upload: str = Field(pattern=r"^[0-9a-f]{64}$", description="SHA-256 of an uploaded archive.")
 
 
 class Retry(_Strict):
-    """How often, and after what, the job is queued again by itself."""
+    """The number of automatic retries, and the ends that lead to one."""
 
-    max: int = Field(default=3, ge=0, le=100, description="How many times the job is queued again.")
+    max: int = Field(default=3, ge=0, le=100, description="The largest number of retries.")
     on: Annotated[list[Annotated[RetryOn, Field(strict=False)]], BeforeValidator(_without_preemptions)] = Field(
         default=[RetryOn.INFRASTRUCTURE, RetryOn.NODE_LOST],
         max_length=10,
-        description="Kinds of end after which it is queued again.",
+        description="Kinds of end after which the job is retried.",
     )
 
 
 class Checkpoint(_Strict):
-    """How the job is asked to save its state and go."""
+    """The way to ask the job to save its state and exit."""
 
     signal: Literal["TERM", "INT", "USR1", "USR2", "HUP"] = Field(
         default="TERM", description="The signal that asks the job to save and exit."
@@ -130,11 +130,13 @@ class Notify(_Strict):
 
 
 class Idle(_Strict):
-    """What happens to the job when all of its GPUs are idle."""
+    """The treatment of a job when all of its GPUs are idle."""
 
-    below: float = Field(default=5, gt=0, le=100, description="Per cent of utilisation, of its busiest GPU.")
+    below: float = Field(
+        default=5, gt=0, le=100, description="The GPUs are idle below this utilisation of the busiest one, in percent."
+    )
     for_: Annotated[Duration, AfterValidator(_idle_time)] = Field(
-        default="30m", alias="for", description="How long, from 2m to 7d."
+        default="30m", alias="for", description="The time that they must be idle, from 2m to 7d."
     )
     action: Literal["warn", "stop"] = Field(default="warn", description="warn: tell the owner; stop: end the job.")
 
@@ -145,22 +147,22 @@ class Idle(_Strict):
 
 
 class LocalitySpec(_Strict):
-    """How close together the ranks must lie, and for how long to wait for that."""
+    """The required closeness of the ranks, and the time to wait for it."""
 
     within: Annotated[Locality, Field(strict=False)] = Field(
         description="All ranks on one node, in one rack, or anywhere."
     )
-    relax_after: Duration | None = Field(default=None, description="After this time, any place will do.")
+    relax_after: Duration | None = Field(default=None, description="The time after which any place will do.")
     slowdown: float | None = Field(
         default=None,
         ge=1,
         le=1000,
-        description="Your estimate of how many times slower it is where its GPUs lie further apart than they must.",
+        description="Your estimate of the slowdown factor when its GPUs are further apart than necessary.",
     )
 
 
 class JobSpec(_Strict):
-    """What a job is: unknown keys and values that cannot be carried out are errors."""
+    """The description of a job. Unknown keys, and values that cannot be carried out, are errors."""
 
     name: Annotated[Name, Field(max_length=200)] | None = Field(
         default=None, description="The job's name. Default: the first word of the command."
@@ -189,7 +191,7 @@ class JobSpec(_Strict):
     memory: Size | None = Field(default=None, description="Per node, such as 128GiB. Default: the share of its GPUs.")
     shm: Size | None = Field(default=None, description="Shared memory of a container, such as 16GiB.")
     image: Image | None = Field(
-        default=None, description="On nodes that run jobs in containers, such as pytorch/pytorch:2.9."
+        default=None, description="The container image, such as pytorch/pytorch:2.9, for nodes that run containers."
     )
     code: Annotated[Code, BeforeValidator(_code)] | None = Field(
         default=None, description="The code that is unpacked into the working folder."
@@ -197,14 +199,14 @@ class JobSpec(_Strict):
     workdir: Workdir | None = Field(
         default=None,
         description=(
-            "Where the command starts: a folder below the job's own, such as src; in a container also an absolute path."
-            " Default: the job's own folder, which is /workspace in a container."
+            "The folder in which the command starts: one below the job's own, such as src; in a container also an "
+            "absolute path. Default: the job's own folder, which is /workspace in a container."
         ),
     )
     outputs: list[Output] = Field(
         default=[],
         max_length=MAX_OUTPUTS,
-        description="Files below the working folder that are kept, such as ckpt/** or *.csv; the rest is removed.",
+        description="Files below the working folder to keep, such as ckpt/** or *.csv; other files are removed.",
     )
     env: Annotated[dict[str, str], BeforeValidator(checked_env)] = Field(
         default={}, description="Environment variables by name."
@@ -226,9 +228,7 @@ class JobSpec(_Strict):
     )
     deadline: Moment | None = Field(
         default=None,
-        description=(
-            "When it should have ended, such as 2026-12-01T08:00Z. Policies that know deadlines use it; it ends no job."
-        ),
+        description=("The wanted end, such as 2026-12-01T08:00Z. Policies that know deadlines use it; it ends no job."),
     )
     after: After = Field(
         default=[],
@@ -251,15 +251,16 @@ class JobSpec(_Strict):
         alias="class",
         description="guaranteed: within the quota; opportunistic: borrows idle GPUs and may be preempted.",
     )
-    retry: Retry = Field(default=Retry(), description="How often, and after what, the job is queued again.")
+    retry: Retry = Field(default=Retry(), description="The number of automatic retries, and the ends that lead to one.")
     locality: LocalitySpec | None = Field(
-        default=None, description="How close together the ranks must lie. Default: anywhere."
+        default=None, description="The required closeness of the ranks. Default: anywhere."
     )
     preemptible: bool = Field(
-        default=True, description="Whether it may be stopped for others and queued again. False needs a time limit."
+        default=True, description="Whether it may be preempted: stopped and queued again. False needs a time limit."
     )
     checkpoint: Checkpoint | None = Field(
-        default=None, description="Naming it says that the job saves its work when it is asked to stop."
+        default=None,
+        description="The way to stop the job. With this key the job promises to save its work when asked to stop.",
     )
     elastic: Elastic | None = Field(
         default=None,
@@ -272,10 +273,10 @@ class JobSpec(_Strict):
         default="never", description="pack: another job of the virtual cluster may share its GPUs."
     )
     gpu_memory: Size | None = Field(
-        default=None, description="Of each GPU, such as 20GiB: what a job that shares them needs."
+        default=None, description="Memory of each GPU, such as 20GiB, that a job with shared GPUs needs."
     )
     on_disconnect: Literal["stop", "keep"] = Field(
-        default="stop", description="What its node does with the job when it loses contact with the platform."
+        default="stop", description="The node's action when it loses contact with the platform."
     )
     tags: Annotated[dict[str, str], BeforeValidator(checked_tags)] = Field(
         default={}, description="Tags by name, to find and filter jobs."
@@ -284,23 +285,23 @@ class JobSpec(_Strict):
         Notify | None, BeforeValidator(_notify, json_schema_input_type=list[Kind | Channel] | dict[Channel, list[Kind]])
     ] = Field(
         default=None,
-        description="What its owner is notified of: [ended, failed] or {mail: [failed]}. Default: their settings.",
+        description="The events to notify the owner of: [ended, failed] or {mail: [failed]}. Default: their settings.",
     )
     stop_on: list[Literal["nan", "rising"]] = Field(
         default=[],
         max_length=2,
-        description="Problems of its loss that end the job; of the others its owner is only notified.",
+        description="Problems of the loss that end the job; for other problems its owner is only notified.",
     )
     idle: Idle | None = Field(
-        default=None, description="What happens to the job when all of its GPUs are idle. Default: the tenant's rule."
+        default=None, description="The treatment of a job when all of its GPUs are idle. Default: the tenant's rule."
     )
     keep_failed: Duration | None = Field(
-        default=None, description="How long a failed job keeps its GPUs and files, for `muster shell`."
+        default=None, description="The time that a failed job keeps its GPUs and files, for `muster shell`."
     )
     slurm_env: bool = Field(default=False, description="Also set SLURM_* variables.")
     screening: Annotated[Mode, Field(strict=False)] = Field(
         default=Mode.AUTO,
-        description="Whether it is first screened on one or two GPUs, where its pool does that: auto: if it is large.",
+        description="Whether to screen it first on one or two GPUs, if its pool does that. auto: if it is large.",
     )
 
     @property
