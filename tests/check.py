@@ -53,23 +53,23 @@ _ON_THE_CLUSTER, _OF_THE_PAGES = sorted(ON_THE_CLUSTER), sorted(OF_THE_PAGES)
 _SCHEDULER, _JOBS, _LINKS = "tests/unit/scheduler", "tests/db/jobs", "tests/db/links"
 _SPEEDS = "tests/e2e/test_two_speeds.py"
 
-# The longest first.
+# The longest first, and those that wait between those that compute.
 PARTS = (
     Part("faults", tests=("tests/faults",), long=True),
+    Part("db", tests=("tests/db",), but=(_JOBS, _LINKS)),
     Part("cluster", tests=(*_ON_THE_CLUSTER,), long=True),
     Part("static", targets=("check-format", "check-lint", "check-imports", "check-django", "check-types")),
-    Part("db", tests=("tests/db",), but=(_JOBS, _LINKS)),
+    Part("pages", tests=(*_OF_THE_PAGES,), long=True),
+    Part("demo", tests=("tests/e2e",), but=(*_ON_THE_CLUSTER, *_OF_THE_PAGES, _SPEEDS), long=True),
+    Part("podman", tests=("tests/agent",), long=True, only="podman"),
+    Part("speeds", tests=(_SPEEDS,), long=True),
     Part("docker", tests=("tests/agent",), long=True, only="not podman"),
     Part("agent", tests=("tests/agent",)),
-    Part("pages", tests=(*_OF_THE_PAGES,), long=True),
     Part("scheduler", tests=(_SCHEDULER,)),
-    Part("podman", tests=("tests/agent",), long=True, only="podman"),
+    Part("outside", tests=("tests/gpu", "tests/unit", _LINKS), long=True),
     Part("jobs", tests=(_JOBS,)),
-    Part("demo", tests=("tests/e2e",), but=(*_ON_THE_CLUSTER, *_OF_THE_PAGES, _SPEEDS), long=True),
-    Part("speeds", tests=(_SPEEDS,), long=True),
     Part("histories", tests=("tests/protocol",)),
     Part("e2e", tests=("tests/e2e", "tests/plugins")),
-    Part("outside", tests=("tests/gpu", "tests/unit", _LINKS), long=True),
     Part("links", tests=(_LINKS,)),
     Part("api", tests=("tests/api",)),
     Part("sim", tests=("tests/sim",)),

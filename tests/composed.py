@@ -30,7 +30,7 @@ ROOT = Path(__file__).resolve().parents[1]
 COMPOSE = ROOT / "docker-compose.yml"
 DOCKERFILE = ROOT / "Dockerfile"
 VARIABLE = re.compile(r"\$(?:(?P<escaped>\$)|\{(?P<name>[A-Z_]+)(?::(?P<kind>[?-])(?P<word>[^}]*))?\})")
-_POLL_S = 0.5
+_POLL_S = 1.0  # a health check starts a process
 # Names and ports in the words and the environment of services, by service.
 _PORTS = {"postgres": 5432, "valkey": 6379, "web": 8000}
 # What stands for valkey's own client, which the wheel lacks: it sends its words and prints the answer.

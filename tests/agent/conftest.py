@@ -35,7 +35,7 @@ from nodeagent.runtime.shim.forker import Forker
 from nodeagent.system import clock
 from tests import engines
 from tests.agent.fake_platform import JOB_IDS, FakePlatform
-from tests.waiting import eventually
+from tests.waiting import eventually, stretched
 
 T = TypeVar("T")
 
@@ -95,7 +95,7 @@ class AgentProcess:
 
     def wait(self) -> int:
         assert self.process is not None
-        return self.process.wait(10)
+        return self.process.wait(stretched(10))
 
     def end(self) -> int:
         assert self.process is not None

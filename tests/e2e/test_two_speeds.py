@@ -7,7 +7,6 @@ import contextlib
 import json
 import re
 import signal
-import time
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -23,6 +22,7 @@ from muster.local.postgres import DATABASE, OWNER
 from muster_client.answers.terms import FINISHED
 from tests.e2e import browser as browsing
 from tests.e2e.demo import Demo, new_demo, read_until
+from tests.waiting import eventually
 
 browser = browsing.browser
 page = browsing.page
@@ -77,11 +77,8 @@ def measured_twice(told: tuple[Demo, str]) -> Iterator[tuple[Demo, int]]:
 
 
 def wait_until(done: Callable[[], bool]) -> None:
-    """Return when it is done; fail after four minutes."""
-    deadline = time.monotonic() + 240
-    while not done():
-        assert time.monotonic() < deadline
-        time.sleep(1)
+    """Return when it is done; fail after four minutes, or a multiple of them on a busy machine."""
+    eventually(done, within_s=240, max_pause_s=1.0)
 
 
 def test_measured_rates_are_in_the_ratio_of_the_profiles(told: tuple[Demo, str]) -> None:

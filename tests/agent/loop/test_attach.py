@@ -33,7 +33,7 @@ from tests.agent.conftest import ROOT, open_to_jobs, stop_everything
 from tests.agent.fake_platform import FakePlatform
 from tests.agent.loop.test_agent import archive, finished, logged
 from tests.faults.disks import filled, small_disk
-from tests.waiting import eventually
+from tests.waiting import eventually, stretched
 
 OPTIONS = ["--gpus=emulated:A100:2", "--cpus=4", "--memory-mib=1000"]
 
@@ -186,7 +186,7 @@ def test_a_newer_link_takes_the_place_of_one_that_hangs(platform: FakePlatform, 
     beats = len(platform.beats)
     eventually(lambda: len(platform.beats) > beats + 1, "beats through the new link")
     first.send_signal(signal.SIGCONT)
-    assert first.wait(10) == 0
+    assert first.wait(stretched(10)) == 0
 
 
 def test_another_start_takes_over_with_its_jobs(platform: FakePlatform, daemon: Daemon) -> None:

@@ -19,7 +19,7 @@ from nodeagent.runtime.port import EventKind, ExitStatus, Holdings, LaunchError,
 from nodeagent.runtime.shim import folders, meters, removal
 from nodeagent.system import clock
 from tests.agent.conftest import KeptForker, RuntimeUnderTest, is_alive, runtime_under_test, stop_everything
-from tests.waiting import eventually
+from tests.waiting import eventually, stretched
 
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can run jobs as another user")
 
@@ -54,9 +54,9 @@ def test_it_names_the_command_that_does_not_exist(under_test: RuntimeUnderTest) 
 
 def test_it_tells_what_happens_as_it_happens(under_test: RuntimeUnderTest) -> None:
     number = under_test.start("echo hello; sleep 0.1")
-    heard = [under_test.events.get(timeout=20)]
+    heard = [under_test.events.get(timeout=stretched(20))]
     while heard[-1] != (number, EventKind.EXITED):
-        heard.append(under_test.events.get(timeout=20))
+        heard.append(under_test.events.get(timeout=stretched(20)))
     assert heard[0] == (number, EventKind.RUNNING)
     assert (number, EventKind.LOG) in heard
 
@@ -195,7 +195,7 @@ def test_a_stop_before_the_start_means_never_started(under_test: RuntimeUnderTes
 
 def test_a_stop_just_after_the_start_is_not_lost(under_test: RuntimeUnderTest) -> None:
     number = under_test.start("sleep 1000")
-    assert under_test.events.get(timeout=20) == (number, EventKind.RUNNING)
+    assert under_test.events.get(timeout=stretched(20)) == (number, EventKind.RUNNING)
     under_test.runtime.stop(number, "TERM", 60.0)
     assert under_test.exit(number).signal == signal.SIGTERM
 
