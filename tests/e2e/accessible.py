@@ -1,4 +1,4 @@
-"""What axe-core finds on a page in a real browser."""
+"""Faults that axe-core finds on a page in a real browser."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NEEDS_AXE = needs("chromium", "axe-core is not installed: make setup", found=_AX
 
 
 def serious_faults(page: Page, until_drawn: Callable[[int], None]) -> list[tuple[Any, ...]]:
-    """What is serious on the page that is open, wide and narrow, light and dark, once it is drawn in a width."""
+    """The serious faults of the open page, wide and narrow, light and dark, once it is drawn in a width."""
     page.evaluate(_NO_TRANSITIONS)
     page.evaluate(_AXE.read_text())
     found = []

@@ -1,4 +1,4 @@
-"""What the agent asks Podman again and again: whether it still answers, and whether it is still the same."""
+"""Repeated questions to Podman: whether it still answers, and whether it is still the same."""
 
 from __future__ import annotations
 
