@@ -91,6 +91,24 @@ def test_a_wrong_field_is_told_where_it_stands_and_cannot_be_sent(ada: Page, dem
     expect(ada.get_by_role("button", name="Submit job")).to_be_enabled()
 
 
+def test_a_pasted_sbatch_script_is_reported_on_and_fills_the_form(ada: Page, demo: Demo) -> None:
+    editor = open_submit(ada, demo)
+    ada.get_by_role("button", name="From an sbatch script").click()
+    dialog = ada.get_by_role("dialog")
+    script = "#!/bin/bash\n#SBATCH -J pasted --gres=gpu:1\n#SBATCH --output=%x.out\n{}\necho from $SLURM_JOB_NAME\n"
+    dialog.get_by_label("Script").fill(script.format("#SBATCH --gress=1"))
+    dialog.get_by_role("button", name="Translate").click()
+    expect(dialog.get_by_role("alert")).to_have_text("line 4: there is no option --gress")
+    dialog.get_by_label("Script").fill(script.format("#SBATCH -t 5"))
+    dialog.get_by_role("button", name="Translate").click()
+    for cells in (["line 2", "-J pasted", "name: pasted"], ["line 3", "--output=%x.out", "Ignored:"]):
+        expect(dialog.get_by_role("row").filter(has_text=cells[1])).to_contain_text(cells[2])
+    dialog.get_by_role("button", name="Use this spec").click()
+    expect(editor).to_contain_text("name: pasted")
+    ada.get_by_role("button", name="Submit job").click()
+    expect(ada.get_by_role("region", name="Output").get_by_text("from pasted", exact=True)).to_be_visible()
+
+
 def test_a_dry_run_says_why_a_job_would_wait_or_is_refused(ada: Page, demo: Demo) -> None:
     ada.goto(demo.url)
     whole_quota = submit(demo, name="whole-quota", gpus=4, screening="never", command="sleep 600")

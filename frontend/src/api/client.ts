@@ -96,6 +96,14 @@ export function submitJob(spec: Spec, key: string) {
 export const dryRun = (spec: Spec, signal?: AbortSignal) =>
   read(http.POST("/api/v1/jobs:dry-run", { body: spec as unknown as ServerSpec, signal: signal ?? null }));
 
+/** The spec that a script with #SBATCH directives asks for; nothing is submitted. */
+export const translateScript = (script: string) =>
+  read(
+    http.POST("/api/v1/sbatch:translate", {
+      body: { script, name: "sbatch", options: [], arguments: [], environment: {} },
+    }),
+  );
+
 /** The sweeps that one may see, the newest first. */
 export function listSweeps(
   filter: { state?: GroupState | undefined; mine?: boolean | undefined },

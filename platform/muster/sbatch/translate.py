@@ -351,17 +351,14 @@ class _Translator:
         if not given.value:
             return
         found, any_of = values.dependencies(given.value)
-        if any_of and len(found) > 1:
-            raise ValueError("that one of several is enough (?) is not supported")
         after = []
         for one in found:
-            if one.kind == "singleton":
-                raise ValueError("singleton is not supported: name the job with afterany")
             if one.later_min:
                 raise ValueError("a time after the start of another job (+) is not supported")
-            number = f"{one.job_id}" if one.index is None else f"{one.job_id}_{one.index}"
-            after.append(f"{number}:{_AFTER[one.kind]}")
-        self._spec["after"] = after
+            if one.index is not None:
+                raise ValueError("a member of an array cannot be named: name the array, or the member's own number")
+            after.append("singleton" if one.kind == "singleton" else f"{one.job_id}:{_AFTER[one.kind]}")
+        self._spec["after"] = ["?".join(after)] if any_of else after
 
     def _signal(self) -> None:
         def read(given: Given) -> None:

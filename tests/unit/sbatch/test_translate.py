@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from muster.jobs.spec.spec import parse_spec
 from muster.sbatch.command import command_of
 from muster.sbatch.directives import Refused
 from muster.sbatch.options import Fate
@@ -68,6 +69,20 @@ def test_variables_that_are_exported_with_a_value_reach_the_job_and_no_others() 
     env = translated("--export=ALL,SEED=7,HOME").spec["env"]
     assert env["SEED"] == "7"
     assert "HOME" not in env
+
+
+@pytest.mark.parametrize(
+    ("dependency", "after"),
+    [
+        ("afterok:7:8,afterany:9", ["7:ok", "8:ok", "9:any"]),
+        ("afternotok:7?after:8", ["7:failed?8:started"]),
+        ("singleton,aftercorr:7", ["singleton", "7:corr"]),
+        ("7", ["7:any"]),
+    ],
+)
+def test_a_dependency_is_what_a_spec_has_after(dependency: str, after: list[str]) -> None:
+    spec = translated(f"--dependency={dependency}").spec
+    assert parse_spec({"command": "true", "after": spec["after"]}).after == after
 
 
 def test_the_number_of_tasks_is_a_variable_where_slurm_sets_it() -> None:

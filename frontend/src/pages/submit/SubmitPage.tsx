@@ -1,18 +1,22 @@
-import { Alert, SegmentedControl, Skeleton } from "@mantine/core";
+import { Alert, Button, SegmentedControl, Skeleton } from "@mantine/core";
 import { useMediaQuery } from "@mantine/hooks";
 import { useQuery } from "@tanstack/react-query";
 import { getRouteApi } from "@tanstack/react-router";
-import { useState } from "react";
+import { lazy, useState } from "react";
 
+import { loadPart } from "../../api/parts";
 import { jobQuery, specSchemaQuery, sweepQuery } from "../../api/queries";
 import { useMe } from "../../app/me";
 import { Failed } from "../../components/Notice";
+import { OnceOpened } from "../../components/OnceOpened";
 import { Page, PageHeader } from "../../components/Page";
 import { EXAMPLE_COMMAND } from "./fields";
 import classes from "./SubmitPage.module.css";
 import { specToText, withoutDefaults } from "./specText";
 import { FIRST_SWEEP } from "./SweepFields";
 import { Workbench } from "./Workbench";
+
+const ScriptDialog = lazy(() => loadPart(() => import("./ScriptDialog")));
 
 const route = getRouteApi("/app/submit");
 
@@ -46,6 +50,9 @@ export function SubmitPage() {
   const kind = jobId === 0 && sweep !== undefined ? "sweep" : "job";
   const narrow = useMediaQuery("(max-width: 900px)");
   const [side, setSide] = useState("form");
+  const [pasting, setPasting] = useState(false);
+  /** The spec of a script that was pasted, and how many were before it. */
+  const [fromScript, setFromScript] = useState({ text: "", count: 0 });
 
   const waiting = isClone && (parent.isPending || schema.isPending);
   return (
@@ -68,17 +75,24 @@ export function SubmitPage() {
           )
         }
         actions={
-          narrow ? (
-            <SegmentedControl
-              aria-label="View"
-              data={[
-                { value: "form", label: "Form" },
-                { value: "yaml", label: "YAML" },
-              ]}
-              value={side}
-              onChange={setSide}
-            />
-          ) : undefined
+          <>
+            {isClone ? null : (
+              <Button variant="default" onClick={() => setPasting(true)}>
+                From an sbatch script
+              </Button>
+            )}
+            {narrow ? (
+              <SegmentedControl
+                aria-label="View"
+                data={[
+                  { value: "form", label: "Form" },
+                  { value: "yaml", label: "YAML" },
+                ]}
+                value={side}
+                onChange={setSide}
+              />
+            ) : null}
+          </>
         }
       />
       {isClone && parent.isError ? (
@@ -86,6 +100,16 @@ export function SubmitPage() {
           {kind === "sweep" ? "Sweep" : "Job"} #{id} could not be read, so there is nothing to copy.
         </Alert>
       ) : null}
+      <OnceOpened opened={pasting}>
+        <ScriptDialog
+          opened={pasting}
+          onClose={() => setPasting(false)}
+          onSpec={(spec) => {
+            setFromScript(({ count }) => ({ text: specToText(spec), count: count + 1 }));
+            setPasting(false);
+          }}
+        />
+      </OnceOpened>
       {waiting ? (
         <div className={classes.columns}>
           <Skeleton height={420} radius={12} />
@@ -95,11 +119,13 @@ export function SubmitPage() {
         <Failed error={schema.error} onRetry={() => void schema.refetch()} />
       ) : (
         <Workbench
-          key={`${kind} ${id}`}
+          key={`${kind} ${id} ${fromScript.count}`}
           initial={
-            parent.data === undefined || !isClone
-              ? (kind === "sweep" ? firstSweep : firstText)(me.default_vc)
-              : specToText(withoutDefaults(parent.data.spec, schema.data ?? {}))
+            fromScript.count > 0
+              ? fromScript.text
+              : parent.data === undefined || !isClone
+                ? (kind === "sweep" ? firstSweep : firstText)(me.default_vc)
+                : specToText(withoutDefaults(parent.data.spec, schema.data ?? {}))
           }
           cloneOfSweep={sweepId > 0 ? sweepId : undefined}
           schema={schema.data}
