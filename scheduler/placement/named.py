@@ -82,9 +82,9 @@ def _other_labels(demand: Demand) -> Sequence[str]:
 
 
 def _of_allowed(hosts: int, what: str, demand: Demand) -> str:
-    nodes = "that this job does not exclude" if demand.request.exclude_nodes else "of this pool"
+    nodes = "does not exclude" if demand.request.exclude_nodes else "allows"
     needs = words.count(demand.nodes, "node")
-    return f"of the nodes {nodes}, {words.have(hosts)} {what}; this job needs {needs}"
+    return f"of the nodes that this job {nodes}, {words.have(hosts)} {what}; this job needs {needs}"
 
 
 def _of_named(names: Sequence[str], hosts: int, what: str, demand: Demand) -> str:

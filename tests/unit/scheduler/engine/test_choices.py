@@ -156,7 +156,7 @@ def test_every_policy_places_a_job_on_nodes_with_its_labels(policy: str) -> None
         (
             {"node_labels": (("net", "ib"),)},
             HoldReason.NAMED_NODES,
-            "of the nodes of this pool, none has 4 free A100 and net=ib; this job needs 1 node",
+            "of the nodes that this job allows, none has 4 free A100 and net=ib; this job needs 1 node",
         ),
         (
             {"node_labels": (("net", "ib"),), "nodes_in": ("node1", "node3")},
@@ -166,7 +166,7 @@ def test_every_policy_places_a_job_on_nodes_with_its_labels(policy: str) -> None
         (
             {"node_labels": (("net", "ib"), ("zone", "c"))},
             HoldReason.INFEASIBLE,
-            "of the nodes of this pool, none has 4 A100 and net=ib, zone=c; this job needs 1 node",
+            "of the nodes that this job allows, none has 4 A100 and net=ib, zone=c; this job needs 1 node",
         ),
         (
             {"node_labels": (("net", "ib"),), "exclude_nodes": ("node3",)},
