@@ -81,7 +81,7 @@ class Why(TypedDict):
 
 
 class ScriptOption(TypedDict):
-    """What became of an option of a script."""
+    """The treatment of an option of a script."""
 
     source: Annotated[OptionSource, "Where it was given."]
     line: Annotated[int | None, "Its line in the script; null elsewhere."]

@@ -127,7 +127,7 @@ def _known(ask: Callable[[], T]) -> T | None:
 
 
 def _either(first: Callable[[], T], other: Callable[[], U]) -> T | U:
-    """What the server answers to the first question, else to the other one; of neither, its refusal of the first."""
+    """The answer to the first question, else to the other one; raises the refusal of the first if both are refused."""
     try:
         return first()
     except ApiError as refusal:

@@ -19,7 +19,7 @@ _PREFIX = "SBATCH_"
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """What was typed: options, and the path of the script (None: standard input) with its arguments."""
+    """The typed words: options, and the path of the script (None: standard input) with its arguments."""
 
     options: tuple[str, ...]
     script: str | None

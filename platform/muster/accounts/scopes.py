@@ -4,7 +4,7 @@ from enum import StrEnum
 
 
 class Scope(StrEnum):
-    """What a token may be used for, within the roles of its user. Each scope includes `read`."""
+    """The calls that a token may make, within the roles of its user. Each scope includes `read`."""
 
     READ = "read"
     """Everything that changes nothing."""

@@ -1,4 +1,4 @@
-"""Which tokens and sessions are alive."""
+"""Tokens and sessions that are alive."""
 
 from __future__ import annotations
 

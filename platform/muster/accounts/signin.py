@@ -88,7 +88,7 @@ def _counters(username: str, address: str | None) -> list[Counter]:
 
 
 def _block(address: str) -> str:
-    """What one client has: an IPv4 address, or a whole /64 network, named by its first address."""
+    """A client's block of addresses: an IPv4 address, or a whole /64 network, named by its first address."""
     if ipaddress.ip_address(address).version == 4:
         return address
     return str(ipaddress.ip_network((address, 64), strict=False).network_address)

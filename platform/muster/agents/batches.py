@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 
 MAX_TOGETHER = 16
 PATIENCE_S = 0.1
-"""How long the answer to a batch waits for items that are done one by one."""
+"""The time for which the answer to a batch waits for items that are done one by one."""
 
 _SUCCEEDING = frozenset({AttemptState.STARTING, AttemptState.RUNNING})
 _OK = ItemOutcome(200)

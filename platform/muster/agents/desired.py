@@ -25,7 +25,7 @@ from scheduler.model.lifecycle import SHELL_LIVE, AllocationState
 
 
 class _Row(NamedTuple):
-    """What of an allocation decides what its agent is told."""
+    """The columns of an allocation that decide its agent's orders."""
 
     node_id: int
     id: int
@@ -56,7 +56,7 @@ _COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class DesiredSet:
-    """What should exist, and a name for it that changes exactly when it does."""
+    """The allocations that should exist, and a name that changes exactly when they do."""
 
     allocations: tuple[DesiredAllocation, ...]
     observed: dict[int, str]

@@ -239,7 +239,7 @@ def _message_of(body: object, kind: type[M]) -> M:
 
 
 async def read_json(request: Request, *, largest: int = MAX_BODY_BYTES) -> object:
-    """What the body is as JSON."""
+    """The body, read as JSON."""
     body = await read_body(request, largest=largest)
     try:
         return json.loads(body)

@@ -1,4 +1,4 @@
-"""What agents report of their GPUs, and what becomes of the jobs that have them."""
+"""Health reports of agents about their GPUs, and their effect on the jobs that have these GPUs."""
 
 from __future__ import annotations
 

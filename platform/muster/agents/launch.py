@@ -1,4 +1,4 @@
-"""What an agent needs to start one rank of a gang."""
+"""The launch spec, with which an agent starts one rank of a gang."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from scheduler.model.lifecycle import Stage
 
 @dataclass(frozen=True, slots=True)
 class LaunchFacts:
-    """What launch specs need of other tables, read once for several allocations."""
+    """Facts of other tables for launch specs, read once for several allocations."""
 
     owners: dict[int, User]
     uuids: dict[int, list[str]]
@@ -122,7 +122,7 @@ def _login(access: Access) -> RegistryLogin | None:
 
 
 def _access(node: Node, allocation: Allocation) -> Access:
-    """How the job's tenant gets its image. Credentials that cannot be read are told among the job's events."""
+    """The tenant's access to the job's image. Credentials that cannot be read are told among the job's events."""
     attempt, job = allocation.attempt, allocation.attempt.job
     if not job.spec.get("image"):
         return Access(ask=False)
@@ -133,7 +133,7 @@ def _access(node: Node, allocation: Allocation) -> Access:
 
 
 def torchrun_defaults(allocation: Allocation) -> dict[str, str]:
-    """What `torchrun` takes for the options that its command line leaves out: the gang, and a process for each GPU.
+    """Defaults for the options of `torchrun` that a command line leaves out: the gang, and a process for each GPU.
 
     It does not look at MASTER_ADDR and the like, so without these each node would train for itself, on loopback.
     """

@@ -1,4 +1,4 @@
-"""What each call of an agent does; the endpoint brings the bodies and carries the answers."""
+"""The calls of an agent; the endpoint brings the bodies and carries the answers."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def take_news(node: Node, request: SyncRequest, desired: DesiredSet) -> None:
 
 
 def tells_of_disk(node: Node, request: SyncRequest) -> bool:
-    """Whether the agent says otherwise of the node's disk than before; then `take_disk`."""
+    """True if the agent reports other sizes of the node's disk than before; then call `take_disk`."""
     full = None if request.host is None else request.host.disk_full
     return full is not None and full != (node.disk_full_at is not None)
 
@@ -241,7 +241,7 @@ def require_fence(allocation: Allocation, fence: int) -> None:
 
 
 def log_end_of(allocation: Allocation, request: LogFinishRequest) -> LogEnd:
-    """How the log of the allocation ends, by its agent."""
+    """The end of the allocation's log, by its agent."""
     require_fence(allocation, request.fence)
     holes = [(start, last + 1) for start, last in request.holes]
     return LogEnd(request.size, request.sha256, holes, _rest_of(request))
@@ -310,7 +310,7 @@ def _have_started(request: SyncRequest, desired: DesiredSet) -> list[AllocationR
 
 
 def _have_failed(request: SyncRequest, desired: DesiredSet) -> list[tuple[AllocationReport, KeptReport]]:
-    """What is kept and was not known to be."""
+    """Allocations that are newly kept."""
     return [
         (report, report.kept)
         for report in request.allocations

@@ -1,4 +1,4 @@
-"""What decides the rights of callers, read for many of them at once."""
+"""The facts behind the rights of callers, read for many of them at once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from muster.tenants.models import Membership
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What decides the rights of an active user: the mark of operators, and the roles as (tenant id, role)."""
+    """The facts behind the rights of an active user: the mark of operators, and the roles as (tenant id, role)."""
 
     is_operator: bool
     roles: frozenset[tuple[int, str]]

@@ -1,4 +1,4 @@
-"""Who sends a request: the owner of a bearer token, or of a session."""
+"""Authentication: the owner of a bearer token, or of a session."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ class TokenAuthentication(BaseAuthentication):
         return token.user, token
 
     def authenticate_header(self, request: Request) -> str:
-        """What a 401 tells the client to send."""
+        """The header of a 401, which names the scheme to use."""
         return "Bearer"
 
 
 class TokenScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
-    """How the OpenAPI document describes the tokens."""
+    """The description of tokens in the OpenAPI document."""
 
     target_class = "muster.api.authentication.TokenAuthentication"
     name = "token"

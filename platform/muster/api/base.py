@@ -1,4 +1,4 @@
-"""What all views of the API share."""
+"""Bases of all views of the API."""
 
 from __future__ import annotations
 

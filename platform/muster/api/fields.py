@@ -1,4 +1,4 @@
-"""What bodies and queries are made of: an object with fields, and their kinds."""
+"""The fields of bodies and queries, by kind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What browsers may do with the platform's answers."""
+"""Headers that restrict what browsers do with the platform's answers."""
 
 from __future__ import annotations
 

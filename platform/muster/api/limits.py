@@ -36,7 +36,7 @@ _PAUSE_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """How many calls a second are allowed in the long run, and how many at once."""
+    """The calls that are allowed each second in the long run, and at once."""
 
     name: str
     per_s: float

@@ -1,4 +1,4 @@
-"""How an array ends: with its last member, and well only if all of them have."""
+"""The end of an array: with its last member, and well only if all of them have ended well."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def end_arrays() -> int:
 
 
 def outcome_of_array(group: JobGroup) -> Outcome:
-    """What becomes of an array whose members have ended: succeeded if all have, failed if one has failed."""
+    """The outcome of an array whose members have ended: succeeded if all have, failed if one has failed."""
     counts = dict(group.members.order_by().values_list("state").annotate(Count("pk")))
     failed, cancelled = counts.get(JobState.FAILED, 0), counts.get(JobState.CANCELLED, 0)
     if group.desired == Desired.STOP or counts.get(JobState.SUCCEEDED, 0) == group.size:

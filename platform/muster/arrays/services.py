@@ -63,7 +63,7 @@ def draft_array(*, user: User, data: object, desk: Desk | None = None) -> Draft:
 
 
 def size_of(data: object) -> int:
-    """How many members the array that the data describes has; 1 if it describes none."""
+    """The number of members of the array that the data describes; 1 if it describes none."""
     try:
         return len(parse_array(data["array"]).members) if isinstance(data, dict) and "array" in data else 1
     except MusterError:

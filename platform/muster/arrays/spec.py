@@ -32,7 +32,7 @@ def _as_text(value: object) -> object:
 
 
 class ArraySpec(BaseModel):
-    """How many members an array has, how they differ, and how many of them run at once."""
+    """The spec of an array: its members, their differences, and the number that runs at once."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 

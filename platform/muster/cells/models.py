@@ -15,7 +15,7 @@ from muster.tenants.models import VirtualCluster
 
 
 class CellShare(models.Model):
-    """How many virtual cells of one type a virtual cluster has."""
+    """Virtual cells of one type that a virtual cluster has."""
 
     vc = models.ForeignKey(VirtualCluster, on_delete=models.CASCADE, related_name="cells")
     cell = models.CharField(

@@ -28,7 +28,7 @@ def with_cells(vcs: Iterable[VirtualCluster]) -> tuple[VirtualCluster, ...]:
 
 
 def chain_versions(pool_id: int) -> Mapping[str, int]:
-    """How often jobs were bound to cells of the pool, by GPU type."""
+    """The number of times that jobs were bound to cells of the pool, by GPU type."""
     return dict(Chain.objects.filter(pool=pool_id).values_list("gpu_type", "bindings"))
 
 

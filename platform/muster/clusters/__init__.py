@@ -1,1 +1,1 @@
-"""What operators and managers do with virtual clusters that have jobs."""
+"""Actions of operators and managers on virtual clusters that have jobs."""

@@ -1,1 +1,1 @@
-"""What every app may use: errors, the clock, secrets' digests. Imports no other app."""
+"""Code that every app may use: errors, the clock, secrets' digests. Imports no other app."""

@@ -1,4 +1,4 @@
-"""What a process sets for itself when thousands of connections are open in it."""
+"""Settings of a process in which thousands of connections are open."""
 
 from __future__ import annotations
 

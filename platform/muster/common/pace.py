@@ -1,4 +1,4 @@
-"""How often something is done: a few times at once, and once in a period in the long run."""
+"""Rate limits: a few times at once, and once in a period in the long run."""
 
 from __future__ import annotations
 

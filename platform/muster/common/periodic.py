@@ -19,7 +19,7 @@ _LOCK = 0x636C6F63  # "cloc"; the second half of the key is the clock's number
 _PAUSE_S = 5.0
 """After an error of the database, and between two looks whether the worker that does the tasks has ended."""
 _TOGETHER_S = 0.1
-"""What is due so soon is done now, so that one statement asks for all conditions."""
+"""Conditions due within this time are done now, so that one statement asks for all of them."""
 _FIRST_WITHIN_S = 60.0
 """So soon after a start comes each task for the first time, or a worker that is restarted often would never do some."""
 

@@ -10,7 +10,7 @@ SEALED = "sealed_"
 
 
 class Unreadable(Exception):
-    """What is stored was encrypted by none of the keys that this process has."""
+    """The stored value was encrypted by none of the keys that this process has."""
 
 
 def seal(secret: str) -> str:

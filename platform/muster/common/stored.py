@@ -1,4 +1,4 @@
-"""What a backup has to know of a file that the database refers to."""
+"""A file that the database refers to, as a backup needs to know it."""
 
 from __future__ import annotations
 

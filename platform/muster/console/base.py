@@ -1,5 +1,6 @@
-"""What all pages of the admin share: only operators enter, every edit leaves an audit row, and a save writes no more
-columns than were edited, because agents and cycles write the same rows."""
+"""Bases of all pages of the admin: only operators enter, every edit leaves an audit row, and a save writes no more
+columns than were edited, because agents and cycles write the same rows.
+"""
 
 from __future__ import annotations
 
@@ -203,7 +204,7 @@ class AuditedMixin(OperatorsMixin):
         _store(request, obj, form.changed_data if change else None, self.audit_type, self.reason_of(form))
 
     def reason_of(self, form: ModelForm[Any]) -> str:
-        """Why it was edited, for the audit log, where the form asks."""
+        """The reason of the edit, for the audit log, where the form asks."""
         return ""
 
     def save_formset(

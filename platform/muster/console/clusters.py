@@ -18,7 +18,7 @@ from muster.tenants.models import Organisation, Quota, VirtualCluster
 
 
 class MergeForm(forms.Form):
-    """Where the waiting jobs of a virtual cluster that is deleted go."""
+    """The virtual cluster that gets the waiting jobs of a deleted one."""
 
     merge_into = forms.ChoiceField(
         required=False,
@@ -33,7 +33,7 @@ class MergeForm(forms.Form):
 
 
 class QuotaInline(OperatorsMixin, TabularInline[Quota, VirtualCluster]):
-    """How many GPUs of each type the virtual cluster may hold."""
+    """The quotas of a virtual cluster by GPU type."""
 
     model = Quota
     form = QuotaForm
@@ -64,7 +64,7 @@ class VirtualClusterAdmin(RefusalsMixin, TreeNodeMixin, ModelAdmin[VirtualCluste
         return super().get_queryset(request).filter(closed_at__isnull=True).prefetch_related("quotas")
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
-        """Whose and where it is, its tenant's organisation, and of a stored one the version that the page shows."""
+        """Its tenant, pool and organisation, and of a stored one the version that the page shows."""
         shown = [] if obj is None else ["organisation", "loaded_version"]
         return ["name", "tenant", "pool", "weight", *shown]
 

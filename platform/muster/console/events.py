@@ -16,7 +16,7 @@ admin.site.index_template = "admin/start.html"
 
 @admin.register(Event)
 class EventAdmin(RecordsMixin, ModelAdmin[Event]):
-    """What happened to jobs, attempts and nodes."""
+    """Events of jobs, attempts and nodes."""
 
     list_display = ["id", "at", "kind", "actor", "job_id", "node_id"]
     search_fields = ["=kind", "=actor", "=job_id"]
@@ -24,7 +24,7 @@ class EventAdmin(RecordsMixin, ModelAdmin[Event]):
 
 @admin.register(AuditEntry)
 class AuditEntryAdmin(RecordsMixin, ModelAdmin[AuditEntry]):
-    """Who did what, why, and what it changed."""
+    """Audit entries: actor, action, reason and changes."""
 
     list_display = ["at", "actor", "act", "what", "reason", "was", "became", "address"]
     list_filter = ["object_type", "action"]
@@ -40,7 +40,7 @@ class AuditEntryAdmin(RecordsMixin, ModelAdmin[AuditEntry]):
 
     @admin.display(description="Reason")
     def reason(self, entry: AuditEntry) -> str:
-        """Why, as the actor gave it; of a change of a reason, the new one."""
+        """The reason that the actor gave; of a change of a reason, the new one."""
         return str((entry.after or {}).get("reason") or "")
 
     @admin.display(description="Before")

@@ -85,7 +85,7 @@ class GpuInline(ReadOnlyMixin, TabularInline[Gpu, Node]):
 
 
 class ReasonForm(forms.Form):
-    """Why something is done."""
+    """The form that asks for a reason."""
 
     reason = forms.CharField(max_length=500, widget=UnfoldAdminTextInputWidget(attrs={"autofocus": True}))
 
@@ -170,12 +170,12 @@ class NodeAdmin(AuditedMixin, ModelAdmin[Node]):
 
     @admin.display(description="State", ordering="admin")
     def state(self, node: Node) -> str:
-        """What operators want of it: whether jobs may start there."""
+        """The operators' setting: whether jobs may start there."""
         return node.admin
 
     @admin.display(description="GPUs")
     def gpu_list(self, node: Node) -> str:
-        """How many of each type there are, and how many of them have failed."""
+        """The number of GPUs of each type, and of failed ones."""
         present = [gpu for gpu in node.gpus.all() if gpu.present]
         types = [f"{count} {name}" for name, count in sorted(Counter(gpu.type for gpu in present).items())]
         failed = sum(not gpu.healthy for gpu in present)
@@ -183,12 +183,12 @@ class NodeAdmin(AuditedMixin, ModelAdmin[Node]):
 
     @admin.display(description="CPUs and memory", ordering="memory_mib")
     def machine(self, node: Node) -> str:
-        """What its agent offers; empty before the first registration."""
+        """The resources that its agent offers; empty before the first registration."""
         return f"{node.cpus}, {node.memory_mib / 1024:.0f} GiB" if node.cpus else ""
 
     @admin.display(description="Seen", ordering="lease__seen_at")
     def seen(self, node: Node) -> str | None:
-        """How long ago its agent last spoke; the node's page has the moment."""
+        """The time since its agent last spoke; the node's page has the moment."""
         lease = getattr(node, "lease", None)
         return ago(timezone.now() - lease.seen_at) if lease and node.credential_digest else None
 
@@ -198,7 +198,7 @@ class NodeAdmin(AuditedMixin, ModelAdmin[Node]):
 
     @admin.display(description="Reason", ordering="reason")
     def why(self, node: Node) -> str:
-        """Why it is cordoned or draining."""
+        """The reason why it is cordoned or draining."""
         return Truncator(node.reason).chars(60)
 
     @admin.display(description="Last seen")
@@ -209,7 +209,7 @@ class NodeAdmin(AuditedMixin, ModelAdmin[Node]):
 
     @admin.display(description="Link")
     def link(self, node: Node) -> str:
-        """How the platform and the agent reach each other, and if that fails, why."""
+        """The connection between platform and agent, and the reason if it fails."""
         server = getattr(node, "server", None)  # of an app above this one
         if server is None:
             return "The agent calls the platform by itself."
@@ -244,7 +244,7 @@ class NodeAdmin(AuditedMixin, ModelAdmin[Node]):
 
     @admin.display(description="Strikes")
     def strikes_now(self, node: Node) -> str:
-        """How much the failures count that the node is blamed for, and where they are."""
+        """The weight of the failures that the node is blamed for, with a link to them."""
         counted = strikes_of([node.pk], now=database_now()).get(node.pk, 0.0)
         where = reverse("admin:fleet_strike_changelist")
         return format_html('{} <a href="{}?node__id__exact={}">Which?</a>', f"{counted:g}", where, node.pk)
@@ -348,7 +348,7 @@ class GpuAdmin(ReadOnlyMixin, ModelAdmin[Gpu]):
 
 @admin.register(Strike)
 class StrikeAdmin(ReadOnlyMixin, ModelAdmin[Strike]):
-    """What nodes were blamed for."""
+    """Failures that nodes are blamed for."""
 
     list_display = ["at", "node", "gpu", "reason", "job_id", "detail", "forgiven_at"]
     list_filter = ["reason", ("forgiven_at", admin.EmptyFieldListFilter), "node__pool", "node"]
@@ -374,7 +374,7 @@ class MaintenanceForm(forms.ModelForm[Maintenance]):
         fields = ["begins_at", "ends_at", "running_jobs", "reason"]
 
     def clean(self) -> dict[str, Any]:
-        """What the form itself can say at the right field."""
+        """Check the form's values, and name the field that is wrong."""
         values = dict(super().clean() or {})
         begins_at, ends_at = values.get("begins_at"), values.get("ends_at")
         if begins_at and ends_at and ends_at <= begins_at:
@@ -386,7 +386,7 @@ class MaintenanceForm(forms.ModelForm[Maintenance]):
 
 @admin.register(Maintenance)
 class MaintenanceAdmin(RefusalsMixin, OperatorsMixin, ModelAdmin[Maintenance]):
-    """When nodes are to be free of jobs. What is planned is not edited: it is called off and planned anew."""
+    """Maintenance of nodes. What is planned is not edited: it is called off and planned anew."""
 
     form = MaintenanceForm
     list_display = ["what", "begins_at", "ends_at", "running_jobs", "reason", "begun_at", "over_at", "created_by"]
@@ -398,7 +398,7 @@ class MaintenanceAdmin(RefusalsMixin, OperatorsMixin, ModelAdmin[Maintenance]):
     add_fields = ["node", "pool", "begins_at", "ends_at", "running_jobs", "reason"]
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
-        """What is entered; later also how it went."""
+        """The entered fields; for a stored row also its course."""
         return self.add_fields if obj is None else [*self.add_fields, "begun_at", "over_at", "created_by", "created_at"]
 
     has_change_permission = has_delete_permission = never
@@ -424,7 +424,7 @@ class MaintenanceAdmin(RefusalsMixin, OperatorsMixin, ModelAdmin[Maintenance]):
 
 @admin.register(HealthReport)
 class HealthReportAdmin(ReadOnlyMixin, ModelAdmin[HealthReport]):
-    """What agents reported of their GPUs."""
+    """Reports of agents about their GPUs."""
 
     list_display = ["last_at", "node", "gpu", "kind", "xid", "level", "action", "detail", "count", "over_at"]
     list_filter = ["level", "kind", ("over_at", admin.EmptyFieldListFilter), "node__pool", "node"]

@@ -102,7 +102,7 @@ class AttemptAdmin(RecordsMixin, ModelAdmin[Attempt]):
 
 @admin.register(Allocation)
 class AllocationAdmin(RecordsMixin, ModelAdmin[Allocation]):
-    """What ranks hold on nodes."""
+    """Allocations of ranks on nodes."""
 
     list_display = ["id", "attempt", "rank", "node", "state", "observed", "gpus", "cpus", "memory_mib", "claimed_at"]
     list_filter = ["state", "observed", "node__pool"]

@@ -45,7 +45,7 @@ class WriteOnlyTextArea(TextArea):
 
 
 class ServerForm(forms.ModelForm[Server]):
-    """How a server is reached. An empty private key keeps the stored one, which is never shown."""
+    """The form for the access to a server. An empty private key keeps the stored one, which is never shown."""
 
     host = forms.CharField(max_length=253, widget=UnfoldAdminTextInputWidget)
     port = forms.IntegerField(initial=22, widget=UnfoldAdminIntegerFieldWidget)
@@ -98,7 +98,7 @@ class ServerForm(forms.ModelForm[Server]):
         return values
 
     def access(self) -> Access:
-        """What the form says."""
+        """The access that the form describes."""
         return Access(**{name: self.cleaned_data[name] for name in _CHECKS})
 
 

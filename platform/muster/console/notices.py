@@ -14,7 +14,7 @@ from muster.notices.webhooks import disable_webhook, enable_webhook
 
 @admin.register(Webhook)
 class WebhookAdmin(ReadOnlyMixin, ModelAdmin[Webhook]):
-    """Where notices are posted to, and how it stands with that. Of a URL the host is shown: paths can be secrets."""
+    """Webhooks and their states. Of a URL the host is shown: paths can be secrets."""
 
     list_display = ["id", "user", "host", "disabled_at", "failures", "last_result", "last_success_at"]
     list_select_related = ["user"]

@@ -104,7 +104,7 @@ class PoolAdmin(AuditedMixin, ModelAdmin[Pool]):
         return field
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
-        """What decides, and folded by subject all that seldom changes, with the number of columns that are changed."""
+        """The plug-ins, and folded by subject the seldom changed settings, with the number of changed columns."""
         decides = ["preset", "policy", *needs_names(), "admission"]
         state = []
         if obj is not None:
@@ -124,7 +124,7 @@ class PoolAdmin(AuditedMixin, ModelAdmin[Pool]):
         ]
 
     def preview(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        """What saving the posted form would change, as a part of the page."""
+        """The changes that saving the posted form would make, as a part of the page."""
         pool = self.get_object(request, object_id)
         if pool is None or request.method != "POST" or not self.has_change_permission(request, pool):
             raise Http404
@@ -133,7 +133,7 @@ class PoolAdmin(AuditedMixin, ModelAdmin[Pool]):
         return HttpResponse(form.switch)
 
     def reason_of(self, form: Any) -> str:
-        """Why the pool shall decide otherwise."""
+        """The reason of the change, for the audit log."""
         return str(form.cleaned_data.get("reason") or "")
 
     def render_change_form(  # noqa: PLR0917 - the signature is Django's
@@ -246,7 +246,7 @@ class WithoutReplayMixin(RecordsMixin):
 
 @admin.register(Target)
 class TargetAdmin(WithoutReplayMixin, ModelAdmin[Target]):
-    """What lanes solved."""
+    """Solutions of lanes."""
 
     _now = ["state", "places", "preempts", "left_out", "by_now", "reason"]
     list_display = ["id", "pool", "made_at", "milliseconds", *_now]
@@ -263,7 +263,7 @@ class TargetAdmin(WithoutReplayMixin, ModelAdmin[Target]):
 
     @admin.display(description="In shadow")
     def by_now(self, target: Target) -> str:
-        """Where the cycles placed its jobs."""
+        """The places at which cycles placed its jobs."""
         return ", ".join(f"{number} {where}" for where, number in target.agreement.items()) or "-"
 
 
@@ -282,7 +282,7 @@ class CycleAdmin(WithoutReplayMixin, ModelAdmin[Cycle]):
 
 @admin.register(PoolScreening)
 class PoolScreeningAdmin(AuditedMixin, ModelAdmin[PoolScreening]):
-    """Where and how the large jobs of a pool are screened. Deleting the row ends that: jobs that wait go on."""
+    """The screening of a pool's large jobs. Deleting the row ends that: jobs that wait go on."""
 
     audit_type = "screening"
     list_display = ["pool", "screening_pool", "min_gpus", "minutes", "world", "max_wait_s", "trust_days", "tenant_gpus"]

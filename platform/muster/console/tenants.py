@@ -48,7 +48,7 @@ from muster.tenants.registries import (
 
 
 class MembershipInline(OperatorsMixin, TabularInline[Membership, Tenant]):
-    """Who belongs to the tenant."""
+    """The members of the tenant."""
 
     model = Membership
     form = MemberForm
@@ -101,7 +101,7 @@ class TreeNodeMixin(AuditedMixin):
 
 @admin.register(Organisation)
 class OrganisationAdmin(TreeNodeMixin, ModelAdmin[Organisation]):
-    """What is above tenants."""
+    """Organisations above tenants."""
 
     form = TreeNodeForm
 
@@ -116,7 +116,7 @@ class OrganisationAdmin(TreeNodeMixin, ModelAdmin[Organisation]):
         js = ["muster/quota.js"]
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
-        """What is entered, and of a stored one the version that the page shows."""
+        """The entered fields, and of a stored one the version that the page shows."""
         return ["name", "parent", "weight", *(["loaded_version"] if obj else [])]
 
 
@@ -139,7 +139,7 @@ class TenantAdmin(TreeNodeMixin, ModelAdmin[Tenant]):
         return super().get_form(request, obj, change, **kwargs, **({} if obj else {"form": add_tenant_form()}))
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
-        """What is needed first, and the rules for jobs."""
+        """The needed fields first, then the rules for jobs."""
         if obj is None:
             first, cluster = ["name", "organisation", "weight"], ["pool", "vc_name", *quota_fields()]
         else:
@@ -188,7 +188,7 @@ class TenantAdmin(TreeNodeMixin, ModelAdmin[Tenant]):
 
 
 class CredentialsForm(forms.ModelForm[RegistryCredentials]):
-    """What a tenant signs in with. The password is never shown, so every edit brings one."""
+    """The form for a tenant's credentials. The password is never shown, so every edit brings one."""
 
     username = forms.CharField(max_length=200, widget=UnfoldAdminTextInputWidget)
     password = forms.CharField(
@@ -228,7 +228,7 @@ class AddCredentialsForm(CredentialsForm):
 
 @admin.register(RegistryCredentials)
 class RegistryCredentialsAdmin(OperatorsMixin, ModelAdmin[RegistryCredentials]):
-    """What tenants sign in with at registries. A row is replaced whole: stored again with a new password."""
+    """Credentials of tenants at registries. A row is replaced whole: stored again with a new password."""
 
     form, add_form = CredentialsForm, AddCredentialsForm
     list_display = ["registry", "tenant", "username", "changed_at", "changed_by"]
@@ -239,7 +239,7 @@ class RegistryCredentialsAdmin(OperatorsMixin, ModelAdmin[RegistryCredentials]):
     kept_fields = ["tenant", "registry"]
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
-        """What is entered, and of stored credentials whose and where they are."""
+        """The entered fields, and of stored credentials their tenant and registry."""
         return ["tenant", "host" if obj is None else "registry", "username", "password"]
 
     def save_model(self, request: HttpRequest, obj: RegistryCredentials, form: Any, change: bool) -> None:

@@ -1,4 +1,4 @@
-"""When no process of an attempt can be left on a silent node, by the platform's clock alone.
+"""The time after which no process of an attempt can be left on a silent node, by the platform's clock alone.
 
 An agent counts from the time at which it sent the newest answered request, the platform from the time at which it
 handled the newest request. So the agent always starts to count first. The margin covers the rates of the two clocks

@@ -89,7 +89,7 @@ class PlannedCluster(models.Model):
 
 
 class Remembered(models.Model):
-    """What a policy remembers, and when it wants to decide again without an event."""
+    """The state of a policy, and the time at which it wants to decide again without an event."""
 
     policy = models.CharField(max_length=100, default="", blank=True)
     version = models.PositiveIntegerField(default=0, help_text="The version in which the policy wrote its data.")
@@ -101,7 +101,7 @@ class Remembered(models.Model):
 
 
 class PolicyState(Remembered):
-    """What the policy of a pool's default planner remembers."""
+    """The state of the policy of a pool's default planner."""
 
     pool = models.OneToOneField(Pool, on_delete=models.CASCADE, primary_key=True, related_name="policy_state")
 
@@ -110,7 +110,7 @@ class PolicyState(Remembered):
 
 
 class PlannerState(Remembered):
-    """What the policy of another planner remembers."""
+    """The state of the policy of another planner."""
 
     planner = models.OneToOneField(Planner, on_delete=models.CASCADE, primary_key=True, related_name="policy_state")
 

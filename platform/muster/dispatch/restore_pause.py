@@ -29,7 +29,7 @@ from scheduler.model.lifecycle import LeaseState, NodeAdmin
 
 
 def placement_pause() -> str:
-    """Why placement is paused, as a sentence; empty if it is not."""
+    """The reason why placement is paused, as a sentence; empty if it is not."""
     restore = Restore.objects.filter(resumed_at=None).order_by("-pk").first()
     if restore is None:
         return ""
@@ -54,7 +54,7 @@ def resume_placement() -> None:
 
 
 def lost_jobs(restore: Restore) -> str:
-    """What is known about the jobs that were submitted or started after the backup."""
+    """A sentence on the jobs that were submitted or started after the backup."""
     known = Job.objects.filter(pk__lte=restore.last_job).aggregate(last=Max("pk"))["last"] or 0
     lines = [
         f"The platform was restored from a backup of {_utc(restore.backup_at)}. What was submitted or has ended since "

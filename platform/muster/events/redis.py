@@ -25,17 +25,17 @@ def client() -> redis.Redis:
 
 
 def node_channel(node_id: int) -> str:
-    """Where a change of a node's desired set is announced."""
+    """The channel for changes of a node's desired set."""
     return f"muster:node:{node_id}"
 
 
 def log_channel(attempt_id: int) -> str:
-    """Where newly stored log bytes of an attempt are announced."""
+    """The channel for newly stored log bytes of an attempt."""
     return f"muster:log:{attempt_id}"
 
 
 def offers_channel(user_id: int) -> str:
-    """Where new offers to a user's frameworks are announced."""
+    """The channel for new offers to a user's frameworks."""
     return f"muster:offers:{user_id}"
 
 

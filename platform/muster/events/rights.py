@@ -1,4 +1,4 @@
-"""What the role of the platform's processes may do in the database: read and write rows, and audit rows only add."""
+"""Rights of the platform's processes in the database: read and write rows, and only add audit rows."""
 
 from __future__ import annotations
 

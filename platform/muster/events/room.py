@@ -30,11 +30,11 @@ class Room:
     def __init__(self, kind: str, *, what: str, so: str) -> None:
         self._kind = kind
         self._what = what
-        """Whose disk it is, in words."""
+        """The owner of the disk, in words."""
         self._so = so
-        """What it means that it is full, for operators."""
+        """The effect of a full disk, for operators."""
         self._lacks: int | None = None
-        """How many bytes must be free before there is room again; None while there is."""
+        """Bytes that must be free before there is room again; None while there is."""
         self._lock = threading.Lock()
 
     @contextlib.contextmanager
@@ -54,7 +54,7 @@ class Room:
             self._tell(None, folder)
 
     def refusal(self, folder: Path, error: OSError) -> NoRoom | None:
-        """What a full disk's error is to the caller; None for any other error."""
+        """The refusal for a full disk's error; None for any other error."""
         if error.errno not in {errno.ENOSPC, errno.EDQUOT}:
             return None
         return self._full(folder, ENOUGH_BYTES)

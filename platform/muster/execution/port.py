@@ -1,4 +1,4 @@
-"""What an executor tells the platform of the ranks that it runs.
+"""Reports of an executor to the platform about the ranks that it runs.
 
 An executor starts the ranks of placed attempts and tells what becomes of them, in whatever way it learns it: the agents
 by their protocol (`muster.agents`). The platform takes it over (`reports`), and both sides follow the same rules:
@@ -37,7 +37,7 @@ class Port(Protocol):
         ...
 
     def progress(self, rank: Rank, *, text: str) -> None:
-        """How far its start is, for people."""
+        """The progress of its start, for people."""
         ...
 
     def report(self, told: Sequence[tuple[Rank, Sequence[Point]]]) -> None:

@@ -1,4 +1,4 @@
-"""What executors tell of ranks, taken over: the platform's side of the port."""
+"""Reports of executors about ranks: the platform's side of the port."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ class RuleVersion(models.Model):
     in_force_at = models.DateTimeField(null=True, editable=False)
 
     audit_type = ""
-    """What the audit log calls these rules."""
+    """The name of these rules in the audit log."""
 
     class Meta:
         abstract = True

@@ -1,4 +1,4 @@
-"""Why nothing new may start on a node, whatever operators want: all of it in one sentence, the field `barred`."""
+"""The reasons why no job may start on a node, even an active one: all in one sentence, the field `barred`."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ _MAX_FIGURE = 1e9
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What an agent says that came of a check."""
+    """The result of a check, as an agent reports it."""
 
     number: int
     uuid: str

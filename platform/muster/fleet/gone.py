@@ -68,7 +68,7 @@ def _require_silent(node: Node, lease: NodeLease) -> None:
 
 
 def _held(node: Node) -> list[dict[str, int]]:
-    """What lies on the node, as the audit log names it."""
+    """Allocations on the node, as the audit log names them."""
     found = holding(Node.objects.filter(pk=node.pk)).order_by("allocations__pk")
     rows = found.values_list("allocations__attempt__job_id", "allocations__attempt__number", "allocations__rank")
     return [{"job": job, "attempt": attempt, "rank": rank} for job, attempt, rank in rows]

@@ -1,4 +1,4 @@
-"""When more than half of a pool falls silent within a minute: the cause is hardly the nodes, and none is given up.
+"""Hold back evictions when more than half of a pool falls silent within a minute: the cause is hardly the nodes.
 
 1. Beats are spread over time, and so are looks: what one cut has silenced passes its time in several looks, a few nodes
    in each. So those that are on the way there count with those that have arrived, and with those that went down within
@@ -66,7 +66,7 @@ def _silent_s(node: Node, unheard_s: Mapping[int, float], now: datetime, since: 
 
 
 def _fallen(nodes: Sequence[Node], idle: Collection[int], now: datetime, since: datetime | None) -> list[Node]:
-    """Who went down with those that are silent now; of whom operators have declared gone, only while the hold lasts."""
+    """Nodes that went down with those that are silent now; of nodes declared gone, only while the hold lasts."""
     first = (since or now) - TOGETHER
     down = [node for node in nodes if node.health == NodeHealth.DOWN and node.down_at and node.down_at >= first]
     return [node for node in down if (since is not None if node.gone_at else node.pk not in idle)]

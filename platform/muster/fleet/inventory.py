@@ -28,7 +28,7 @@ class ReportedGpu:
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """What an agent says of its node; `links` are scores by GPU index, see `muster.fleet.links`."""
+    """An agent's report about its node; `links` are scores by GPU index, see `muster.fleet.links`."""
 
     address: str
     cpus: int

@@ -1,4 +1,4 @@
-"""How close the GPUs of a node are to each other: from the words of its agent to scores that placements compare.
+"""The closeness of a node's GPUs to each other: from the words of its agent to scores that placements compare.
 
 NVLinks count ten each, so that any of them is closer than PCIe: there, two GPUs score 5 at one switch, 4 over several,
 3 at a host bridge, 2 on one NUMA node and 1 across sockets. A GPU scores nothing with itself.

@@ -35,7 +35,7 @@ _UNSAID: Mapping[str, str] = {}
 
 @dataclass(frozen=True, slots=True)
 class ClosingTime:
-    """When a node closes, None if it has; whether jobs are moved off it, why, and when it opens again, if known."""
+    """The closing of a node: its time (None: it has closed), reason, whether jobs are moved off, and end, if known."""
 
     at: datetime | None
     moves_jobs_off: bool
@@ -125,12 +125,13 @@ def planned() -> QuerySet[Maintenance]:
 
 
 def planned_of(node: Node) -> QuerySet[Maintenance]:
-    """What is planned or under way of the node, by itself or with its whole pool."""
+    """Maintenance of the node, or of its whole pool, that is planned or under way."""
     return planned().filter(Q(node=node) | Q(node=None, pool_id=node.pool_id))
 
 
 def closing_of(nodes: Iterable[Node]) -> dict[int, ClosingTime]:
-    """When the nodes close that do, by id. One that was drained for it is kept free by its own state, until it is over.
+    """The closing times of nodes by id; other nodes are left out. One that was drained for it is kept free by its own
+    state, until it is over.
 
     When a node opens again for good is not known while another maintenance of it follows.
     """
@@ -181,12 +182,12 @@ def _nodes_of(row: Maintenance) -> QuerySet[Node]:
 
 
 def _reason(row: Maintenance) -> str:
-    """Why a node is drained, as its page says it."""
+    """The reason of a drain, as the node's page shows it."""
     return f"{_begins(row)}until {_words(row.ends_at)}: {row.reason}"
 
 
 def _begins(row: Maintenance) -> str:
-    """How the drain reason begins. At the end it tells the nodes whose state no operator has changed since."""
+    """The beginning of the drain reason. At the end it tells the nodes whose state no operator has changed since."""
     return f"maintenance {row.pk} "
 
 

@@ -16,7 +16,7 @@ from scheduler.model.lifecycle import LeaseState, NodeAdmin, NodeHealth
 
 
 class StrikeReason(StrEnum):
-    """What a node is blamed for; the words that attempts end with are spelled as there."""
+    """A failure that a node is blamed for; the words that attempts end with are spelled as there."""
 
     NODE_LOST = "node_lost"
     NODE_REBOOTED = "node_rebooted"
@@ -30,7 +30,7 @@ class StrikeReason(StrEnum):
 
 
 class CheckResult(StrEnum):
-    """What came of the last check of a GPU."""
+    """The result of the last check of a GPU."""
 
     NONE = ""
     PASSED = "passed"
@@ -311,7 +311,7 @@ class Node(models.Model):
 
 
 class RunningJobs(StrEnum):
-    """What happens to the jobs that run on a node when its maintenance begins."""
+    """The treatment of a node's running jobs when its maintenance begins."""
 
     WAIT = "wait"
     """They end by themselves."""
@@ -358,7 +358,7 @@ class Maintenance(models.Model):
 
     @property
     def what(self) -> str:
-        """Which node or pool it is of, in words."""
+        """Its node or pool, in words."""
         return f"node {self.node.name}" if self.node else f"pool {self.pool.name}"
 
 
@@ -433,7 +433,7 @@ class Strike(models.Model):
 
 
 class HealthReport(models.Model):
-    """What an agent reported of a GPU or of its node, once for as long as it goes on. See `muster.fleet.health`."""
+    """A problem that an agent reported of a GPU or of its node; one row while it goes on. See `muster.fleet.health`."""
 
     id = models.BigAutoField(primary_key=True)
     node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="health_reports")
@@ -508,7 +508,7 @@ class GpuReading(models.Model):
 
 
 class NodeDisk(models.Model):
-    """What is left of the disk that a node's jobs fill, as its agent told last. See `muster.fleet.disks`."""
+    """Free space on the disk that a node's jobs fill, as its agent reported last. See `muster.fleet.disks`."""
 
     node = models.OneToOneField(Node, on_delete=models.CASCADE, primary_key=True, related_name="disk")
     at = models.DateTimeField(db_default=DatabaseNow())
@@ -537,8 +537,8 @@ class NodeLease(models.Model):
 
 
 class Tick(models.Model):
-    """When a part of the platform last said that it works: `web` answers calls, `reaper` looks for lost nodes,
-    `links` keeps the links, and the workers `schedule` and `default` do their rounds.
+    """The last sign of life of a part of the platform: `web` answers calls, `reaper` looks for lost nodes, `links`
+    keeps the links, and the workers `schedule` and `default` do their rounds.
 
     A silence that is the platform's own must cost no node its lease.
     """

@@ -1,4 +1,4 @@
-"""Which networks the containers of gangs have, from the pool's setting and the label `gang-network` of its nodes.
+"""The networks of gangs' containers, from the pool's setting and the label `gang-network` of its nodes.
 
 An agent that runs containers labels its node with its option `--gang-network`. Without the option the label is the
 kind of network that the agent makes for its pool: `own bridge`, which is of one machine, or `own overlay`. The label is
@@ -16,7 +16,7 @@ _OWN_BRIDGE, _OWN_OVERLAY = "own bridge", "own overlay"
 
 
 def host_network_reason(node: Node) -> str:
-    """Which setting gives gangs in containers the network of the node's machine; empty where they have another one."""
+    """The setting that gives gangs in containers the network of the node's machine; empty if they have another one."""
     said = node.labels.get(_LABEL, "")
     if node.pool.gang_network == "host" and said in ("host", _OWN_BRIDGE, _OWN_OVERLAY):
         return f"the gang network of pool {node.pool.name} is host"

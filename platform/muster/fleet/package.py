@@ -28,7 +28,7 @@ class Package:
         return f"agent-{self.sha256[:16]}.pyz"
 
     def tag(self, options: str) -> str:
-        """What a daemon is known by that runs this file with these options."""
+        """The name of a daemon that runs this file with these options."""
         return hashlib.sha256(f"{self.sha256}\n{options}".encode()).hexdigest()[:32]
 
 
@@ -54,7 +54,7 @@ def install_commands() -> str:
 
 
 def unreachable_url_hint() -> str:
-    """What to do where MUSTER_URL names no address that other machines reach; empty where it does."""
+    """A hint for a MUSTER_URL that other machines cannot reach; empty if they can."""
     if not is_loopback(urlsplit(settings.PUBLIC_URL).hostname or ""):
         return ""
     return f"Other machines cannot reach {settings.PUBLIC_URL}: set MUSTER_URL to the platform's address and restart."

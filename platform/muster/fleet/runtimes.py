@@ -1,4 +1,4 @@
-"""What a node can start, from what its agent says of its runtimes."""
+"""The forms of jobs that a node can start, by its agent's report of its runtimes."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from scheduler.model.lifecycle import NodeAdmin
 
 
 def gpus_by_type(pool_id: int) -> dict[str, int]:
-    """How many GPUs of each type the pool's nodes have, healthy or not; retired nodes do not count."""
+    """The number of GPUs of each type on the pool's nodes, healthy or not; retired nodes do not count."""
     rows = (
         Gpu.objects.filter(node__pool_id=pool_id, present=True)
         .exclude(node__admin=NodeAdmin.RETIRED)

@@ -13,19 +13,19 @@ _VERSION = re.compile(r"v?(\d{1,6})\.(\d{1,6})\.(\d{1,6})")
 
 
 def why_barred(version: str, runtimes: Collection[str]) -> str:
-    """Why nothing may start on a node with this toolkit; empty if something may, such as plain processes."""
+    """The reason why nothing may start on a node with this toolkit; empty if something may, such as plain processes."""
     return _problem(version) if runtimes and PROCESS not in runtimes else ""
 
 
 def safe_runtimes(version: str, runtimes: Collection[str]) -> tuple[list[str], str]:
-    """What of its runtimes a node with this toolkit may offer, and why not the others; all if it is barred."""
+    """Runtimes that a node with this toolkit may offer, and the reason for leaving others out; all if it is barred."""
     problem = _problem(version)
     plain = [name for name in runtimes if name == PROCESS]
     return (plain, problem) if problem and 0 < len(plain) < len(runtimes) else (list(runtimes), "")
 
 
 def _problem(version: str) -> str:
-    """What is wrong with a toolkit (empty: there is none); a version that cannot be read is taken for an old one."""
+    """The problem of a toolkit (empty: there is none); a version that cannot be read counts as an old one."""
     if not version:
         return ""
     found = _VERSION.match(version)

@@ -1,4 +1,4 @@
-"""What becomes of the jobs that wait for others when some of these start or end: judged under lock, and not written.
+"""Effects on jobs that wait for others when some of these start or end: judged under lock, and not written.
 
 A job is older than those that wait for it. So one pass in the order of the ids follows a chain of any length.
 """
@@ -93,7 +93,7 @@ class Fact:
 
 @dataclass(slots=True)
 class Verdicts:
-    """What becomes of dependencies and of the jobs that have them; these are under lock."""
+    """Effects on dependencies and the jobs that have them; these are under lock."""
 
     rows: dict[DependencyState, list[int]] = field(default_factory=lambda: defaultdict(list))
     waiting: list[Job] = field(default_factory=list)
@@ -218,7 +218,7 @@ def _judge(
 
 
 def _told(clause: Clause, form: int) -> str:
-    """What is awaited, as `waits for` or `once` goes on."""
+    """The awaited jobs, as `waits for` or `once` goes on."""
     rows = [rows[0] for rows in clause[:_TOLD]]
     return " or ".join(f"{row.target} {_AWAITED[DependencyKind(row.kind)][form]}" for row in rows)
 
@@ -229,7 +229,7 @@ def _why_never(clause: Clause, facts: Mapping[tuple[str, int], Fact]) -> str:
 
 
 def said(row: Dependency, state: str, reason: str = "") -> str:
-    """What was awaited, and how it has ended instead."""
+    """The awaited end and the actual one, as a sentence."""
     because = f" ({Reason(reason).meaning.title.lower()})" if reason else ""
     awaited = _AWAITED[DependencyKind(row.kind)][0]
     return f"it was to wait for {row.target} {awaited}, which {_ENDS[JobState(state)]}{because}"

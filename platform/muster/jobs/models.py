@@ -104,10 +104,10 @@ class JobGroup(models.Model):
 
 
 class Job(models.Model):
-    """What a researcher asked for, what they want of it now, and what became of it."""
+    """A job: its spec, its owner's wish and its state."""
 
     awaited: Sequence[Dependency] = ()
-    """What a job that is not stored yet is to wait for."""
+    """The dependencies of a job that is not stored yet."""
 
     id = models.BigAutoField(primary_key=True)
     # Of tenant and owner there are indexes with more columns, and each index costs a job's every change.
@@ -410,7 +410,7 @@ class Allocation(models.Model):
 
 
 class Dependency(models.Model):
-    """What a job waits for: a job, a group, or the earlier jobs of an owner with one name.
+    """A dependency of a job: on a job, a group, or the earlier jobs of an owner with one name.
 
     Of those with the same clause one is enough. A member of a group that stands for it has both columns.
     """
@@ -448,7 +448,7 @@ class Dependency(models.Model):
 
     @property
     def target(self) -> str:
-        """What it is on, in words."""
+        """The job, group or name that it is on, in words."""
         if self.on_group is not None and self.on_job_id is None and self.kind == DependencyKind.CORR:
             return f"its member of {self.on_group.kind} {self.on_group_id}"
         if self.on_group is not None and (self.on_job_id is None or self.kind == DependencyKind.STARTED):
@@ -491,7 +491,7 @@ class GpuClaim(models.Model):
 
 
 class Reservation(models.Model):
-    """What is kept for a job while others stop: the allocations that it gets once they have let go of them.
+    """A reservation for a job while others stop: the allocations that it gets once they have let go of them.
 
     A row past `until` keeps nothing, and the next cycle removes it.
     """

@@ -63,7 +63,7 @@ class NoScreening:
 
 
 class WhyInfeasible(Protocol):
-    """Why the pool of a job, even if it was empty, could never run it, naming the field; None if it could.
+    """The reason why the pool of a job, even if it was empty, could never run it, naming the field; None if it could.
 
     With `each_choice`, every one of the GPU types that the job accepts must be one that the pool could give it.
     """
@@ -83,7 +83,7 @@ def _no_progress(attempt_ids: Collection[int]) -> set[int]:  # noqa: ARG001
 
 @dataclass(slots=True)
 class Ports:
-    """What the apps above say."""
+    """Hooks that the apps above fill."""
 
     screener: Screener = field(default_factory=NoScreening)
     why_infeasible: WhyInfeasible = _feasible

@@ -1,4 +1,4 @@
-"""Who may change a job or a group of jobs."""
+"""Rights to change a job or a group of jobs."""
 
 from __future__ import annotations
 

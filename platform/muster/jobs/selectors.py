@@ -1,4 +1,4 @@
-"""Which jobs a user may see, and where they stand."""
+"""Jobs that a user may see, and their places in queues."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def number_searched(text: str) -> int | None:
 
 
 def search_rank(text: str) -> Case:
-    """How exactly a job matches a search: 2 by its number, 1 by its whole name, 0 otherwise."""
+    """The rank of a job's match with a search: 2 by its number, 1 by its whole name, 0 otherwise."""
     return Case(
         When(pk=number_searched(text), then=2), When(name__iexact=text, then=1), default=0, output_field=IntegerField()
     )
@@ -113,7 +113,7 @@ def cancellable_jobs(user: User, jobs: QuerySet[Job], *, others: bool) -> QueryS
 
 
 def count_jobs(user: User, jobs: QuerySet[Job], *, others: bool) -> JobCount:
-    """How many these are, in all and by state, with the GPUs that they ask for; `others` as in `cancellable_jobs`."""
+    """Count these jobs, in all and by state, with the GPUs that they ask for; `others` as in `cancellable_jobs`."""
     states = list(jobs.values("state").order_by("state").annotate(jobs=Count("pk"), gpus=Sum(F("gpus") * F("nodes"))))
     return {
         "jobs": sum(row["jobs"] for row in states),
@@ -131,8 +131,9 @@ def get_job(user: User, job_id: int) -> Job:
 
 @dataclass(frozen=True, slots=True)
 class RunTime:
-    """How long the attempts of a job have run, without the pauses between them: those that have ended for `ended_s`
-    seconds together, and the live one since `since`."""
+    """The run time of a job's attempts, without the pauses between them: ended ones for `ended_s` seconds together, and
+    the live one since `since`.
+    """
 
     ended_s: float = 0.0
     since: datetime | None = None

@@ -1,4 +1,4 @@
-"""What users do with jobs: submit, cancel, requeue, clone, edit."""
+"""Actions of users on jobs: submit, cancel, requeue, clone, edit."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def submit_batch(*, user: User, items: list[object], idempotency_key: str | None
 
 
 def warnings_of(job: Job) -> list[str]:
-    """What the submitter should know of a job that was accepted: that it waits for GPUs or quota that do not exist."""
+    """Warnings about an accepted job: that it waits for GPUs or quota that do not exist."""
     if not job.tenant.wait_for_hardware:
         return []  # it was refused, if so
     found = ports.why_infeasible(job)

@@ -51,7 +51,7 @@ class _Change:
     fields: dict[str, Any]
 
     def is_like(self, other: _Change) -> bool:
-        """Whether one UPDATE can do both."""
+        """True if one UPDATE can do both."""
         same_table = type(self.rows[0]) is type(other.rows[0])
         return same_table and self.source == other.source and self.fields == other.fields
 
@@ -400,7 +400,7 @@ def _with_the_move(target: JobState, fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def _told_of(job: Job, source: str, target: str, *, actor: str, data: dict[str, Any]) -> dict[str, Any]:
-    """What an event of a move tells."""
+    """The data of a move's event."""
     return {
         "actor": actor,
         "tenant_id": job.tenant_id,

@@ -99,7 +99,7 @@ class Link(threading.Thread):
             self._budget.close()
 
     def _until_magic(self, channel: paramiko.Channel) -> bytes:
-        """What comes after the agent's first word; what a login prints before it is passed over."""
+        """The bytes after the agent's first word; output of the login before it is skipped."""
         until, seen = time.monotonic() + ATTACH_WITHIN_S, b""
         channel.settimeout(ATTACH_WITHIN_S)
         while MAGIC not in seen:
@@ -172,7 +172,7 @@ class Link(threading.Thread):
             raise Failed(LinkState.LOST, f"the link takes nothing any more: {error or type(error).__name__}") from error
 
     def _received(self, channel: paramiko.Channel) -> bytes | None:
-        """What came; empty at the end, None when nothing came in time."""
+        """Received bytes; empty at the end, None when nothing came in time."""
         try:
             return bytes(channel.recv(_READ_BYTES))
         except TimeoutError:
@@ -200,7 +200,7 @@ class Link(threading.Thread):
 
 
 class _Budget:
-    """How many calls of one link may be under way, and how large they are together."""
+    """The limits of one link's open calls: their number and their size together."""
 
     def __init__(self, calls: int, size: int) -> None:
         self._calls, self._size = calls, size

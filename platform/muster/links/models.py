@@ -12,14 +12,14 @@ from muster.fleet.models import Node
 
 
 class Step(StrEnum):
-    """What has to be done next for a server."""
+    """The next step for a server."""
 
     INSTALL = "install"
     LINK = "link"
 
 
 class LinkState(StrEnum):
-    """How it stands with a link; `reason` tells more of everything after the first three."""
+    """The state of a link; `reason` has details of everything after the first three."""
 
     INSTALLING = "installing"
     CONNECTING = "connecting"
@@ -41,7 +41,7 @@ class LinkState(StrEnum):
 
 
 class Server(models.Model):
-    """How a node is reached over SSH.
+    """The SSH access to a node.
 
     `version` is raised by every edit, so that who has read the row before changes nothing after it. An installer holds
     `token` until `due_at`.

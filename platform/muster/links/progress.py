@@ -1,4 +1,4 @@
-"""How servers get on: who works on which, what came of it, and when it is tried again."""
+"""The progress of servers: their installers, the results, and the times of the next tries."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def failed(server: Server, failure: Failed) -> None:
 
 
 def forget_open_links() -> None:
-    """What an earlier process had open is not open now."""
+    """Forget the links of an earlier process."""
     Server.objects.filter(step=Step.LINK).update(due_at=DatabaseNow())
     Server.objects.filter(state=LinkState.UP).update(state=LinkState.CONNECTING, since=DatabaseNow())
 

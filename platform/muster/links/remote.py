@@ -1,4 +1,4 @@
-"""What is looked at and done on a server, by Python programs that go there as data."""
+"""Inspection and work on a server, by Python programs that go there as data."""
 
 from __future__ import annotations
 
@@ -83,14 +83,14 @@ with open(sys.argv[1], "rb") as file:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What there is on a server."""
+    """Facts found on a server."""
 
     free_bytes: int
     agent_sha256: str
     running_tag: str
     log_end: str
     unusable: Failed | None = None
-    """Why no agent could be installed there now; one that runs needs no more room than it has."""
+    """The reason why no agent could be installed there now; one that runs needs no more room than it has."""
 
 
 class Place:
@@ -113,7 +113,7 @@ class Place:
         return f"{self._folder}/state"
 
     def look(self, connection: Connection) -> Found:
-        """What there is; `Failed` where nothing can be seen, as without Python."""
+        """Inspect the server; raises `Failed` if nothing can be seen, as without Python."""
         ended = connection.run(["-I", "-c", _LOOK, self._folder, self._package.name])
         _, mark, answer = ended.output.partition(_MARK)
         if not mark:
@@ -169,7 +169,7 @@ class Place:
             raise Failed(LinkState.START_FAILED, f"the agent did not start (status {ended.status}): {said}")
 
     def attach_words(self) -> list[str]:
-        """What joins a channel to the agent that runs."""
+        """The command that joins a channel to the running agent."""
         return [self.agent, "attach", "--state", self.state]
 
     def _compare(self, connection: Connection, path: str) -> None:

@@ -1,4 +1,4 @@
-"""What the fields of a server may be. None of them ever becomes part of a command that a shell reads."""
+"""Rules for the fields of a server. None of them ever becomes part of a command that a shell reads."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def require_folder(folder: str) -> str:
 
 
 def folder_of(folder: str, user: str) -> str:
-    """Where the agent is kept. Root's jobs run as their members, who could not pass through root's home."""
+    """The folder of the agent. Root's jobs run as their members, who could not pass through root's home."""
     return folder or (FOLDER_OF_ROOT if user == "root" else FOLDER_OF_OTHERS)
 
 

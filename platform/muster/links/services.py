@@ -1,4 +1,4 @@
-"""What operators do with servers that are reached over SSH."""
+"""Actions of operators on servers that are reached over SSH."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """How a server is reached and its agent is run. An empty private key keeps the stored one."""
+    """The access to a server, and the options of its agent. An empty private key keeps the stored one."""
 
     host: str
     user: str
@@ -146,7 +146,7 @@ def _columns(access: Access, *, key_needed: bool) -> dict[str, Any]:
 
 
 def _moved(server: Server, columns: dict[str, Any]) -> list[str]:
-    """Which fields say that the agent is to be elsewhere: on another machine, another user's, or in another folder."""
+    """Changed fields that move the agent: to another machine, another user, or another folder."""
     places = {"host": server.host, "port": server.port, "user": server.user}
     moved = [name for name, stored in places.items() if columns[name] != stored]
     folders = rules.folder_of(server.folder, server.user), rules.folder_of(columns["folder"], columns["user"])
@@ -178,7 +178,7 @@ def _node_for_server(*, pool: Pool, name: str, address: str, rack: str, actor: s
 
 
 def _shown(server: Server) -> dict[str, Any]:
-    """What the audit log says of a server: no secret."""
+    """The fields of a server in the audit log: no secret."""
     return {
         "host": server.host,
         "port": server.port,

@@ -51,7 +51,7 @@ logging.getLogger("paramiko").setLevel(logging.CRITICAL)
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a command ended and what it wrote, as much of it as is kept."""
+    """The end of a command and its output, as much of it as is kept."""
 
     status: int
     output: bytes

@@ -67,7 +67,7 @@ class AgentOptions:
     """The folder with the speeds of emulated GPUs."""
     runtime: str = "process"
     docker_socket: str = ""
-    """Where the Docker Engine listens; empty for the usual path."""
+    """The socket of the Docker Engine; empty for the usual path."""
 
 
 def web(site: Site) -> Child:

@@ -1,4 +1,4 @@
-"""Where the embedded servers live: their account, data, sockets and programs.
+"""The places of the embedded servers: their account, data, sockets and programs.
 
 Postgres refuses to run as root. So root runs both servers under an account without rights, and everything that they
 touch has to be reachable by it: a checkout below /root is not, and no existing folder is ever made more open for them.

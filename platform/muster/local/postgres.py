@@ -63,12 +63,12 @@ class Postgres:
 
     @property
     def url(self) -> str:
-        """What `DATABASE_URL` must be to use it."""
+        """The `DATABASE_URL` for it."""
         return self._url_of(ROLE, role_password(self.places, ROLE))
 
     @property
     def owner_url(self) -> str:
-        """What `MUSTER_MIGRATE_DATABASE_URL` must be."""
+        """The `MUSTER_MIGRATE_DATABASE_URL` for it."""
         return self._url_of(OWNER, service_password(self.places))
 
     def _url_of(self, role: str, password: str) -> str:

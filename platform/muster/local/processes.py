@@ -1,4 +1,4 @@
-"""What the kernel says about processes: whose child is what, what still runs, and how to end it.
+"""Facts of the kernel about processes: parents, life and end.
 
 Linux only, from /proc. A process id alone proves nothing (they are used again), so callers compare a second mark.
 """
@@ -35,7 +35,7 @@ def command_line(pid: int) -> list[str]:
 
 
 def start_ticks(pid: int) -> int | None:
-    """When a process started, in clock ticks since boot; with its id it names one process for good."""
+    """The start of a process, in clock ticks since boot; with its id it names one process for good."""
     fields = _stat_fields(pid)
     return int(fields[19]) if fields else None
 

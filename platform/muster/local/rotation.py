@@ -24,7 +24,7 @@ from scheduler.model.lifecycle import NodeAdmin
 
 @dataclass(frozen=True, slots=True)
 class Rotation:
-    """What has a new secret, and which variables an operator replaces by hand."""
+    """The parts with a new secret, and the variables that an operator replaces by hand."""
 
     files: list[str]
     variables: list[str]

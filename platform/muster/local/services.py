@@ -29,7 +29,7 @@ class Services:
     _use: IO[bytes] | None = field(default=None, repr=False)
 
     def environment(self) -> dict[str, str]:
-        """What the platform's processes must find in their environment."""
+        """The environment that the platform's processes need."""
         found = {"DATABASE_URL": self.database_url, "REDIS_URL": self.redis_url}
         return found | ({"MUSTER_MIGRATE_DATABASE_URL": self.owner_url} if self.owner_url else {})
 

@@ -219,7 +219,7 @@ class Supervisor:
         self._say(f"[yellow]{run.child.name} ended ({_ending(status)})[/]; starting it again in {delay_s:g} s")
 
     def _slow_turn(self) -> None:
-        """What needs no hurry: other people's services, orphans that have ended, logs that have grown."""
+        """Do what needs no hurry: other people's services, orphans that have ended, logs that have grown."""
         if self._watch is not None:
             try:
                 for name in self._watch.repair():
@@ -287,7 +287,7 @@ class Supervisor:
 
 
 def _tied() -> tuple[str, ...]:
-    """What comes before the words of a program, so that it ends with this process."""
+    """The words before those of a program that make it end with this process."""
     return (sys.executable, "-I", "-S", "-c", _TIED, str(os.getpid()))
 
 

@@ -35,7 +35,7 @@ class Valkey:
 
     @property
     def url(self) -> str:
-        """What `REDIS_URL` must be to use it."""
+        """The `REDIS_URL` for it."""
         return f"unix://:{service_password(self.places)}@{self.socket_path}"
 
     @property

@@ -1,1 +1,1 @@
-"""What jobs print: stored by byte offset, read back exactly."""
+"""The output of jobs: stored by byte offset, read back exactly."""

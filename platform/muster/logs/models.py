@@ -9,7 +9,7 @@ from muster.jobs.models import Allocation, Attempt
 
 
 class LogHead(models.Model):
-    """How many bytes all ranks of an attempt wrote, holes included: where the next chunk in their order begins."""
+    """Bytes that all ranks of an attempt wrote, holes included: there the next chunk in their order begins."""
 
     attempt = models.OneToOneField(Attempt, on_delete=models.CASCADE, primary_key=True, related_name="log_head")
     position = models.BigIntegerField(default=0)

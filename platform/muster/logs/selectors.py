@@ -94,7 +94,7 @@ def log_file(allocation: Allocation) -> LogFile:
 
 
 def pieces(attempt: Attempt, *, cursor: int, rank: int | None, largest: int, at_border: bool = False) -> list[Piece]:
-    """What was stored behind the cursor, in order, up to about `largest` bytes.
+    """Pieces stored after the cursor, in order, up to about `largest` bytes.
 
     The cursor counts the bytes of all ranks, or with a rank that rank's own bytes. A reader who goes on from the
     cursor of the last piece is `at_border`; any other may come back to a place in the middle of a chunk.
@@ -157,7 +157,7 @@ def _extract_of_all(attempt: Attempt, offset: int, limit: int, max_turns: int | 
 
 
 def _all_pieces(attempt: Attempt, cursor: int, *, largest: int) -> Iterator[Piece]:
-    """What all ranks wrote from the cursor on, read by handfuls."""
+    """Output of all ranks from the cursor on, read by handfuls."""
     at_border = False
     while found := pieces(attempt, cursor=cursor, rank=None, largest=largest, at_border=at_border):
         yield from found

@@ -84,7 +84,7 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class LogEnd:
-    """How a log ends: its size and its digest, the holes in it, and the rest that was not sent before."""
+    """The end of a log: its size and its digest, the holes in it, and the rest that was not sent before."""
 
     size: int
     sha256: str
@@ -233,7 +233,7 @@ def read(allocation: Allocation, *, start: int, end: int) -> bytes:
 
 
 def read_to_hole(allocation: Allocation, log: LogFile, *, offset: int, limit: int) -> tuple[int, bytes]:
-    """Where the first stored byte at or behind `offset` is, and up to `limit` bytes from there to the next hole."""
+    """The offset of the first stored byte at or after `offset`, and up to `limit` bytes from there to the next hole."""
     end = min(offset + limit, log.size)
     for hole_start, hole_end in sorted(tuple(hole) for hole in log.holes):
         if hole_start <= offset < hole_end:
@@ -326,7 +326,7 @@ def _require_same(allocation: Allocation, log: LogFile, chunk: Chunk) -> None:
 
 
 def _cap(allocation: Allocation) -> int:
-    """What is kept of this rank at most: the ranks of a job share what its pool allows."""
+    """The most bytes that are kept of this rank: the ranks of a job share what its pool allows."""
     attempt = allocation.attempt
     return attempt.job.pool.log_max_bytes_per_job // int(attempt.request.nodes)
 

@@ -107,13 +107,12 @@ def look(*, now: datetime) -> int:
 
 
 def policy_of(action: str, below: float, for_s: float, binding: bool) -> Policy:
-    """What a tenant's columns say."""
+    """The policy in a tenant's columns."""
     return Policy(Action(action), below, for_s, binding)
 
 
 def _watched() -> Iterable[Watched]:
-    """What runs with GPUs and is under a rule. A screening is over soon anyway, and what failed and is
-    kept stands idle on purpose."""
+    """Running jobs with GPUs under a rule, without screening runs, which are short, and kept jobs, idle on purpose."""
     running = Attempt.objects.filter(state=AttemptState.RUNNING, stage=Stage.FULL).filter(
         Q(job__spec__has_key="idle") | ~Q(job__tenant__idle_action=Action.OFF),
         kept_until__isnull=True,

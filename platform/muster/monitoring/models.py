@@ -1,4 +1,4 @@
-"""What running jobs report of their training, what their owners are told, and how idle the jobs are."""
+"""Reports of running jobs on their training, the advice to their owners, and the idle time of the jobs."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Series(models.Model):
 
 
 class JobAdvice(models.Model):
-    """What a job's owner was told of its training; each kind once."""
+    """Advice to a job's owner about its training; each kind once."""
 
     id = models.BigAutoField(primary_key=True)
     job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="advice", db_index=False)
@@ -60,7 +60,7 @@ class JobAdvice(models.Model):
 
 
 class LogPlace(models.Model):
-    """How far a rank's log has been read for losses."""
+    """The offset up to which a rank's log has been read for losses."""
 
     allocation = models.OneToOneField(Allocation, on_delete=models.CASCADE, primary_key=True, related_name="+")
     offset = models.BigIntegerField(default=0)
@@ -72,7 +72,7 @@ class LogPlace(models.Model):
 
 
 class FailureRate(models.Model):
-    """How often nodes of a pool failed under jobs of late."""
+    """The recent rate of failures of a pool's nodes under jobs."""
 
     pool = models.OneToOneField(Pool, on_delete=models.CASCADE, primary_key=True, related_name="failure_rate")
     failures = models.PositiveIntegerField()

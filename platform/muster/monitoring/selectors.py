@@ -24,7 +24,7 @@ _STOPS_LOOKED_AT = 5
 
 @dataclass(frozen=True, slots=True)
 class CheckpointAdvice:
-    """How often a job should save, and the figures that it comes from."""
+    """The recommended interval between checkpoints, and the figures behind it."""
 
     interval: Interval
     measured: Literal["reported", "stops"]
@@ -36,7 +36,7 @@ class CheckpointAdvice:
 
 
 def series_of(attempt: Attempt) -> list[Series]:
-    """What an attempt has told, by name."""
+    """Series that an attempt has reported, by name."""
     return list(Series.objects.filter(attempt=attempt).order_by("name"))
 
 
@@ -47,7 +47,7 @@ def newest_of(job: Job) -> list[Series]:
 
 
 def advice_of(job: Job) -> list[JobAdvice]:
-    """What the job's owner was told, in its order."""
+    """Advice to the job's owner, in its order."""
     return list(JobAdvice.objects.filter(job=job).select_related("attempt").order_by("pk"))
 
 
@@ -70,7 +70,7 @@ def losses_of(job_ids: Iterable[int]) -> Mapping[int, tuple[list[tuple[float, fl
 
 
 def checkpoint_advice(job: Job) -> CheckpointAdvice | None:
-    """How often the job should save; None if the cost of a checkpoint is not known.
+    """The recommended interval between checkpoints; None if the cost of a checkpoint is not known.
 
     1. The cost is the median of what the job reported of late, or of the times that its last preempted attempts took
        from the signal to the end: a job that saves when it is asked to stop does little else then.

@@ -26,7 +26,7 @@ Point = tuple[str, float | None, float]
 
 
 def told_points(points: Sequence[MetricPoint]) -> list[Point]:
-    """What of an agent's message is a point; the rest says nothing."""
+    """Valid points of an agent's message; the rest is ignored."""
     found: list[Point] = []
     for point in points[-MAX_REPORTED_POINTS:]:
         value = _ODD.get(point.odd) if point.value is None else point.value

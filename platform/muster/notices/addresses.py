@@ -1,4 +1,4 @@
-"""Where webhooks may go: the reading of a URL, and the judgement of an address, which is asked for each connection."""
+"""Allowed targets of webhooks: the reading of a URL, and the judgement of an address, for each connection."""
 
 from __future__ import annotations
 
@@ -51,17 +51,17 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What an operator allows: networks that are not public, and ports as pairs of the first and the last."""
+    """The operator's exceptions: networks that are not public, and ports as pairs of the first and the last."""
 
     networks: tuple[Network, ...]
     ports: tuple[tuple[int, int], ...]
 
     def objection_to_port(self, port: int) -> str:
-        """Why the port may not be used; empty if it may."""
+        """The reason why the port may not be used; empty if it may."""
         return "" if any(first <= port <= last for first, last in self.ports) else f"port {port} is not allowed here"
 
     def objection_to(self, address: Address) -> str:
-        """Why nothing may be sent to the address; empty if it may.
+        """The reason why nothing may be sent to the address; empty if it may.
 
         An address that carries another one within it is judged by both. Networks that the operator allows pass,
         except where clouds give away the credentials of a machine.

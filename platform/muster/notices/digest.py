@@ -27,7 +27,7 @@ MAX_CLASSES = 10
 
 @dataclass(frozen=True, slots=True)
 class Week:
-    """What became of a user's jobs in the week from a Monday."""
+    """The results of a user's jobs in the week from a Monday."""
 
     monday: date
     submitted: int

@@ -1,4 +1,4 @@
-"""What is said of how a job used its GPUs, when its end is told. An app above this one gives the grades."""
+"""The sentence on a job's use of its GPUs in the notice of its end. An app above this one gives the grades."""
 
 from __future__ import annotations
 

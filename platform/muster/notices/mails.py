@@ -44,7 +44,7 @@ def can_have_mail(user: User) -> bool:
 
 
 def why_no_mail(user: User) -> str:
-    """Why the user gets no mail; empty if they do."""
+    """The reason why the user gets no mail; empty if they do."""
     if not settings.MAIL_TO_USERS:
         return "E-mail is not set up here. Ask an operator."
     try:
@@ -161,7 +161,7 @@ def _mails_within_the_hour(users: set[int], now: datetime) -> dict[int, int]:
 
 
 def _told_alike(users: set[int], signatures: set[str], now: datetime) -> dict[tuple[int, str], datetime]:
-    """When the user was first told of each signature within the last day, or will be."""
+    """The time at which the user was first notified of each signature within the last day, or will be."""
     rows = Notice.objects.filter(user_id__in=users, signature__in=signatures).order_by()
     told = rows.filter(told_at__gt=now - ALIKE_FOR).values("user_id", "signature").annotate(at=Max("told_at"))
     found = {(row["user_id"], row["signature"]): row["at"] for row in told}
@@ -171,6 +171,6 @@ def _told_alike(users: set[int], signatures: set[str], now: datetime) -> dict[tu
 
 
 def _waiting(users: set[int], now: datetime) -> dict[int, datetime]:
-    """When the next mail that gathers for each user is due, if one is within the hour."""
+    """The time at which the next gathered mail of each user is due, if it is within the hour."""
     rows = Notice.objects.filter(user_id__in=users, due_at__gt=now, due_at__lte=now + WINDOW).order_by()
     return {row["user_id"]: row["at"] for row in rows.values("user_id").annotate(at=Min("due_at"))}

@@ -1,4 +1,4 @@
-"""What users want to be told of, their webhooks, and what they were told by mail."""
+"""Preferences of users for notices, their webhooks, and the mails that they got."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MAX_URL_CHARS = 1000
 
 
 class Preferences(models.Model):
-    """What a user wants to be told of, by channel. Who never chose has no row."""
+    """A user's preferences for notices, by channel. Who never chose has no row."""
 
     user = models.OneToOneField(
         settings.AUTH_USER_MODEL, on_delete=models.CASCADE, primary_key=True, related_name="notice_preferences"
@@ -92,7 +92,7 @@ class Notice(models.Model):
 
 
 class Reader(EventReader):
-    """How far events have been read for notices."""
+    """The last event that has been read for notices."""
 
     class Meta:
         constraints = [check("one_reader_of_events", Q(id=1))]

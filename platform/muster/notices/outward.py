@@ -29,7 +29,7 @@ class NotSent(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How long a call may take from the name's resolution to the head of its answer, and how many bytes are read."""
+    """The time of a call from the name's resolution to the head of its answer, and the bytes to read, at most."""
 
     deadline_s: float = DEADLINE_S
     max_bytes: int = MAX_BYTES
@@ -120,7 +120,7 @@ class _Stream(httpcore.NetworkStream):
         self._inner, self._deadline, self._left_bytes = inner, deadline, max_bytes
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        """What came, within what is left of the time and of the bytes."""
+        """Received bytes, within the remaining time and size."""
         data = self._inner.read(min(max_bytes, self._left_bytes + 1), _left_s(self._deadline, httpcore.ReadTimeout))
         self._left_bytes -= len(data)
         if self._left_bytes < 0:
@@ -144,7 +144,7 @@ class _Stream(httpcore.NetworkStream):
         return _Stream(inner, self._deadline, self._left_bytes)
 
     def get_extra_info(self, info: str) -> Any:
-        """What the connection knows of itself."""
+        """Facts of the connection."""
         return self._inner.get_extra_info(info)
 
 

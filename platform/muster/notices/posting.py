@@ -47,7 +47,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What became of a call: the status of its answer, or why there is none."""
+    """The result of a call: the status of its answer, or the reason why there is none."""
 
     said: str
     went_well: bool = False

@@ -1,4 +1,4 @@
-"""What a user wants to be told of, and by which channel."""
+"""The notices that a user wants, by channel."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ DEFAULT = Choice(mail=frozenset({Kind.FAILED, Kind.ADVICE, Kind.IDLE, Kind.KEPT}
 
 
 def choice_of(user: User) -> Choice:
-    """What the user chose, or the default."""
+    """The user's choice, or the default."""
     return choices_of([user.pk]).get(user.pk, DEFAULT)
 
 
 def choices_of(user_ids: Iterable[int]) -> dict[int, Choice]:
-    """What these users chose; those who never did are not among them."""
+    """The choices of these users; users without one are left out."""
     rows = Preferences.objects.filter(pk__in=list(user_ids))
     return {row.pk: Choice(frozenset(row.mail), frozenset(row.webhook), row.weekly_digest) for row in rows}
 
 
 def choice_in_spec(choice: Choice, stored: Mapping[str, Any] | None) -> Choice:
-    """What is told of one job: by its spec's `notify` if it has one, else by the user's choice."""
+    """The choice for one job: its spec's `notify` if it has one, else the user's."""
     if not stored:
         return choice
     return replace(choice, mail=frozenset(stored.get("mail", ())), webhook=frozenset(stored.get("webhook", ())))

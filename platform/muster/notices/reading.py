@@ -138,7 +138,7 @@ def _attempt_number(event: Event) -> int:
 
 
 def _story(event: Event, kind: Kind, job: Job, attempt: Attempt | None, grade: Grade | None) -> Story:
-    """What the event tells. The job itself may have moved on since, so what is said of it is that of its attempt."""
+    """The story of the event. The job itself may have moved on since, so what is said of it is that of its attempt."""
     verdict: Any = getattr(attempt, "failure", None)
     state = _ENDS[event.kind][1] if event.kind in _ENDS else JobState.QUEUED
     runs = event.kind in _WHILE_IT_RUNS

@@ -28,7 +28,7 @@ PING = "ping"
 
 
 def rules() -> Rules:
-    """Where the operators let webhooks go."""
+    """The operators' rules for targets of webhooks."""
     return Rules(networks=read_networks(settings.WEBHOOK_NETWORKS), ports=read_ports(settings.WEBHOOK_PORTS))
 
 
@@ -102,7 +102,7 @@ def ping_webhook(*, webhook: Webhook) -> None:
 
 
 def outbox_row(webhook_id: int, document: Mapping[str, object]) -> Outbox:
-    """What is to be posted, not stored yet. Its id is the same at each try."""
+    """The outbox row to post, not stored yet. Its id is the same at each try."""
     payload = {"webhook": webhook_id, "id": f"msg_{secrets.token_urlsafe(18)}", "document": dict(document)}
     return Outbox(topic=WEBHOOK, payload=payload, give_up_at=timezone.now() + TRIED_FOR)
 

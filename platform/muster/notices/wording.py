@@ -1,4 +1,4 @@
-"""What a notice says: its subject, its text, and the document that a webhook gets. Pure.
+"""The words of a notice: its subject, its text, and the document that a webhook gets. Pure.
 
 Names and lines of logs are other people's text: whatever they hold, a subject stays one line, and a body plain.
 """
@@ -26,7 +26,7 @@ _NUMBERS = re.compile(r"0x[0-9a-f]+|\b[0-9a-f]{8,}\b|[0-9]+(?:\.[0-9]+)?", re.IG
 
 @dataclass(frozen=True, slots=True)
 class Grade:
-    """What a job used of its GPUs, and what would have done as well. Where `grade` is empty there is only advice."""
+    """The grade of a job's GPU use, and advice. Where `grade` is empty there is only advice."""
 
     grade: str
     utilization: float | None
@@ -36,7 +36,7 @@ class Grade:
 
     @property
     def words(self) -> str:
-        """How busy its GPUs were; empty without a grade."""
+        """The use of its GPUs in words; empty without a grade."""
         if not self.grade or self.utilization is None:
             return ""
         gpus = "its GPU" if self.gpus == 1 else f"its {self.gpus} GPUs"
@@ -46,7 +46,7 @@ class Grade:
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """What happened to a job, for its owner."""
+    """An event of a job, for its owner."""
 
     kind: Kind
     at: datetime
@@ -62,7 +62,7 @@ class Story:
     failure: Mapping[str, Any] | None = field(default=None)
     """The verdict on the attempt: class, category, retry, confidence, line, hint, rank; None without one."""
     until: datetime | None = None
-    """When what is told comes to its end by itself, such as when an idle job is stopped."""
+    """The time at which the state ends by itself, such as when an idle job is stopped."""
     grade: Grade | None = None
     """Of a job that has ended."""
 
@@ -96,7 +96,7 @@ _SAID = {
 
 
 def idle_words(told: Mapping[str, Any]) -> str:
-    """What an event about an idle job tells: which GPUs did how little, since when, and what follows."""
+    """The words for an idle job: which GPUs did how little, since when, and what follows."""
     gpus = "its GPU" if told.get("gpus") == 1 else f"each of its {told.get('gpus')} GPUs"
     said = f"{gpus} did less than {told.get('below'):g} % since {_minute(told.get('since'))}"
     if told.get("stop_at") is None:
@@ -106,7 +106,7 @@ def idle_words(told: Mapping[str, Any]) -> str:
 
 
 def kept_words(told: Mapping[str, Any], *, job_id: int, shells: bool) -> str:
-    """What an event about a failed job that is kept tells: how it failed, until when it is kept, and how to get in."""
+    """The words for a failed job that is kept: how it failed, until when it is kept, and how to get in."""
     rank = told.get("rank") if told.get("ranks", 1) > 1 else None
     said = "" if rank is None else f"rank {rank}: "
     said += f"{told.get('detail') or told.get('reason')}; what it ran in is kept until {_minute(told.get('until'))}"
@@ -127,7 +127,7 @@ def one_line(text: str, longest: int) -> str:
 
 
 def subject_of(story: Story) -> str:
-    """Which job, and what became of it."""
+    """The subject: the job and its event."""
     said = f"was {story.state}" if story.kind is Kind.ENDED and story.state == "cancelled" else _SAID[story.kind]
     if story.kind is Kind.SCREENING and story.reason == ScreeningVerdict.PASSED:
         said = "passed screening"
@@ -165,7 +165,7 @@ def text_of(story: Story, *, url: str) -> str:
 
 
 def document_of(story: Story, *, url: str) -> dict[str, Any]:
-    """What a webhook is told."""
+    """The document for a webhook."""
     failure = story.failure
     return {
         "type": f"job.{story.kind}",
@@ -203,7 +203,7 @@ def _efficiency(grade: Grade) -> dict[str, Any]:
 
 
 def signature_of(story: Story) -> str:
-    """What failures that are alike have in common: the kind, the class, and the line without its numbers.
+    """The signature of equal failures: the kind, the class, and the line without its numbers.
 
     Empty where nothing but an exit code is known: by that alone two failures are not alike.
     """
@@ -246,10 +246,10 @@ def gathered(groups: Sequence[Group], *, count: int, url: str) -> tuple[str, str
 
 
 def job_url(url: str, job_id: int) -> str:
-    """Where the job is shown."""
+    """The address of the job's page."""
     return f"{url}/jobs/{job_id}"
 
 
 def footer(url: str) -> str:
-    """Where one chooses what is told."""
+    """The last lines of a mail, with the address of the settings."""
     return f"\nWhat you are told of: {url}/settings\n"

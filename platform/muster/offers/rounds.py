@@ -93,7 +93,7 @@ def _decided(pool: Pool, frameworks: list[Framework], asking: set[int]) -> tuple
 
 
 def _held(snapshot: model.Snapshot) -> dict[int, Counter[str]]:
-    """What the jobs of each framework hold."""
+    """GPUs that the jobs of each framework hold."""
     launched = Launch.objects.filter(job__in=[run.job.id for run in snapshot.running])
     framework_of = dict(launched.values_list("job_id", "framework_id"))
     held: defaultdict[int, Counter[str]] = defaultdict(Counter)

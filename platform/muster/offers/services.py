@@ -136,7 +136,7 @@ def _check_filter(filter_s: float) -> None:
 
 
 def _over(offer: Offer) -> str:
-    """Why the offer cannot be used any more."""
+    """The reason why the offer cannot be used any more."""
     if offer.state == OfferState.STANDING:  # it has expired, and no cycle has ended it yet
         return f"offer {offer.pk} has expired"
     if offer.state == OfferState.ACCEPTED:
@@ -186,7 +186,7 @@ def _require_startable(offer: Offer, jobs: Sequence[Job]) -> None:
 
 
 def _shares(offer: Offer, jobs: Sequence[Job], wanted: Sequence[Wanted]) -> list[AllocationView]:
-    """What each job gets of the offer; `Invalid` names the first that asks for more than is left."""
+    """Each job's part of the offer; `Invalid` names the first that asks for more than is left."""
     rows = Gpu.objects.filter(pk__in=offer.gpu_ids).order_by("index", "pk")
     left: dict[int, Gpu] = {gpu.pk: gpu for gpu in rows}
     rest = AllocationView(offer.node_id, 0, (), offer.cpus, offer.memory_mib)

@@ -1,4 +1,4 @@
-"""Which files jobs left, and what became of each; the bytes themselves are files of our own."""
+"""Output files of jobs and their states; the bytes themselves are files of our own."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ HELD = (FileState.ARRIVING, FileState.KEPT)
 
 
 class Collection(models.Model):
-    """What an agent said of a rank's files as a whole."""
+    """An agent's report about a rank's files as a whole."""
 
     allocation = models.OneToOneField(Allocation, on_delete=models.CASCADE, primary_key=True, related_name="outputs")
     finished_at = models.DateTimeField(null=True)

@@ -1,4 +1,4 @@
-"""Which files there are of a job, and what can be said of those that are not there."""
+"""The files of a job, and summaries of those that were left out."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def kept_file(job: Job, file_id: int) -> OutputFile:
 
 
 def summary_of(job: Job) -> OutputsSummary:
-    """What can be said of the job's files as a whole, in three queries."""
+    """A summary of the job's files, in three queries."""
     held = OutputFile.objects.filter(job=job, state__in=HELD).aggregate(files=Count("pk"), bytes=Sum("size"))
     told = Collection.objects.filter(allocation__attempt__job=job).aggregate(
         more=Sum("more"), cut=Count("pk", filter=Q(cut_short=True))

@@ -30,9 +30,9 @@ from muster.jobs.models import Allocation, Job
 from muster.outputs.models import HELD, Collection, FileState, OutputFile
 
 MAX_FILES = 1000
-"""How many files of a job are kept at most."""
+"""The most files that are kept of a job."""
 MAX_ROWS = 2 * MAX_FILES
-"""How many files of a rank are told of one by one, the ones that are left out too; others are counted."""
+"""The most files of a rank that get a row each, left-out ones included; others are counted."""
 MAX_PATH_BYTES = 1024
 LEFT_FREE = 0.05
 """The part of the disk that files of jobs leave to the rest of the platform."""
@@ -66,7 +66,7 @@ class Named:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """Where a file goes: how much of it is here, and whether more is wanted."""
+    """The place of a file: how much of it is here, and whether more is wanted."""
 
     id: int
     size: int
@@ -83,7 +83,7 @@ class Gap(Exception):
 
 @dataclass(slots=True)
 class _Use:
-    """What a job keeps, while its row is locked."""
+    """The files and bytes that a job keeps, while its row is locked."""
 
     files: int
     bytes: int
@@ -225,7 +225,7 @@ def state_missing_files() -> int:
 
 
 def place_of(file: OutputFile) -> Path:
-    """Where the file's bytes are."""
+    """The path of the file's bytes."""
     return _folder(file.job_id) / str(file.pk)
 
 
@@ -245,7 +245,7 @@ def _use_of(job: Job) -> _Use:
 
 
 def _state_for(size: int, job: Job, allocation: Allocation, use: _Use) -> FileState:
-    """What becomes of a new file of this size."""
+    """The state for a new file of this size."""
     if size > settings.OUTPUTS_MAX_BYTES:
         return FileState.TOO_LARGE
     while not use.has_room_for(size):

@@ -1,4 +1,4 @@
-"""What is measured, in which units, within which limits, and in which tables it is kept."""
+"""The measured figures with their units, limits and tables."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Resolution:
 
     @property
     def kept_for(self) -> timedelta:
-        """How long its rows are kept."""
+        """The time for which its rows are kept."""
         return settings.SAMPLES_KEPT_FOR[self.seconds]
 
 

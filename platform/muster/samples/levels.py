@@ -51,7 +51,7 @@ def forget(*, now: datetime) -> int:
 
 
 def watermarks(family: Family) -> dict[str, datetime]:
-    """How far each table that is made from another one is complete."""
+    """The time up to which each table that is made from another one is complete."""
     tables = [level.table for level in family.levels]
     return dict(RollUp.objects.filter(table__in=tables).values_list("table", "upto"))
 

@@ -1,4 +1,4 @@
-"""What agents measured, at three resolutions: each row sums up the samples of one thing in one stretch of time.
+"""Samples of agents, at three resolutions: each row sums up the samples of one thing in one stretch of time.
 
 A row's `at` is the beginning of its stretch; for each figure it keeps the mean and the largest value. What is measured
 is named by plain numbers and not by foreign keys: the rows are many and short-lived, and their writers have just read
@@ -130,7 +130,9 @@ class HostHour(HostStretch):
 
 
 class Speed(models.Model):
-    """How far an attempt is, and the stretch over which its speed is measured; see `muster.samples.speeds.Stretch`."""
+    """The progress of an attempt, and the stretch over which its speed is measured; see
+    `muster.samples.speeds.Stretch`.
+    """
 
     attempt = models.OneToOneField(Attempt, on_delete=models.CASCADE, primary_key=True, related_name="speed")
     gpu_type = models.CharField(max_length=63)
@@ -166,7 +168,7 @@ class SpeedAlone(models.Model):
 
 
 class RateEstimate(models.Model):
-    """How fast a job is expected to be on GPUs of one type; `muster.samples.rates` makes these of all measurements."""
+    """The expected rate of a job on GPUs of one type; `muster.samples.rates` makes these of all measurements."""
 
     job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="rate_estimates")
     gpu_type = models.CharField(max_length=63)
@@ -184,7 +186,7 @@ class RateEstimate(models.Model):
 
 
 class RateRefresh(models.Model):
-    """What the stored estimates were made of: one row."""
+    """The source of the stored estimates: one row."""
 
     measured_at = models.DateTimeField(null=True)
     job_id = models.BigIntegerField(default=0, help_text="The newest job at that time.")
@@ -194,7 +196,7 @@ class RateRefresh(models.Model):
 
 
 class RollUp(models.Model):
-    """How far a table has been rolled up from the one below it. The worker that rolls up holds this row's lock."""
+    """The time up to which a table is rolled up from the one below it. The worker that does so holds the row's lock."""
 
     table = models.CharField(max_length=63, primary_key=True)
     upto = models.DateTimeField(help_text="Everything before this time is in the table.")

@@ -1,4 +1,4 @@
-"""How fast jobs are on each GPU type that they accept, as the scheduler is told.
+"""Rates of jobs on each GPU type that they accept, for the scheduler.
 
 `scheduler.predict.rates` decides it from the speeds of `muster.samples.speeds` and the claims in specs. The estimates
 of live jobs are stored, so that a cycle reads them in one query, and pages show what the scheduler was told.

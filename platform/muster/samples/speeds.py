@@ -1,4 +1,4 @@
-"""How fast jobs are, from the number that each writes for its agent and that only grows: steps, samples, epochs.
+"""Speeds of jobs, from the number that each writes for its agent and that only grows: steps, samples, epochs.
 
 The number of rank 0 speaks for the gang. A speed is measured over a stretch of time in which nothing changed for the
 attempt: the same jobs beside it on its GPUs, and no step back. It is known once the stretch is long enough. The speed
@@ -56,7 +56,7 @@ ORDER BY attempt.id
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """What is known of an attempt's progress: the newest reading, and the stretch that it is in.
+    """The progress of an attempt: the newest reading, and the stretch that it is in.
 
     `beside` are the ids of the attempts on its GPUs, negative for one that starts or stops just now. `since` None: the
     stretch begins with the next growth, for until then the job may be loading what it works on. `squares` is the sum

@@ -1,4 +1,4 @@
-"""What was used over all of the time in which something was held: one figure each, and not a line."""
+"""Use over a whole holding: one figure each, and not a line."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ PREFIX = "#SBATCH"
 
 
 class Refused(Exception):
-    """What keeps a script from being submitted, and its line; None where it is not in the script."""
+    """The reason why a script cannot be submitted, and its line; None if it is not in the script."""
 
     def __init__(self, message: str, line: int | None = None) -> None:
         super().__init__(message)

@@ -14,7 +14,7 @@ MEMORY = ("mem", "mem-per-cpu", "mem-per-gpu")
 
 @dataclass(slots=True)
 class Asked:
-    """What the options ask for; None where they name nothing."""
+    """The request of the options; None where they name nothing."""
 
     nodes: tuple[int, int] | None = None
     named_nodes: int = 0

@@ -10,7 +10,7 @@ from muster.sbatch.directives import Directive, Refused
 
 
 class Fate(StrEnum):
-    """What becomes of an option."""
+    """The treatment of an option."""
 
     TRANSLATED = "translated"
     IGNORED = "ignored"
@@ -44,7 +44,7 @@ class Option:
 
 
 class Source(StrEnum):
-    """Where an option was given; later ones win."""
+    """The source of an option; later ones win."""
 
     SCRIPT = "script"
     ENVIRONMENT = "environment"

@@ -72,7 +72,7 @@ def _nodes_by_pool(pool_ids: list[int]) -> Mapping[int, tuple[tuple[NodeFacts, .
 
 
 def _features(labels: Mapping[str, object]) -> set[str]:
-    """What a constraint can name of the labels: `name`, where it is not false, and `name=value`."""
+    """The names that a constraint can use for the labels: `name`, where it is not false, and `name=value`."""
     found = set()
     for name, value in labels.items():
         if str(value).lower() not in {"false", "no", "0"}:

@@ -47,7 +47,7 @@ class Qos:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """What the words of a script mean for a user. The first partition is the default one."""
+    """The meaning of a script's words for a user. The first partition is the default one."""
 
     partitions: Mapping[str, Partition]
     accounts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)

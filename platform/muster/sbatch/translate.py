@@ -42,7 +42,7 @@ _AFTER = {"after": "started", "afterany": "any", "afternotok": "failed", "aftero
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """What is submitted: a script with its name, or the command of `--wrap`; and what was given beside it."""
+    """A submission: a script with its name, or the command of `--wrap`; and the options beside it."""
 
     script: str = ""
     name: str = "sbatch"
@@ -53,7 +53,7 @@ class Submission:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What became of an option."""
+    """The result of an option."""
 
     source: Source
     line: int | None

@@ -207,7 +207,7 @@ def _numbers(ranges: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Dependency:
-    """What a job waits for: `kind` is one of after, afterany, afternotok, afterok, aftercorr or singleton.
+    """A dependency of a job: `kind` is one of after, afterany, afternotok, afterok, aftercorr or singleton.
 
     `index`: of a member of the array `job_id`. `later_min`: minutes after the start, of the kind after.
     """

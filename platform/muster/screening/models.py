@@ -1,4 +1,4 @@
-"""Which pools have their jobs screened in another pool, and the results of the screening runs."""
+"""Pools whose jobs are screened in another pool, and the results of the screening runs."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from scheduler.model.request import Choice
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """What screening does with a job: screens it (`run`) or lets it go on, and in both cases why."""
+    """The decision of screening about a job: screen it (`run`) or let it go on, and the reason."""
 
     why: str
     screening: PoolScreening | None = None
@@ -32,7 +32,7 @@ class Outlook:
 
 
 def outlook_of(job: Job) -> Outlook:
-    """What screening does with a job that was not stored yet; it is in the pool of its virtual cluster."""
+    """The decision of screening about a job that is not stored yet; it is in the pool of its virtual cluster."""
     mode = combined(of_job=Mode(job.spec.get("screening", Mode.NEVER)), of_tenant=Mode(job.tenant.screening))
     if mode is Mode.NEVER:
         who = "its tenant" if job.tenant.screening == Mode.NEVER else "its spec"

@@ -1,4 +1,4 @@
-"""What a screening pool has for screening runs just now."""
+"""The present room of a screening pool."""
 
 from __future__ import annotations
 

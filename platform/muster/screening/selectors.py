@@ -1,4 +1,4 @@
-"""What screening is set to, whom it trusts, and what it has saved and cost."""
+"""The settings of screening, the trusted jobs, and its savings and costs."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ class ScreeningTotals:
     trusted: int = 0
     """Jobs that were not screened because an equal job passed recently."""
     spent_gpu_s: float = 0.0
-    """What all runs held of the screening pool: the cost of screening."""
+    """GPU-seconds that all runs held in the screening pool: the cost of screening."""
     saved_gpu_s: float = 0.0
-    """What the gangs of those that failed here would have computed until they failed: GPUs asked x seconds to the
-    failure. An estimate, and without what it costs to bring a gang together; the net gain is this less
-    `spent_gpu_s`."""
+    """GPU-seconds that the gangs of failed runs would have computed until they failed: GPUs asked x seconds to the
+    failure. An estimate, and without what it costs to bring a gang together; the net gain is this less `spent_gpu_s`.
+    """
     full_gpu_s: float = 0.0
     """The same also over failures that said nothing (inconclusive): what could have been saved at most."""
 
@@ -66,7 +66,7 @@ def screening_totals(
     by: Sequence[By] = (),
     tenant_ids: Iterable[int] | None = None,
 ) -> list[ScreeningTotals]:
-    """What screening did in the period, by the time at which each run ended; one row for each group of `by`, or one.
+    """Totals of screening in the period, by the time at which each run ended; one row for each group of `by`, or one.
 
     `tenant_ids` None: of all tenants; the caller decides whose figures may be seen.
     """
@@ -95,12 +95,12 @@ def screening_totals(
 
 
 def screening_of(pool_id: int) -> PoolScreening | None:
-    """How the jobs of the pool are screened; None: they are not."""
+    """The screening of the pool's jobs; None: they are not screened."""
     return first_of(PoolScreening.objects.filter(pool_id=pool_id).select_related("screening_pool"))
 
 
 def tenant_cap(pool: Pool) -> int:
-    """How many GPUs of this screening pool the runs of one tenant may hold at once; the largest where pools differ."""
+    """GPUs of this screening pool that one tenant's runs may hold at once; the largest where pools differ."""
     return PoolScreening.objects.filter(screening_pool=pool).aggregate(most=Max("tenant_gpus"))["most"] or 0
 
 

@@ -1,4 +1,4 @@
-"""How the admin looks: its name and its navigation."""
+"""The admin's name and navigation."""
 
 from __future__ import annotations
 

@@ -132,7 +132,7 @@ def _duration(name: str, default: str, units: Mapping[str, int], what: str) -> t
 
 
 def samples_kept_for() -> dict[int, timedelta]:
-    """How long samples are kept at each resolution (seconds); a coarser one is kept no shorter than a finer one."""
+    """The age limit of samples by resolution (seconds); a coarser one is kept no shorter than a finer one."""
     names = {10: "MUSTER_SAMPLES_TEN_SECONDS", 60: "MUSTER_SAMPLES_MINUTES", 3600: "MUSTER_SAMPLES_HOURS"}
     defaults = {10: "6h", 60: "7d", 3600: "400d"}
     kept = {seconds: long_time(name, defaults[seconds]) for seconds, name in names.items()}

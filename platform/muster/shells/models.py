@@ -15,7 +15,7 @@ from scheduler.model.lifecycle import SHELL_LIVE, ShellState
 
 
 class ShellReason(StrEnum):
-    """Why a shell was closed."""
+    """The reason why a shell was closed."""
 
     EXITED = "exited"
     NOT_STARTED = "not_started"

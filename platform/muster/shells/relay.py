@@ -38,7 +38,7 @@ class Window:
 
     @property
     def room(self) -> int:
-        """How many bytes more it takes."""
+        """The number of bytes for which it has room."""
         return SHELL_WINDOW_BYTES - len(self._data)
 
     def begin(self, first: int) -> None:
@@ -71,7 +71,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """How a shell was closed."""
+    """The end of a shell."""
 
     reason: str
     detail: str
@@ -79,7 +79,7 @@ class Closed:
 
     @classmethod
     def of(cls, shell: Shell) -> Closed | None:
-        """What the row says, None while it is live."""
+        """The end in the row; None while the shell is live."""
         return None if shell.state in SHELL_LIVE else cls(shell.reason, shell.detail, shell.exit_code)
 
 

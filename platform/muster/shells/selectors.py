@@ -1,4 +1,4 @@
-"""Which shells there should be, and which must end."""
+"""Shells that should exist, and those that must end."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ def any_live() -> bool:
 
 
 def why_over(shell: Shell, now: datetime, silence: Silence) -> tuple[ShellReason, str] | None:
-    """Why a live shell must end, and in which words; None if it goes on."""
+    """The reason why a live shell must end, also in words; None if it goes on."""
     return _by_its_job(shell) or _by_its_user(shell, now) or _by_time(shell, now, silence)
 
 
 def silences_of(silences: Mapping[int, Silence], shell: Shell) -> Silence:
-    """What is known of the shell; nothing yet, after a start of the web process."""
+    """The silence of the shell; unknown after a start of the web process."""
     return silences.get(shell.pk, Silence())
 
 

@@ -53,7 +53,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a shell ended, as its agent tells it."""
+    """The end of a shell, as its agent reports it."""
 
     reason: ShellReason
     exit_code: int | None

@@ -46,7 +46,7 @@ def move_shell(
 
 
 def event_data(shell: Shell) -> dict[str, Any]:
-    """What an event says of a shell: whose it is and where, and nothing of what is done in it."""
+    """The data of a shell's event: its owner and place, and nothing of what is done in it."""
     allocation = shell.allocation
     return {
         "shell": shell.pk,

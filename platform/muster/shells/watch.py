@@ -41,7 +41,7 @@ async def watch() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """What became of the shells: how those were closed that were asked about, by whomever, and which go on."""
+    """The result of a look at shells: the ends of closed ones, and the live ones."""
 
     closed: dict[int, Closed]
     live: list[Shell]

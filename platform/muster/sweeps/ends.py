@@ -1,4 +1,4 @@
-"""How a sweep ends, and when it is stopped."""
+"""The end of a sweep, and the conditions that stop it."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from scheduler.model.lifecycle import Desired, GroupState, JobState
 FIRST_TO_END = 3
 """The number of members that may end without the metric, while no member reports it, before the sweep is stopped."""
 SETTLED_AFTER = timedelta(seconds=3)
-"""What a job has reported last is stored just after its end."""
+"""The time after its end at which a job's last report is stored."""
 
 
 def reason_to_stop(sweep: SweepSpec, members: Sequence[tuple[Job, Trial | None]]) -> str | None:
-    """Why the sweep has no prospect, or None.
+    """The reason why the sweep has no prospect, or None.
 
     1. Its first members to end have failed.
     2. Its first members to end have not reported the metric, and neither has another one.
@@ -52,7 +52,7 @@ def end_sweep_if_over(group_id: int) -> bool:
 
 
 def _outcome(group: JobGroup) -> Outcome:
-    """What becomes of a sweep whose members have ended: a member that was stopped for its value is a success too."""
+    """The outcome of a sweep whose members have ended: a member that was stopped for its value is a success too."""
     state, reason = outcome_of(group)
     if group.desired == Desired.STOP:
         return state, reason

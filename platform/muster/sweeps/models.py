@@ -1,4 +1,4 @@
-"""What a sweep knows of its members and of itself. The sweep is a `JobGroup`, and its members are its jobs."""
+"""The state of a sweep and of its members. The sweep is a `JobGroup`, and its members are its jobs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from muster.jobs.models import Job, JobGroup
 
 
 class Trial(models.Model):
-    """What a member has reported of the sweep's metric, and what became of it by that."""
+    """A member's reports of the sweep's metric, and the decisions by them."""
 
     job = models.OneToOneField(Job, on_delete=models.CASCADE, primary_key=True, related_name="trial")
     value = models.FloatField(null=True, help_text="The best that it has reported.")
@@ -27,7 +27,7 @@ class Trial(models.Model):
 
 
 class Progress(models.Model):
-    """How a sweep got on."""
+    """The progress of a sweep."""
 
     group = models.OneToOneField(JobGroup, on_delete=models.CASCADE, primary_key=True, related_name="progress")
     looked_at = models.DateTimeField(null=True, help_text="When its members' reports were last taken over.")

@@ -22,7 +22,7 @@ from scheduler.search.rungs import RungCount, judge
 
 @dataclass(slots=True)
 class Standing:
-    """How far a sweep is: its members by state, its best one, and what they have cost and saved."""
+    """The standing of a sweep: its members by state, its best one, and their cost and savings."""
 
     members: dict[str, int] = field(default_factory=lambda: dict.fromkeys(MEMBER_STATES, 0))
     best: Trial | None = None
@@ -31,7 +31,7 @@ class Standing:
 
 
 def standings(groups: Iterable[JobGroup]) -> dict[int, Standing]:
-    """How far each of the sweeps is; three queries for all of them."""
+    """The standing of each of the sweeps; three queries for all of them."""
     found = {group.pk: Standing() for group in groups}
     rows = Job.objects.filter(group__in=list(found)).order_by("group").values("group", "state", "paused")
     rows = rows.annotate(stopped=STOPPED_BY_GROUP)
@@ -101,5 +101,5 @@ def search_member(
 
 
 def spec_of(group: JobGroup) -> SweepSpec:
-    """How its members differ."""
+    """The sweep part of its spec."""
     return sweep_of(group.spec)

@@ -74,7 +74,7 @@ def draft_sweep(*, user: User, data: object, desk: Desk | None = None) -> Draft:
 
 
 def size_of(data: object) -> int:
-    """How many members the sweep that the data describes has; 1 if it describes none."""
+    """The number of members of the sweep that the data describes; 1 if it describes none."""
     try:
         return len(params_of(parse_sweep(data["sweep"]))) if isinstance(data, dict) and "sweep" in data else 1
     except MusterError:

@@ -26,7 +26,7 @@ class Rungs(_Strict):
 
 
 class SweepSpec(_Strict):
-    """How the members of a sweep differ, and which of them go on."""
+    """The differences between members of a sweep, and the rule by which they go on."""
 
     method: Annotated[Method, Field(strict=False)] = Field(
         description="grid: each combination; random: drawn; halving and asha: drawn, and stopped early at rungs."
@@ -53,7 +53,7 @@ class SweepSpec(_Strict):
 
     @property
     def search_rungs(self) -> SearchRungs | None:
-        """Where members are compared."""
+        """The rungs at which members are compared."""
         if self.rungs is None:
             return None
         return SearchRungs.of(self.rungs.first, self.rungs.last, self.rungs.keep)

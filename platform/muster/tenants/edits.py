@@ -39,7 +39,7 @@ def locked(kind: type[NodeT], pk: int, *, version: int) -> NodeT:
 
 
 def stale(row: TreeNode, version: int) -> str:
-    """What to tell a person who edited an earlier version."""
+    """The message for a person who edited an earlier version."""
     return (
         f"{row.changed_by or 'the platform'} changed {row} at {row.changed_at:%Y-%m-%d %H:%M:%S} UTC: it has version "
         f"{row.version}; this edit is of version {version}, and nothing was stored. Load it again and repeat the edit"

@@ -176,7 +176,7 @@ class PrivateRegistry(models.Model):
 
 
 class RegistryCredentials(models.Model):
-    """What a tenant's jobs sign in with at a registry. The password is stored encrypted and goes to agents only."""
+    """Credentials of a tenant's jobs at a registry. The password is stored encrypted and goes to agents only."""
 
     tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, related_name="registries")
     registry = models.ForeignKey(PrivateRegistry, on_delete=models.PROTECT, related_name="credentials")
@@ -242,7 +242,7 @@ class Volume(models.Model):
 
 
 class Quota(Limits):
-    """How many GPUs of one type a virtual cluster may hold at a time without borrowing."""
+    """The number of GPUs of one type that a virtual cluster may hold at a time without borrowing."""
 
     vc = models.ForeignKey(VirtualCluster, on_delete=models.CASCADE, related_name="quotas")
 

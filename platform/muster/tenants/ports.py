@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class Ports:
-    """What the apps above say."""
+    """Hooks that the apps above fill."""
 
     has_cells: Callable[[str], bool] = lambda _: False
     """True if virtual clusters have cells in place of quotas under the admission of this name."""

@@ -29,7 +29,7 @@ _HOST = re.compile(r"(?=[a-z0-9])[a-z0-9.-]{1,249}(?<![.-])(?::([1-9][0-9]{0,4})
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """What an agent signs in with at one registry."""
+    """An agent's credentials for one registry."""
 
     registry: str
     username: str
@@ -38,12 +38,12 @@ class Login:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """How a tenant gets an image: whether its registry has to be asked each time, and by whose login."""
+    """A tenant's access to an image: whether its registry has to be asked each time, and the login."""
 
     ask: bool
     login: Login | None = None
     problem: str = ""
-    """Why there is no login though the tenant has stored one."""
+    """The reason why there is no login though the tenant has stored one."""
 
 
 def registry_of(image: str) -> str:
@@ -56,7 +56,7 @@ def registry_of(image: str) -> str:
 
 
 def access_to(*, tenant_id: int, image: str) -> Access:
-    """How the tenant's jobs get the image."""
+    """The access of the tenant's jobs to the image."""
     registry = registry_of(image)
     if not PrivateRegistry.objects.filter(pk=registry).exists():
         return Access(ask=False)

@@ -4,7 +4,7 @@ from enum import StrEnum
 
 
 class Role(StrEnum):
-    """What a member of a tenant may do; operators of the cluster need no membership."""
+    """The role of a member of a tenant; operators of the cluster need no membership."""
 
     MEMBER = "member"
     MANAGER = "manager"

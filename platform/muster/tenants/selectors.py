@@ -1,4 +1,4 @@
-"""What a user may see and do."""
+"""Rights of users."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Capacity:
 
     @property
     def available(self) -> int:
-        """How many a further quota can promise."""
+        """The number that a further quota can promise."""
         return max(self.total - self.promised, 0)
 
 
@@ -44,7 +44,7 @@ def virtual_clusters_of(user: User) -> QuerySet[VirtualCluster]:
 
 
 def default_virtual_cluster(user: User) -> VirtualCluster | None:
-    """Where the user's jobs go if they name none: the first of their own memberships."""
+    """The virtual cluster of the user's jobs if they name none: the first of their own memberships."""
     theirs = VirtualCluster.objects.filter(tenant__memberships__user=user).select_related("tenant", "pool")
     theirs = theirs.filter(closed_at__isnull=True)
     return first_of(theirs.order_by("tenant__memberships__id", "id"))

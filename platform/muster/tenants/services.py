@@ -70,8 +70,9 @@ def set_quota(*, vc: VirtualCluster, gpu_type: str, gpus: int, actor: str) -> Qu
 
 
 def quota_problem(*, vc: VirtualCluster, gpu_type: str, gpus: int) -> str | None:
-    """Why the virtual cluster cannot have this quota, or None. A quota is a promise, so the pool must be able to
-    keep all of its quotas at once."""
+    """The reason why the virtual cluster cannot have this quota, or None. A quota is a promise, so the pool must be
+    able to keep all of its quotas at once.
+    """
     if gpus < 0:
         return "a quota cannot be negative"
     stored = Quota.objects.filter(vc=vc, gpu_type=gpu_type).values_list("gpus", flat=True).first() if vc.pk else None
@@ -83,7 +84,7 @@ def quota_problem(*, vc: VirtualCluster, gpu_type: str, gpus: int) -> str | None
 
 
 def common_quota_problem(group: Organisation | Tenant, pool: Pool, *, gpu_type: str, gpus: int) -> str | None:
-    """Why the organisation or the tenant cannot have this quota of its own in the pool, or None."""
+    """The reason why the organisation or the tenant cannot have this quota of its own in the pool, or None."""
     stored = group.quotas.filter(pool=pool, gpu_type=gpu_type).first() if group.pk else None
     if gpus <= (stored.gpus if stored else 0):
         return None
@@ -92,7 +93,7 @@ def common_quota_problem(group: Organisation | Tenant, pool: Pool, *, gpu_type: 
 
 
 def cells_problem(vc: VirtualCluster) -> str | None:
-    """Why the quotas of the virtual cluster cannot be set by numbers, or None."""
+    """The reason why the quotas of the virtual cluster cannot be set by numbers, or None."""
     by_cells = ports.has_cells(vc.pool.admission)
     return f"the quotas of {vc.name} are those of its cells: change the cells" if by_cells else None
 
@@ -100,7 +101,7 @@ def cells_problem(vc: VirtualCluster) -> str | None:
 def promise_problem(
     pool: Pool, capacities: Mapping[str, Capacity], *, gpu_type: str, gpus: int, name: str
 ) -> str | None:
-    """Why the pool cannot promise this many GPUs beside the capacity that others are promised, or None."""
+    """The reason why the pool cannot promise this many GPUs beside the capacity that others are promised, or None."""
     capacity = capacities.get(gpu_type)
     if capacity is None:
         types = ", ".join(capacities) or "none yet"

@@ -1,4 +1,4 @@
-"""How many applications were in a pool on average while one of them was there.
+"""The mean number of applications in a pool while one of them was there.
 
 An application is a group, or a job outside of any, that asks for GPUs; it is there from its submission to its end.
 """

@@ -1,4 +1,4 @@
-"""How long the jobs of a virtual cluster waited for each start, and wait still, told apart by what they waited for.
+"""Waits of a virtual cluster's jobs for each start, by cause, waiting jobs included.
 
 While a job waits, each change of its pending reason is an event, so the time from one event to the next belongs to the
 reason of the first. docs/operator/simulator.md defines both delays.
@@ -19,7 +19,7 @@ from scheduler.model.lifecycle import HoldReason
 
 
 class Delay(StrEnum):
-    """What a waiting job waits for."""
+    """The cause of a wait."""
 
     FAIR_SHARE = "fair_share"
     """Its quota or a cap has no room for it, or the policy serves others first."""

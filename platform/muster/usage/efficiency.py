@@ -21,7 +21,7 @@ def efficiency_of(job: Job) -> Efficiency | None:
 
 
 def graded(period: Period, scope: Scope) -> Graded:
-    """How well the GPUs were used by the runs that ended in the period."""
+    """The GPU use of the runs that ended in the period."""
     found = _of(period, scope).aggregate(
         jobs=Count("pk"), gpu_s=Sum("gpu_s", default=0.0), idle_gpu_s=Sum("idle_gpu_s", default=0.0)
     )

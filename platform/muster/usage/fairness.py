@@ -43,7 +43,7 @@ class FairnessRow:
 
 
 def parse_fairness_by(words: str) -> list[By]:
-    """What a comma-separated list names; `Invalid` says which word is none."""
+    """The columns that a comma-separated list names; `Invalid` names a wrong word."""
     found = parse_by(words)
     for one in found:
         if one not in _COLUMNS:

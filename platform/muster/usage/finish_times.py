@@ -43,7 +43,7 @@ NO_MEMBER_RAN = "unknown until a member has run"
 
 @dataclass(frozen=True, slots=True)
 class Fairness:
-    """How much longer an application takes than alone; `sentence` says it, or why it is not known.
+    """The slowdown of an application against running alone; `sentence` says it, or why it is not known.
 
     Of one that has not ended `times` are as it stands: those of a waiting application as if it started now.
     """
@@ -55,7 +55,7 @@ class Fairness:
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """What a job has run and will run, s on the GPUs that it asks for; and how fast it runs now relative to these."""
+    """The past and future run time of a job, s on the GPUs that it asks for; and its present rate relative to these."""
 
     done_s: float = 0.0
     speed: float = 1.0
@@ -297,7 +297,7 @@ def _speed(asked: Request, given: Request, known: Mapping[tuple[str, int], float
 
 
 def _capacities(vc_ids: Collection[int]) -> Mapping[int, _Capacity]:
-    """What these virtual clusters and their pools have now."""
+    """The present capacity of these virtual clusters and their pools."""
     pools = dict(VirtualCluster.objects.filter(pk__in=vc_ids).values_list("pk", "pool_id"))
     gpus: defaultdict[int, Counter[str]] = defaultdict(Counter)
     present = Gpu.objects.filter(node__pool__in=set(pools.values()), present=True)

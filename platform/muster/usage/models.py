@@ -1,4 +1,4 @@
-"""What jobs that have ended used of what they had, how far the events were read for it, and what they held by days."""
+"""The efficiency of ended jobs, the last event that was read for it, and the holdings of jobs by days."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ class Efficiency(models.Model):
 
 
 class Reader(EventReader):
-    """How far events have been read for grades."""
+    """The last event that has been read for grades."""
 
     class Meta:
         constraints = [check("one_reader_for_grades", Q(id=1))]
 
 
 class HeldDay(models.Model):
-    """What one attempt of a job that has ended held on a day (UTC), of one type of GPU. Written once, by `usage.count`.
+    """Holdings of one attempt of an ended job on a day (UTC), of one type of GPU. Written once, by `usage.count`.
 
     It repeats what reports tell apart, since that does not change any more, and jobs and attempts are wide rows.
     """
@@ -122,7 +122,7 @@ class DayTotal(models.Model):
 
 
 class Finish(models.Model):
-    """How long an application that has ended took, and its share. Written once, by `usage.count`.
+    """The duration of an ended application, and its share. Written once, by `usage.count`.
 
     docs/operator/fairness.md defines the figures.
     """

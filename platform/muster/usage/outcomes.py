@@ -1,4 +1,4 @@
-"""What became of the work of an attempt, in the words by which GPU-hours are told."""
+"""Outcomes of attempts, by which GPU-hours are reported."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from scheduler.model.reasons import Reason
 
 
 class Outcome(StrEnum):
-    """What an attempt's GPU-hours were for."""
+    """The outcome of an attempt's GPU-hours."""
 
     RUNNING = "running"
     """Not known yet: it still holds its GPUs."""
@@ -29,7 +29,7 @@ class Outcome(StrEnum):
 
 
 WASTED = frozenset({Outcome.FAILED, Outcome.WORK_LOST, Outcome.NODE_LOST})
-"""What was computed and is not there any more. What its owner cancelled is told beside it: he may have had enough."""
+"""Outcomes whose work is lost. Cancelled work is reported beside it: its owner may have seen enough."""
 
 
 def outcome_sql() -> str:
@@ -54,7 +54,7 @@ def failure_sql() -> str:
 
 
 def category_sql() -> str:
-    """Who is to blame for the failure of an attempt; null for one that did not fail."""
+    """The category of an attempt's failure; null for one that did not fail."""
     by_reason = " ".join(f"WHEN '{reason.value}' THEN '{reason.meaning.blames}'" for reason in Reason)
     return (
         f"CASE WHEN {_FAILED} THEN CASE WHEN {_IS_KNOWN} THEN attempt.failure->>'category'"

@@ -1,4 +1,4 @@
-"""Whose GPU-hours a user may see, and whose are asked for."""
+"""The scope of a report: GPU-hours that a user may see, and those that are asked for."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """Who sees all of the tenants that they manage, and their own in those that they are in."""
+    """A member: sees all of the tenants that they manage, and their own jobs in those that they are in."""
 
     user_id: int
     managed: tuple[int, ...]
@@ -31,7 +31,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Which jobs count: those that a member may see, or with None all, as far as they are asked for."""
+    """Jobs that count: those that a member may see, or with None all, as far as they are asked for."""
 
     member: Member | None = None
     asked: Asked = Asked()
@@ -81,7 +81,7 @@ class Scope:
 
 
 def scope_of(user: User, asked: Asked) -> Scope:
-    """What the user may see of what is asked for.
+    """The part of the asked scope that the user may see.
 
     1. Operators see all.
     2. Managers of a tenant see all of it.

@@ -75,7 +75,7 @@ def _order(row: Row) -> tuple[object, ...]:
 
 
 def parse_by(words: str) -> list[By]:
-    """What a comma-separated list names; `Invalid` says which word is none."""
+    """The columns that a comma-separated list names; `Invalid` names a wrong word."""
     found = []
     for word in filter(None, (part.strip() for part in words.split(","))):
         if word not in _WORDS:

@@ -71,7 +71,7 @@ def statement(
 
 
 def _whole_days(period: Period) -> tuple[datetime, datetime]:
-    """Where the first whole day begins and the last one ends; without any, where both stretches of less meet."""
+    """The first moment of the first whole day and the last of the last one; without any, twice the same moment."""
     first = min(midnight(period.start + _DAY - timedelta(microseconds=1)), period.end)
     return first, max(midnight(period.end), first)
 
@@ -82,7 +82,7 @@ def midnight(at: datetime) -> datetime:
 
 
 def held_sql(bounds: tuple[str, str], where: str, *, bucket: str | None = None) -> str:
-    """How many microseconds of a slot each attempt held between two parameters, by type of GPU and by `bucket`.
+    """Microseconds of a slot that each attempt held between two parameters, by type of GPU and by `bucket`.
 
     A claim of no time, or whose end a clock that was set back put before its beginning, is of that moment and counts
     as nothing.
@@ -111,7 +111,7 @@ def held_sql(bounds: tuple[str, str], where: str, *, bucket: str | None = None) 
 
 
 def _open_jobs(scope: Scope, by: Sequence[By]) -> str:
-    """What jobs hold, or did, that are not counted yet: from their claims, cut to each day or week if that is told."""
+    """Holdings of jobs that are not counted yet: from their claims, cut to each day or week if that is told."""
     # Two questions, as there is an index for each.
     jobs = (
         f"SELECT job.id FROM jobs_job job WHERE job.state NOT IN ({ENDED}){_and(scope)} UNION ALL"
@@ -126,7 +126,7 @@ def _open_jobs(scope: Scope, by: Sequence[By]) -> str:
 
 
 def _edge(bounds: tuple[str, str], scope: Scope, by: Sequence[By], told: _Told) -> str:
-    """What counted jobs held in a part of a day, from their claims; `HeldDay` says which those are."""
+    """Holdings of counted jobs in a part of a day, from their claims; `HeldDay` says which those are."""
     day = f"(%({bounds[0]})s::timestamptz AT TIME ZONE 'UTC')::date"
     mine = f"allocation.attempt_id IN (SELECT job.attempt_id FROM usage_heldday job WHERE job.day = {day}{_and(scope)})"
     values = _values(by, OF_DAYS | {By.GPU_TYPE: "held.gpu_type"})
@@ -148,7 +148,7 @@ def _told_after(period: Period, last: datetime, by: Sequence[By]) -> _Told:
 
 
 def _counted_days(scope: Scope, by: Sequence[By]) -> str:
-    """What counted jobs of several attempts held on whole days."""
+    """Holdings of counted jobs of several attempts on whole days."""
     return (
         f"SELECT {_values(by, OF_DAYS)}job.slot_us, {_rows(by, 'job.job_id', 'job.attempt_id', _Told())}"
         f" FROM usage_heldday job WHERE NOT job.alone AND {_ON_WHOLE_DAYS}{_and(scope)}"
@@ -156,7 +156,7 @@ def _counted_days(scope: Scope, by: Sequence[By]) -> str:
 
 
 def _totals(scope: Scope, by: Sequence[By], *, whole: bool) -> str:
-    """What counted jobs of one attempt held on whole days, and how many they are.
+    """Holdings of counted jobs of one attempt on whole days, and the number of these jobs.
 
     Who began on a day is new. Who was there already counts on the first day of the period and of each week, unless
     the stretch before it tells of them.

@@ -1,4 +1,4 @@
-"""What jobs that have ended held, summed up by days, so that reports need not read each claim again.
+"""Holdings of ended jobs, summed up by days, so that reports need not read each claim again.
 
 A job is counted once, some time after its end, when nothing of it changes any more: in one transaction its rows of
 `HeldDay` are written, its day is added to `DayTotal` if it had one attempt, its finish-time fairness is stored, and it

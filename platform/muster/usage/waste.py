@@ -1,4 +1,4 @@
-"""What GPU-hours were for, and what of them came to nothing.
+"""GPU-hours by result, and the wasted ones.
 
 In Philly's trace the jobs that failed or were killed took about half of the GPU time (Jeon et al., "Analysis of
 Large-Scale Multi-Tenant GPU Clusters for DNN Training Workloads", ATC 2019): operators see here how that is with them.
@@ -19,7 +19,7 @@ from muster.usage.selectors import Row, read
 
 @dataclass(frozen=True, slots=True)
 class Retries:
-    """What attempts took that were another try after one that had failed, and what came of them."""
+    """GPU-hours of attempts that repeated a failed one, by outcome."""
 
     gpu_hours: float = 0.0
     attempts: int = 0

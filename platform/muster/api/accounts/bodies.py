@@ -1,4 +1,4 @@
-"""What requests about sessions, tokens and passwords say."""
+"""Bodies of requests about sessions, tokens and passwords."""
 
 from rest_framework import serializers
 

@@ -1,4 +1,4 @@
-"""What requests about arrays say."""
+"""Bodies of requests about arrays."""
 
 from muster.api.fields import Choice, Flag, Integer, Shape, Text, values
 from muster.arrays.selectors import STATES
@@ -6,7 +6,7 @@ from scheduler.model.lifecycle import GroupState
 
 
 class ArrayFilter(Shape):
-    """Which arrays a list shows."""
+    """The filter of a list of arrays."""
 
     state = Choice(choices=values(GroupState), required=False, help_text="Arrays in this state.")
     mine = Flag(required=False, default=False, help_text="Only the caller's own.")
@@ -15,7 +15,7 @@ class ArrayFilter(Shape):
 
 
 class ArrayMemberFilter(Shape):
-    """Which members of an array."""
+    """The filter of an array's members."""
 
     state = Choice(choices=[(name, name) for name in STATES], required=False, help_text="Members in this state.")
     indices = Text(required=False, max_length=1000, help_text="Members with these indices, such as 1,3,5-7.")

@@ -1,4 +1,4 @@
-"""What requests about cells say."""
+"""Bodies of requests about cells."""
 
 from rest_framework import serializers
 

@@ -75,7 +75,7 @@ def vc_cells(vc: VirtualCluster, now: CellsNow) -> VcCells:
 
 
 def cells_preview(preview: Preview) -> CellsPreview:
-    """What would become of a change."""
+    """The effect of a change of cells."""
     return {
         "fits": not preview.problem,
         "problem": preview.problem,

@@ -1,1 +1,1 @@
-"""What sharing a pool cost."""
+"""The cost of sharing a pool."""

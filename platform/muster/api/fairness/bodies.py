@@ -1,4 +1,4 @@
-"""Which fairness is asked for."""
+"""Queries of reports on fairness."""
 
 from muster.api.fields import Choice, Shape, Text, values
 from muster.api.usage.bodies import UsageFilter
@@ -18,7 +18,7 @@ class FairnessFilter(UsageFilter):
 
 
 class PoolFairnessFilter(Shape):
-    """Which other policy to judge, and between whom."""
+    """The other policy to judge, and the parties to compare."""
 
     policy = Text(required=False, max_length=40, help_text="Also judge this policy, with its defaults.")
     by = Choice(choices=values(Parties), required=False, default="tenant", help_text="The parties to compare.")

@@ -1,4 +1,4 @@
-"""What requests about nodes and maintenance say."""
+"""Bodies of requests about nodes and maintenance."""
 
 from muster.api.fields import Choice, Moment, Shape, Text, values
 from muster.fleet.maintenance import MAX_REASON_CHARS
@@ -30,13 +30,13 @@ class NewMaintenance(Shape):
 
 
 class CallOff(Shape):
-    """Why maintenance is called off."""
+    """The reason for calling maintenance off."""
 
     reason = Text(required=False, max_length=500, help_text="For the audit log and the event.")
 
 
 class NodeFilter(Shape):
-    """Which nodes are wanted."""
+    """The filter of a list of nodes."""
 
     health = Choice(
         choices=[*values(HealthLevel), *values(NodeHealth)],

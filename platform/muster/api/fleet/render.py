@@ -214,7 +214,7 @@ def _last_strikes(user: User, node: models.Node) -> list[NodeStrike]:
 
 
 def _health_reports(user: User, node: models.Node) -> list[HealthReport]:
-    """What was reported last of the node and its GPUs. The agent's words may name processes, so operators have them."""
+    """The latest reports about the node and its GPUs. The agent's words may name processes, so operators have them."""
     rows = node.health_reports.select_related("gpu").order_by("-last_at", "-pk")[:_REPORTS_SHOWN]
     return [
         {

@@ -1,1 +1,1 @@
-"""What would happen to a job, and why it stands where it does."""
+"""The forecast of a job, and the reason for its state."""

@@ -1,4 +1,4 @@
-"""What requests about scripts say."""
+"""Bodies of requests about scripts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What would become of a job, as JSON."""
+"""Forecasts of jobs as JSON."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from scheduler.model.plan import Hold as Held
 
 
 def dry_run_document(result: DryRunResult) -> DryRun:
-    """What the job would meet."""
+    """The document of a dry run."""
     screening, runtime = result.screening, result.runtime
     return {
         "valid": True,

@@ -1,4 +1,4 @@
-"""What the scheduler says of a job: why it is where it is, and what would become of it if it was submitted."""
+"""The scheduler's answers about a job: the reason for its state, and a forecast before it is submitted."""
 
 from __future__ import annotations
 

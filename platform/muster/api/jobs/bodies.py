@@ -65,7 +65,7 @@ class JobStateChoice(Choice):
 
 
 class JobSelector(Shape):
-    """Which jobs; each field narrows the selection further."""
+    """The selection of jobs; each field narrows it further."""
 
     state = serializers.ListField(
         child=JobStateChoice(choices=values(JobState)),
@@ -108,7 +108,7 @@ class CancelSelector(JobSelector):
 
 
 class PageFilter(Shape):
-    """Which piece of a list."""
+    """The page of a list."""
 
     limit = Integer(required=False, default=100, min_value=1, max_value=200, help_text="Entries on one page.")
     cursor = Text(required=False, max_length=200, help_text="`next` of the page before.")

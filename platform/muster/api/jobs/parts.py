@@ -1,4 +1,4 @@
-"""What there is to know about one job: its attempts, its events and its files."""
+"""Parts of one job: its attempts, its events and its files."""
 
 from __future__ import annotations
 

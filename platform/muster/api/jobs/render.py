@@ -160,7 +160,7 @@ def job_document(job: Job, *, finish: JobFinish | None = None) -> JobDocument:
 
 
 def job_rate(rate: KnownRate) -> JobRate:
-    """How fast a job is on GPUs of one type."""
+    """The job's rate on GPUs of one type."""
     return {
         "gpu_type": rate.gpu_type,
         "gpus": rate.gpus,
@@ -176,7 +176,7 @@ def gpu_choices(job: Job) -> list[GpuChoice]:
 
 
 def sizes(job: Job) -> list[JobSize]:
-    """What the job gets on each node in each of its choices, in order of preference."""
+    """GPUs, CPUs and memory on each node for each of the job's choices, in order of preference."""
     return [
         {"gpu_type": choice.gpu_type, "gpus": choice.gpus, "cpus": choice.cpus, "memory_mib": choice.memory_mib}
         for choice in job.request.choices
@@ -184,7 +184,7 @@ def sizes(job: Job) -> list[JobSize]:
 
 
 def finish(found: FinishByType | None) -> JobFinish | None:
-    """When a waiting job would finish on each GPU type; one of several types only."""
+    """The finish of a waiting job on each GPU type; None for a job with one type."""
     if found is None:
         return None
     return {"summary": found.summary, "detail": found.detail, "types": [_finish_on_type(one) for one in found.types]}
@@ -202,7 +202,7 @@ def _finish_on_type(one: Finish) -> FinishOnType:
 
 
 def efficiency(row: EfficiencyRow) -> Efficiency:
-    """What a job used of what it had."""
+    """The document of a job's efficiency."""
     use = row.use
     return {
         "attempt": row.attempt,
@@ -309,7 +309,7 @@ def _hold(job: Job) -> Hold | None:
 
 
 def failure(job: Job) -> Failure | None:
-    """Why the job failed; None for one that has not."""
+    """The diagnosis of a failed job; None for another one."""
     if job.state != JobState.FAILED:
         return None
     reason = Reason(job.reason or Reason.UNKNOWN)

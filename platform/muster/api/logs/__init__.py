@@ -1,1 +1,1 @@
-"""What jobs print."""
+"""The output of jobs."""

@@ -118,7 +118,7 @@ async def _download(attempt: Attempt, rank: int | None, found: Extract) -> Async
 
 @dataclass(slots=True)
 class _Look:
-    """What one look at the job found; `over` when nothing more is to be expected of the attempt."""
+    """The result of one look at the job; `over` when nothing more is to be expected of the attempt."""
 
     job_state: str
     exit_code: int | None

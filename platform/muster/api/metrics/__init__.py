@@ -1,1 +1,1 @@
-"""What GPUs, jobs and nodes used over time."""
+"""Use of GPUs, jobs and nodes over time."""

@@ -1,4 +1,4 @@
-"""Which metrics are asked for."""
+"""Queries of metrics."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MAX_STEP_S = 86_400
 
 
 class MetricsFilter(Shape):
-    """Which time, and how finely. The answer has 500 steps at most, and no finer ones than are still kept."""
+    """The window and the step. The answer has 500 steps at most, and no finer ones than are still kept."""
 
     to = Moment(required=False, help_text="Default: now.")
     step = Integer(
@@ -32,7 +32,7 @@ class MetricsFilter(Shape):
 
 
 class JobMetricsFilter(MetricsFilter):
-    """Which attempt and time; by default the latest attempt from its start to its end."""
+    """The attempt and the window; by default the latest attempt from its start to its end."""
 
     attempt = Integer(
         required=False, min_value=1, max_value=1 << 31, help_text="The attempt's number; the latest by default."

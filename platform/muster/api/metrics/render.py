@@ -26,7 +26,7 @@ _NOTHING = Lines()
 
 
 def job_metrics(attempt: Attempt | None, window: Window) -> JobMetrics:
-    """What an attempt's GPUs and ranks used."""
+    """The use of an attempt's GPUs and ranks."""
     ranks = list(Allocation.objects.filter(attempt=attempt).select_related("node").order_by("rank")) if attempt else []
     ids = [allocation.pk for allocation in ranks]
     claims = GpuClaim.objects.filter(allocation_id__in=ids).select_related("gpu").order_by("gpu__index")

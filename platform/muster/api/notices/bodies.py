@@ -1,4 +1,4 @@
-"""What requests about notices and webhooks say."""
+"""Bodies of requests about notices and webhooks."""
 
 from rest_framework import serializers
 

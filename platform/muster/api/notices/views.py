@@ -1,4 +1,4 @@
-"""What the caller is told of their jobs, and the webhooks it is posted to."""
+"""The caller's settings for notifications, and their webhooks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What requests of frameworks say."""
+"""Bodies of requests of frameworks."""
 
 from rest_framework import serializers
 
@@ -21,7 +21,7 @@ class NewFramework(Shape):
 
 
 class OfferQuery(Shape):
-    """How long to wait, and for what."""
+    """The time to wait, and the offers to wait for."""
 
     wait = Integer(default=MAX_WAIT_S, min_value=0, max_value=MAX_WAIT_S, help_text="Seconds to wait for an offer.")
     after = Integer(default=0, min_value=0, max_value=2**62, help_text="Wait for an offer with a larger id than this.")

@@ -57,5 +57,5 @@ def _starts(offer: models.Offer) -> list[str]:
 
 
 def _texts(offer: models.Offer, what: str) -> list[str]:
-    """What the node's agent says of one thing, as `standing_offers` has read it beside the offer."""
+    """The agent's strings for one thing, as `standing_offers` has read it beside the offer."""
     return [str(one) for one in getattr(offer, what) or ()]

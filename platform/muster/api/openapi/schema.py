@@ -1,4 +1,4 @@
-"""What the OpenAPI document says beyond Django's views: the spec's own schema, and the paths that stream."""
+"""Additions to the OpenAPI document: the spec's own schema, and the paths that stream."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def complete(result: Json, generator: Any, request: Any, public: bool) -> Json:
 
 
 def _first_sentence(text: str) -> str:
-    """What stands beside an operation's path in a list of them."""
+    """The summary of an operation: the first sentence of its text."""
     return " ".join(text.split()).partition(". ")[0].removesuffix(".")
 
 

@@ -1,10 +1,10 @@
-"""Which files are asked for."""
+"""Queries of files."""
 
 from muster.api.fields import Integer, Shape, Text
 
 
 class OutputFilter(Shape):
-    """Which piece of the list of files."""
+    """The page of the list of files."""
 
     attempt = Integer(required=False, min_value=1, help_text="Only files of this attempt.")
     limit = Integer(required=False, default=100, min_value=1, max_value=200, help_text="Files on one page.")

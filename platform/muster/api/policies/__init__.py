@@ -1,1 +1,1 @@
-"""How pools decide."""
+"""The policies of pools."""

@@ -1,4 +1,4 @@
-"""What requests about policies say."""
+"""Bodies of requests about policies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How pools decide, as JSON."""
+"""The policies of pools as JSON."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _fallback(pool: Pool) -> Fallback | None:
 
 
 def knowledge(known: Known) -> Knowledge:
-    """How well a pool knows rates and run times."""
+    """A pool's knowledge of rates and run times."""
     return {"jobs": known.jobs, "rates": known.rates, "by_source": dict(known.by_source), "expected": known.expected}
 
 

@@ -1,4 +1,4 @@
-"""How pools decide, and what they can be told to decide by."""
+"""The policies of pools, and the plug-ins that they can use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What requests about a queue say."""
+"""Bodies of requests about a queue."""
 
 from rest_framework import serializers
 
@@ -6,7 +6,7 @@ from muster.api.fields import Flag, Integer, Shape, Text
 
 
 class QueueFilter(Shape):
-    """Which jobs of the queue to list."""
+    """The page of the queue and its filter."""
 
     mine = Flag(required=False, default=False, help_text="Only the caller's own jobs.")
     limit = Integer(required=False, default=100, min_value=1, max_value=200, help_text="Jobs on one page.")

@@ -1,4 +1,4 @@
-"""What requests about shells say."""
+"""Bodies of requests about shells."""
 
 from rest_framework import serializers
 

@@ -1,1 +1,1 @@
-"""What all paths that stream or wait share."""
+"""Code that all paths which stream or wait share."""

@@ -134,7 +134,7 @@ class Authorised:
 
 
 class _Answer:
-    """What the handler has sent so far."""
+    """The part of the answer that the handler has sent so far."""
 
     def __init__(self, send: Send) -> None:
         self._send = send

@@ -1,4 +1,4 @@
-"""Who calls a stream."""
+"""Authentication of callers of streams."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""What requests about sweeps say."""
+"""Bodies of requests about sweeps."""
 
 from muster.api.fields import Choice, Flag, Integer, Shape, Text, values
 from scheduler.model.lifecycle import GroupState
 
 
 class SweepFilter(Shape):
-    """Which sweeps a list shows."""
+    """The filter of a list of sweeps."""
 
     state = Choice(choices=values(GroupState), required=False, help_text="Sweeps in this state.")
     mine = Flag(required=False, default=False, help_text="Only the caller's own.")

@@ -18,7 +18,7 @@ _SHARES = "Its shares among its siblings."
 
 
 class Change(Shape):
-    """How a change is made."""
+    """Options of a change."""
 
     dry_run = Flag(
         required=False,
@@ -28,7 +28,7 @@ class Change(Shape):
 
 
 class Closing(Shape):
-    """How a virtual cluster is deleted."""
+    """Options of deleting a virtual cluster."""
 
     merge_into = Text(
         required=False,
@@ -53,7 +53,7 @@ class NewCommonLimits(NewLimits):
 
 
 class NewPart(Shape):
-    """What all new parts of the tree have."""
+    """Fields that all new parts of the tree have."""
 
     name = Text(max_length=63, help_text="The name.")
     weight = Number(required=False, default=1.0, help_text=_SHARES)

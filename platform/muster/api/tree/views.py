@@ -51,7 +51,7 @@ class Kind:
 
     @property
     def key(self) -> str:
-        """How the ids of its operations name it."""
+        """Its name in the ids of its operations."""
         return self.name.replace(" ", "_")
 
     def one(self, user: User, path: dict[str, int]) -> Any:

@@ -1,1 +1,1 @@
-"""What GPU time was used for."""
+"""Reports on the use of GPU time."""

@@ -1,4 +1,4 @@
-"""Which usage and which delays are asked for."""
+"""Queries of reports on usage and delays."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class WithFrom(Shape):
 
 
 class PeriodFilter(WithFrom):
-    """Whose GPU-hours over which time; names narrow what the caller may see."""
+    """The period and the scope of a report; names narrow what the caller may see."""
 
     to = Moment(required=False, help_text="Default: now.")
     since = Text(required=False, max_length=40, help_text="Instead of `from`: a duration before `to`, such as 7d.")

@@ -78,7 +78,7 @@ def csv_table(names: Sequence[str], rows: Iterable[Mapping[str, object]]) -> str
 
 
 def waste_document(period: Period, found: WasteFound) -> Waste:
-    """What GPU-hours were for."""
+    """The document of GPU-hours by result."""
     return {
         **period_document(period),
         "total": _amounts(found.total),

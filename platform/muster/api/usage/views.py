@@ -70,7 +70,7 @@ def table(name: str, text: str) -> HttpResponse:
 
 
 def accepted(request: Request) -> str:
-    """What the header Accept asks for: CSV if it names that and no JSON."""
+    """The format that the header Accept asks for: CSV if it names that and no JSON."""
     accepted = request.headers.get("Accept", "")
     return "csv" if CSV in accepted and "application/json" not in accepted else "json"
 

@@ -1,4 +1,4 @@
-"""What a policy decided, drawn for the page of a pool in the admin: shares of time, and the last rounds."""
+"""A policy's decisions, drawn for the page of a pool in the admin: shares of time, and the last rounds."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ class PresetField(forms.ChoiceField):
 
 
 class Preview(forms.Widget):
-    """What saving would change. `static/muster/pool.js` asks `url` for it anew after each edit."""
+    """The changes that saving would make. `static/muster/pool.js` asks `url` for it anew after each edit."""
 
     url = ""
     text: SafeString = SafeString("")

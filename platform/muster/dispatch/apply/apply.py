@@ -142,7 +142,7 @@ def apply_together(
 
 
 def _reason_of(error: NoPort | IntegrityError | OperationalError) -> str:
-    """Why the database refused a transaction, if that was because another one was faster; otherwise raises."""
+    """The reason why the database refused a transaction, if another one was faster; otherwise raises."""
     if isinstance(error, NoPort):
         return str(error)
     if not isinstance(error.__cause__, ExclusionViolation | UniqueViolation | DeadlockDetected):
@@ -276,7 +276,7 @@ def _together(units: Iterable[Unit]) -> Plan:
 def _not_accepted(
     unit: Unit, jobs: Mapping[int, Job], snapshot: model.Snapshot, given: dict[int, Request]
 ) -> str | None:
-    """Which job of the unit does not accept what it gets, and why, or None; `given` takes what each is given."""
+    """The job that does not accept its GPUs, and the reason, or None; `given` takes each job's request."""
     for place in unit.places:
         try:
             given[place.job_id] = request_at(jobs[place.job_id], place, snapshot.gpu_by_id)
@@ -286,7 +286,7 @@ def _not_accepted(
 
 
 def _withdrawn(pool: Pool, unit: Unit, jobs: Mapping[int, Job]) -> str | None:
-    """Why a job of the unit may no longer be started or stopped; None if all may."""
+    """The reason why a job of the unit may no longer be started or stopped; None if all may."""
     stopped = {one.job_id for one in unit.preempts}
     for place in unit.places:
         job = jobs.get(place.job_id)
@@ -325,7 +325,7 @@ def _without_node(unit: Unit, nodes: Mapping[int, Node]) -> str | None:
 
 
 def _outdated(unit: Unit, seen: model.Snapshot | None, snapshot: model.Snapshot) -> str | None:
-    """What the unit relies on and has changed since the plan's snapshot; None if nothing has."""
+    """The fact that the unit relies on and that has changed since the plan's snapshot; None if none has."""
     violations = () if seen is None else changed_since(seen, snapshot, unit.plan)
     return violations[0].message if violations else None
 

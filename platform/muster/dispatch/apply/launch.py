@@ -86,7 +86,7 @@ class _Start:
 
 
 def request_at(job: Job, place: Place, gpus: Mapping[int, Gpu]) -> Request:
-    """What the job is given at the place, by the types of its GPUs.
+    """The job's resources at the place, by the types of its GPUs.
 
     Raises:
         Invalid: the job does not accept it.

@@ -1,4 +1,4 @@
-"""Who has borrowed GPUs from whom, kept as rows for as long as it lasts."""
+"""Loans of GPUs between virtual clusters, kept as rows for as long as they last."""
 
 from __future__ import annotations
 

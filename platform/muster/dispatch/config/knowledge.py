@@ -1,4 +1,4 @@
-"""What the policy of a pool needs to know of jobs, and how well the pool knows it now."""
+"""The facts about jobs that the policy of a pool needs, and the pool's knowledge of them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Knowledge:
 
 
 def knowledge_of(pool: Pool) -> Knowledge:
-    """How well the rates and run times of the pool's live jobs are known."""
+    """The pool's knowledge of the rates and run times of its live jobs."""
     jobs = list(Job.objects.filter(pool=pool, state__in=LIVE, gpus__gt=0).only("pk", "expected_s"))
     rates = live_rates(pool.pk)
     sources = [{rate.source for rate in rates.get(job.pk, ())} for job in jobs]
@@ -57,7 +57,7 @@ def knowledge_of(pool: Pool) -> Knowledge:
 
 
 def needs_of(policy: str, params: Mapping[str, Any]) -> frozenset[Need]:
-    """What the policy needs to know with these parameters; nothing if it does not accept them."""
+    """The facts that the policy needs with these parameters; none if it does not accept them."""
     found = made("policy", policy, params)
     return found.needs if isinstance(found, InformedPolicy) else frozenset()
 

@@ -48,7 +48,7 @@ def scope_of(pool: Pool, planner: Planner | None) -> Scope | None:
 
 
 def planner_errors(planner: Planner, virtual_clusters: Collection[VirtualCluster]) -> list[FieldError]:
-    """What is wrong with the settings of a planner and its virtual clusters."""
+    """Errors in the settings of a planner and its virtual clusters."""
     wrong = [
         FieldError(field, message)
         for kind in KINDS

@@ -60,7 +60,7 @@ def objections(kind: str, name: object, params: object) -> Iterator[tuple[str, s
 
 
 def clash(settings: Mapping[str, Any]) -> str:
-    """Why the plug-ins of valid settings do not go together; empty if they do."""
+    """The reason why the plug-ins of valid settings do not go together; empty if they do."""
     try:
         compose(CycleConfig(**{name: settings[name] for name in SETTINGS}))
     except ConfigError as error:

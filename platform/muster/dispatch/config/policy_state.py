@@ -1,4 +1,4 @@
-"""What the policy of a planner remembers, and its timer: stored after each cycle, and read by the next one."""
+"""The state of a planner's policy, and its timer: stored after each cycle, and read by the next one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SELECT pool_id, planner_id, extract(epoch FROM wake_at - clock_timestamp())::flo
 
 
 def pool_state_of(pool: Pool, planner: Planner | None = None) -> model.PoolState | None:
-    """What the policy of the planner remembered of the pool last."""
+    """The state of the planner's policy for the pool, as last stored."""
     rows, key = _stored(pool, planner)
     row = rows.filter(**key).first()
     return None if row is None or not row.version else model.PoolState(row.policy, row.version, row.data)

@@ -1,4 +1,4 @@
-"""What a switch of a pool's settings changes: each setting before and after, and what it means for jobs and quotas."""
+"""The effects of a switch of a pool's settings: each setting before and after, and its meaning for jobs and quotas."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def changes(before: Settings, after: Settings) -> list[Change]:
 
 
 def effects(pool: Pool, before: Settings, after: Settings) -> list[str]:
-    """What the switch means for the jobs and the virtual clusters of the pool as they are now, a sentence each."""
+    """The effects of the switch on the present jobs and virtual clusters of the pool, a sentence each."""
     if not changes(before, after):
         return []
     return [*_of_admission(pool, before, after), *_of_policy(pool, before, after), *_of_planners(pool), *_of_jobs(pool)]

@@ -18,7 +18,7 @@ from scheduler.policies.themis.policy import Themis
 
 
 def last_auctions(pool: Pool) -> list[Auction]:
-    """Who was offered what, who bid, won and paid in the last auctions, the newest first; none for other policies."""
+    """Offers, bids, winners and payments of the last auctions, the newest first; none for other policies."""
     state = pool_state_of(pool)
     if state is None or (state.policy, state.version) != ("themis", Themis.state_version):
         return []

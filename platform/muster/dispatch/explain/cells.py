@@ -36,7 +36,7 @@ class Demoted:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What would become of a change of cells; `problem` and its `field` are empty where it fits."""
+    """The effect of a change of cells; `problem` and its `field` are empty if it fits."""
 
     problem: str
     field: str
@@ -128,7 +128,7 @@ def set_cells(
 
 
 def preview(*, vc: VirtualCluster, cells: Mapping[str, int], pinned: Collection[str]) -> Preview:
-    """What would become of `set_cells`."""
+    """The effect that `set_cells` would have."""
     pool = vc.pool
     admission, snapshot = admission_of(pool), pool_snapshot(pool, seed=pool.pk)
     try:

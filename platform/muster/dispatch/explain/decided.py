@@ -1,4 +1,4 @@
-"""What a policy that gives out shares of time decided about each job of a pool, in words and figures."""
+"""The decisions of a policy with shares of time about each job of a pool, in words and figures."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Decided:
 
 @dataclass(frozen=True, slots=True)
 class LastRound:
-    """What the last solve gave each job, the largest share first, and what jobs received until `counted_at`."""
+    """The shares of the last solve, the largest first, and the time that jobs received until `counted_at`."""
 
     solved_at: datetime
     counted_at: datetime
@@ -70,7 +70,7 @@ class Spell:
 
 
 def last_round(pool: Pool) -> LastRound | None:
-    """What the pool's policy decided in its last round; None for a policy without rounds, or before the first one."""
+    """The last round of the pool's policy; None for a policy without rounds, or before the first one."""
     state, policy = pool_state_of(pool), round_policy_of(pool)
     if state is None or policy is None:
         return None
@@ -112,7 +112,7 @@ def last_round(pool: Pool) -> LastRound | None:
 
 
 def recent_spells(pool: Pool, since: datetime) -> Mapping[Job, Sequence[Spell]]:
-    """When jobs held GPUs of which type since that moment, by job, the oldest job first; the newest `MAX_ROWS`."""
+    """Spells in which jobs held GPUs since that moment, by job, the oldest job first; the newest `MAX_ROWS`."""
     attempts = Attempt.objects.filter(Q(ended_at=None) | Q(ended_at__gt=since), job__pool=pool, job__gpus__gt=0)
     found: dict[Job, list[Spell]] = {}
     for one in sorted(attempts.select_related("job__tenant").order_by("-id")[:MAX_ROWS], key=lambda one: one.pk):
@@ -123,7 +123,7 @@ def recent_spells(pool: Pool, since: datetime) -> Mapping[Job, Sequence[Spell]]:
 
 
 def solve_in_words(solve: Solve) -> str:
-    """How many jobs were solved together, and what that loses."""
+    """The number of jobs that were solved together, and the loss by that, in words."""
     kinds = "" if solve.rows == solve.jobs else f" as {solve.rows:,} kinds of equal jobs"
     solved = f"{solve.jobs:,} {'job was' if solve.jobs == 1 else 'jobs were'} solved{kinds}"
     if solve.parts == 1:

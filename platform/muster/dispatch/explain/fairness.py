@@ -30,7 +30,7 @@ WITHIN_S = 1.6  # for all policies together
 
 @dataclass(frozen=True, slots=True)
 class Witness:
-    """What shows that a property did not hold, in the snapshot of this moment."""
+    """Evidence that a property did not hold in the snapshot of this moment."""
 
     at: datetime
     sentence: str
@@ -58,7 +58,7 @@ class PolicyVerdicts:
 
 @dataclass(frozen=True, slots=True)
 class _Judged:
-    """Which of the three properties held in a snapshot, and what shows it; or why that is not known."""
+    """The three properties of a snapshot, each with its evidence, or the reason why they are unknown."""
 
     held: tuple[bool, bool, bool] = (False, False, False)
     kept_by_quotas: bool = False
@@ -99,7 +99,7 @@ def pool_verdicts(pool: Pool, *, policy: str | None, by: Parties) -> list[Policy
 
 
 def _judged(cycle_id: int, at: datetime, config: CycleConfig, by: Parties, until: float) -> _Judged:
-    """What is found of one snapshot, once in each process; raises TimeoutError if there is no time for it."""
+    """The judgement of one snapshot, computed once in each process; raises TimeoutError if there is no time for it."""
     key = (cycle_id, at, by, str(to_json(config)))
     if key not in _KNOWN:
         found = _judge(cycle_id, config, by, until)

@@ -48,7 +48,7 @@ _known: dict[int, _Known] = {}
 
 
 def why_infeasible(job: Job, *, each_choice: bool = False) -> Invalid | None:
-    """Why the pool of a draft could never run it, with the nearest request that it could run; None if it could.
+    """The reason why the pool of a draft could never run it, with the nearest possible request; None if it could.
 
     With `each_choice`, a job that accepts several GPU types is refused for each of them that no node could hold.
     """
@@ -79,7 +79,7 @@ def _feasibility(known: _Known, job: Job) -> Feasibility:
 
 
 def _refusals(job: Job, view: model.Job, feasibility: Feasibility, *, each_choice: bool) -> tuple[FieldError, ...]:
-    """What is wrong with the request, for each of several choices apart."""
+    """Errors of the request, for each of several choices apart."""
     denial = feasibility.denial(view)
     choices = view.request.choices
     if len(choices) > 1 and (each_choice or denial is not None):
@@ -98,7 +98,7 @@ def _refusals(job: Job, view: model.Job, feasibility: Feasibility, *, each_choic
 
 
 def _size_refusal(job: Job, view: model.Job, feasibility: Feasibility) -> FieldError | None:
-    """Why the pool could never give the job its largest size, and the largest that it could; None if it could."""
+    """The reason why the pool could never give the job its largest size, and the largest possible one; or None."""
     request = view.request
     each = 1 if request.over_gang else request.nodes
 

@@ -1,4 +1,4 @@
-"""When a waiting job would finish on each GPU type that it accepts, as its page tells."""
+"""The finish of a waiting job on each GPU type that it accepts, for its page."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def dry_run(*, user: User, data: object) -> DryRun:
 
 
 def _forecast_of_screening(job: Job, outlook: Outlook) -> Forecast | None:
-    """What a cycle of the screening pool would do with the job; None where it is not screened."""
+    """The forecast of a cycle of the screening pool for the job; None if it is not screened."""
     if outlook.screening is None or outlook.run is None:
         return None
     screened = copy(job)

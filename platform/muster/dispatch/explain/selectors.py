@@ -1,4 +1,4 @@
-"""Why a job waits, as the last cycle found."""
+"""The reasons why jobs wait, as the last cycle found."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from muster_client.answers.jobs import Failure
 from scheduler.model.lifecycle import HoldReason, JobState, Stage
 
 MAX_HOLDERS = 3
-"""How many users, and how many jobs of each, are named to a job that waits for quota."""
+"""Users, and jobs of each, that are named to a job that waits for quota."""
 
 
 def why(job: Job, *, failure: Failure | None = None) -> Why:
@@ -81,7 +81,7 @@ def quota_holders(vc_id: int, gpu_type: str) -> list[QuotaHolder]:
 
 
 def _why_screened(job: Job, run: ScreeningRun, answer: Why) -> Why:
-    """That it waits for its screening run or is in it, for how long, and that its place in its own queue is kept."""
+    """The answer for a job that waits for its screening run or is in it; its place in its own queue is kept."""
     now, where = database_now().timestamp(), job.pool.name
     gpus = f"{run.gpus_total} GPU{'' if run.gpus_total == 1 else 's'} of pool {where}"
     minutes = f"{run.time_limit_s / 60:.3g} min"

@@ -69,7 +69,7 @@ def groups_of(jobs: Sequence[model.Job]) -> tuple[model.Group, ...]:
 
 
 class Budgets:
-    """How many members of groups may still start; the virtual clusters of the jobs are locked."""
+    """The number of members of groups that may still start; the virtual clusters of the jobs are locked."""
 
     def __init__(self, jobs: Iterable[Job]) -> None:
         ids = {job.group_id for job in jobs if job.group_id is not None}

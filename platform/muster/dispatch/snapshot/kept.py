@@ -37,7 +37,7 @@ Parse = Callable[[dict[str, Any], float], model.Job]
 
 
 class StoredHold(NamedTuple):
-    """What is stored of the pending reason of a waiting job."""
+    """The stored pending reason of a waiting job."""
 
     tenant_id: int
     hold: dict[str, Any] | None
@@ -60,7 +60,7 @@ class _Kept(Generic[T]):
 
 
 class KeptRows(Generic[T]):
-    """What this process has made of rows, by pool and by the versions of the rows. A version begins with an id."""
+    """Objects that this process has made of rows, by pool and by row version. A version begins with an id."""
 
     def __init__(self) -> None:
         self._of_pool: dict[int, _Kept[T]] = {}
@@ -72,7 +72,7 @@ class KeptRows(Generic[T]):
         ask: Callable[[], tuple[datetime, str | None]],
         read: Callable[[Mapping[int, str]], Mapping[str, T]],
     ) -> list[T]:
-        """What is made of the rows that the running transaction sees, in the order of their versions.
+        """The objects for the rows that the running transaction sees, in the order of their versions.
 
         `ask` returns when the server started, and the versions of all rows, `12,3456(7,8)` with spaces between. `read`
         takes the versions of the rows to read by id, and returns what is made of them by version.

@@ -1,4 +1,5 @@
-"""What a cycle asks first, in one statement each: what there is to do, and which parts of a pool have anything in them.
+"""The first questions of a cycle, in one statement each: the work to do, and the parts of a pool that have anything in
+them.
 
 Most pools have no offers, caps, maintenance or reservations, and a query for each of them cost more than a decision.
 """
@@ -76,7 +77,7 @@ FROM fleet_pool pool WHERE pool.id = %s
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a planner of a pool has to do: see `run_cycle`. `left_s` are the seconds until its timer is due."""
+    """The work of a planner of a pool: see `run_cycle`. `left_s` are the seconds until its timer is due."""
 
     pool_id: int
     planner_id: int | None
@@ -101,7 +102,7 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """Which parts of a pool have anything in them, and the database's clock at that moment.
+    """The parts of a pool that have anything in them, and the database's clock at that moment.
 
     They are those of the moment only: a snapshot reads them in its own transaction, the applier after its last lock.
     """
@@ -121,13 +122,13 @@ class Parts:
 
 
 def work_of(pool_id: int, planner_id: int | None) -> Work | None:
-    """What there is to do for a planner of a pool; None if one of them is gone."""
+    """The work for a planner of a pool; None if one of them is gone."""
     rows = _work(_OF_ONE, pool_id, planner_id)
     return rows[0] if rows else None
 
 
 def all_work() -> list[Work]:
-    """What there is to do for each planner of each pool; a pool's default planner comes first."""
+    """The work for each planner of each pool; a pool's default planner comes first."""
     return _work("")
 
 

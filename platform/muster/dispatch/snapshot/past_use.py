@@ -1,4 +1,4 @@
-"""What the virtual clusters of a pool used until now, decayed, for policies that share over time."""
+"""The decayed past use of a pool's virtual clusters, for policies that share over time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What policies need to know of elastic jobs: their speeds by number of GPUs, and the work that is left."""
+"""Facts of elastic jobs for policies: their speeds by number of GPUs, and the work that is left."""
 
 from __future__ import annotations
 

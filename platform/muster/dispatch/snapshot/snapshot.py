@@ -256,7 +256,7 @@ def hardware_snapshot(pool: Pool) -> model.Snapshot:
 
 
 def held_snapshot(pool: Pool) -> model.Snapshot:
-    """What jobs of the pool hold now, and its tree of tenants; nothing that waits."""
+    """The present holdings of the pool's jobs, and its tree of tenants; no waiting jobs."""
     with one_moment():
         parts = parts_of(pool.pk)
         now = parts.now.timestamp()

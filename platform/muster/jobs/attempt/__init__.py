@@ -1,1 +1,1 @@
-"""What happens to a job between its placement and the end of its attempt."""
+"""Attempts: a job between its placement and the end of its attempt."""

@@ -43,8 +43,9 @@ _CLAIMABLE = frozenset({AttemptState.PLACED, AttemptState.STARTING, AttemptState
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """How one rank ended, as its agent tells it; `ran_s` by the agent's clock, for a rank that ended before its start
-    was reported."""
+    """The end of one rank, as its agent reports it; `ran_s` by the agent's clock, for a rank that ended before its
+    start was reported.
+    """
 
     reason: Reason
     exit_code: int | None

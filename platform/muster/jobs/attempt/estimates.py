@@ -1,4 +1,4 @@
-"""How long jobs are expected to run; `scheduler.predict` decides it from what is stored here."""
+"""The expected run times of jobs; `scheduler.predict` computes them from what is stored here."""
 
 from __future__ import annotations
 

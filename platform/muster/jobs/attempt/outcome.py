@@ -27,7 +27,7 @@ FREE_CHECKS = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndFacts:
-    """What is known of an attempt that has ended, and of its job."""
+    """Facts of an attempt that has ended, and of its job."""
 
     ended_as: AttemptState
     reason: Reason
@@ -152,7 +152,7 @@ def _by_its_spec(facts: EndFacts) -> Outcome:
 
 
 def _because(retry: Retry, category: RetryOn | None, told: Verdict | None, *, by_node: bool) -> str:
-    """Which rule grants another try."""
+    """The rule that grants another try."""
     if by_node:
         return "jobs failed in a row on its node"
     if category is None or category not in retry.on:

@@ -53,13 +53,13 @@ def in_its_own_queue(job: Job) -> dict[str, Any]:
 
 
 def screening_grace_s(job_grace_s: float) -> float:
-    """How long a screening run has to end when it is asked to: it has nothing to save."""
+    """The grace of a screening run, s: it has nothing to save."""
     return min(job_grace_s, MAX_GRACE_S)
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What an attempt is to run with, before one of the choices is made."""
+    """The resources of an attempt before one of the choices is made."""
 
     request: Request
     time_limit_s: float | None
@@ -67,7 +67,7 @@ class Run:
 
 
 def next_run(job: Job) -> Run:
-    """What the next attempt of the job is to run with."""
+    """The resources of the job's next attempt."""
     screening = screening_run_of(job) if job.stage == Stage.SCREENING else None
     if screening is None:
         return Run(job.request, job.time_limit_s, job.grace_s)

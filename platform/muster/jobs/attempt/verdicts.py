@@ -1,4 +1,4 @@
-"""What is known of a failed attempt, for the classifier: its ranks' logs, what the platform did, what GPUs reported."""
+"""Evidence of a failed attempt, for the classifier: its ranks' logs, what the platform did, what GPUs reported."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def keep_tail(allocation: Allocation, tail: str, *, of_gang: bool) -> None:
 def verdict_on(
     attempt: Attempt, allocations: Sequence[Allocation], *, ended_as: AttemptState, reason: Reason, last_tail: str
 ) -> Verdict | None:
-    """Why the attempt failed, or None for one that did not, or of which the platform knows better.
+    """The verdict on a failed attempt; None for one that did not fail, or whose cause the platform knows better.
 
     `last_tail` is that of the rank that ended last; those of the others were kept, and are forgotten now.
     """
@@ -58,7 +58,7 @@ def verdict_on(
 
 
 def failed_so_before(attempt: Attempt, verdict: Verdict | None, reason: Reason) -> int:
-    """How many earlier attempts of the job have failed in the same way."""
+    """The number of earlier attempts of the job that failed in the same way."""
     earlier = Attempt.objects.filter(job_id=attempt.job_id, number__lt=attempt.number)
     if reason is Reason.GPU_CHECK_FAILED:
         return earlier.filter(reason=reason).count()
@@ -89,7 +89,7 @@ def _tail(allocation: Allocation, text: str) -> Tail:
 
 
 def _gpu_events(attempt: Attempt, node_ids: Collection[int]) -> list[GpuEvent]:
-    """What the agents have told of the attempt's GPUs since it was placed."""
+    """Events of the attempt's GPUs that agents reported since it was placed."""
     told = Event.objects.filter(node_id__in=list(node_ids), kind="gpu.health", at__gte=attempt.placed_at)
     rows = list(told.order_by("pk").values_list("data", flat=True)[:100])
     if not rows:

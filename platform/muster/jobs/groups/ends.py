@@ -1,4 +1,4 @@
-"""How a group ends: with its last member, or because it is stopped."""
+"""The end of a group: with its last member, or because it is stopped."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from scheduler.model.lifecycle import Desired, GroupState, JobState, require_mov
 from scheduler.model.reasons import Reason
 
 Outcome = tuple[GroupState, str]
-"""What becomes of a group, and why if there is something to say."""
+"""The final state of a group, and the reason, which may be empty."""
 
 
 def outcome_of(group: JobGroup) -> Outcome:
-    """What becomes of a group whose members have ended: succeeded if one of them has."""
+    """The outcome of a group whose members have ended: succeeded if one of them has."""
     if group.desired == Desired.STOP:
         return GroupState.FAILED if group.reason else GroupState.CANCELLED, group.reason
     states = set(group.members.order_by().values_list("state", flat=True).distinct())

@@ -81,7 +81,7 @@ def memberships_of(jobs: Iterable[Job], *, collapsed: bool = False) -> dict[int,
 
 
 def progress_of(group_ids: Iterable[int]) -> dict[int, GroupProgress]:
-    """How far each of the groups is; one query for all of them."""
+    """The progress of each of the groups; one query for all of them."""
     found = {group_id: GroupProgress() for group_id in group_ids}
     rows = Job.objects.filter(group__in=list(found)).order_by("group").values("group", "state", "paused")
     rows = rows.annotate(

@@ -1,4 +1,4 @@
-"""What users do with a group as a whole: cancel, hold, release, run again."""
+"""Actions of users on a group as a whole: cancel, hold, release, run again."""
 
 from __future__ import annotations
 

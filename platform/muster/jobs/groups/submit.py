@@ -39,7 +39,7 @@ WHERE first.id = %(first)s ORDER BY own.place
 
 @dataclass(frozen=True, slots=True)
 class Own:
-    """What a member has of its own: keys of its spec, and in an array its index."""
+    """The own part of a member: keys of its spec, and in an array its index."""
 
     keys: Mapping[str, Any] = field(default_factory=dict)
     index: int | None = None
@@ -93,7 +93,7 @@ def submit_group(
 
 
 def warnings_of(member: Job) -> list[str]:
-    """What the submitter should know of a group with this member: that it waits for GPUs that do not exist."""
+    """Warnings about a group with this member: that it waits for GPUs that do not exist."""
     found = ports.why_infeasible(member)
     return [] if found is None else [f"{found.errors[0].message}. It waits until the pool or the quota grows"]
 

@@ -23,7 +23,7 @@ _KINDS = tuple(kind.value for kind in DependencyKind if kind is not DependencyKi
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """What is awaited of a job or of a group, by its number; for a singleton the number is 0."""
+    """A condition on a job or a group, by its number; for a singleton the number is 0."""
 
     number: int
     kind: DependencyKind

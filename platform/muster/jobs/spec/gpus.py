@@ -108,7 +108,7 @@ def read_gpus(text: str) -> GpuChoice:
 
 
 def choices_of(gpus: str | AnyOf | WithMemory) -> tuple[GpuChoice, ...]:
-    """What the job accepts, in order of preference; one choice where the spec gives no list.
+    """GPU choices of the job, in order of preference; one choice if the spec gives no list.
 
     A pool must have turned memory into types before it matters; until then any type will do.
     """

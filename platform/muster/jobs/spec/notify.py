@@ -1,4 +1,4 @@
-"""What the owner of a job can be told of, and over which channels."""
+"""Events that the owner of a job can be notified of, and the channels."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def read_kinds(value: object) -> list[str]:
 
 
 def read_notify(value: object) -> dict[str, list[str]]:
-    """Which kinds go over which channel, by what a spec says; `ValueError` says what is wrong.
+    """The kinds of events by channel, as a spec names them; `ValueError` says what is wrong.
 
     A mapping gives each channel its kinds, and nothing goes over one that it does not name. A list has kinds, channels
     or both: without a channel it means all of them, and without a kind the end of the job.

@@ -98,5 +98,5 @@ _ANSWERS = {
 
 
 def answer_for(path: str) -> str | None:
-    """What to write in the place of another system's key at this path of a spec; None if no system is known for it."""
+    """The key to write instead of another system's key at this path of a spec; None if no system is known for it."""
     return _ANSWERS.get(_plain(path))

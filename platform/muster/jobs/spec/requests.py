@@ -1,4 +1,4 @@
-"""What the spec of a job asks for, as the one value that is stored with the job."""
+"""The request of a job's spec, as the one value that is stored with the job."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def gpu_type_of(request: Request) -> str:
 
 
 def request_of_spec(spec: JobSpec, shares: Shares) -> Request:
-    """What the spec asks for; the shares of its pool give the CPUs and the memory that the spec leaves out."""
+    """The request of the spec; the shares of its pool give the CPUs and the memory that the spec leaves out."""
     return interned(
         Request(
             choices=tuple(_choice(spec, each, shares) for each in spec.choices),

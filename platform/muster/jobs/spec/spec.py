@@ -123,7 +123,7 @@ class Elastic(_Strict):
 
 
 class Notify(_Strict):
-    """What the owner is notified of by mail and webhooks; it overrides their settings."""
+    """Events to notify the owner of by mail and webhooks; it overrides their settings."""
 
     mail: list[Annotated[Kind, Field(strict=False)]]
     webhook: list[Annotated[Kind, Field(strict=False)]]
@@ -142,7 +142,7 @@ class Idle(_Strict):
 
     @property
     def rule(self) -> Rule:
-        """What is measured."""
+        """The rule for idle GPUs."""
         return Rule(self.below, parse_duration_s(self.for_), self.action == "stop")
 
 
@@ -335,11 +335,11 @@ class JobSpec(_Strict):
 
     @property
     def deadline_at(self) -> datetime | None:
-        """When it should have ended."""
+        """The deadline."""
         return parse_moment(self.deadline) if self.deadline else None
 
     def begins_at(self, now: datetime) -> datetime | None:
-        """When it may start at the earliest, if it is submitted now."""
+        """The earliest start, if it is submitted now."""
         return begins_at(self.begin, now) if self.begin else None
 
     @property

@@ -1,4 +1,4 @@
-"""What pydantic objects to in a spec, in words that say what to write instead."""
+"""Errors of pydantic about a spec, in words that say what to write instead."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _BY_TYPE: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
 
 
 def message_of(detail: ErrorDetails, path: Sequence[str]) -> str:
-    """What to write in the field at `path` instead."""
+    """A message that says what to write in the field at `path` instead."""
     field, kind = ".".join(path), detail["type"]
     if kind in {"dict_type", "model_type", "model_attributes_type"}:
         return f"write a mapping, such as {_MAPPINGS.get(field, '{key: value}')}"

@@ -1,4 +1,4 @@
-"""What a submission waits for: the jobs and groups that its key `after` names, and how it is tied to them."""
+"""Dependencies of a submission: the jobs and groups in its key `after`, and how it is tied to them."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _COLUMNS = ("clause", "kind", "on_job_id", "on_group_id", "on_owner_id", "on_nam
 
 
 def begin_of(spec: JobSpec, now: datetime) -> datetime | None:
-    """When a job that is submitted now may start at the earliest; None: at once."""
+    """The earliest start of a job that is submitted now; None: at once."""
     begins_at = spec.begins_at(now)
     if begins_at is None or begins_at <= now:
         return None

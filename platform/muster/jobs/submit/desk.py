@@ -1,4 +1,4 @@
-"""What a submission asks of the database about its user, once for all jobs of a request."""
+"""Facts about the user of a submission, read once for all jobs of a request."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class Desk:
         return _Place(vc, caps_of(vc.tenant_id, user.pk) if next(values) else Caps())
 
     def _no_virtual_cluster(self) -> str | None:
-        """Why the user can submit nowhere and whom to ask, or None if there is a virtual cluster to name."""
+        """The reason why the user can submit nowhere, and whom to ask; None if there is a virtual cluster to name."""
         if virtual_clusters_of(self._user).exists():
             return None
         if tenants_of(self._user).exists():

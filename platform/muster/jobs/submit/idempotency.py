@@ -32,7 +32,8 @@ def once(
     store: Callable[[Callable[..., object]], T],
     known: Callable[[IdempotencyKey], T],
 ) -> tuple[T, bool]:
-    """What `store` has stored and True; of data that was sent before with this key, what `known` finds and False.
+    """The object that `store` has stored and True; for data that was sent before with this key, the one that `known`
+    finds and False.
 
     Within its transaction `store` calls its argument with the columns of the key's row by which `known` finds it.
 
@@ -67,7 +68,7 @@ def check_key(key: str, data: object) -> str:
 
 
 def known_key(user: User, key: str, digest: str) -> IdempotencyKey | None:
-    """What was stored for the key; `Conflict` if it was for something else."""
+    """The row stored for the key; raises `Conflict` if it was for other data."""
     rows = _KNOWN.rows(user.pk, key)
     known = _KEY.take(iter(rows[0])) if rows else None
     if known and known.body_digest != digest:

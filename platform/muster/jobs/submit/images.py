@@ -90,7 +90,7 @@ def _forms_in(pool: Pool) -> frozenset[RuntimeNeed]:
 
 
 def _said_in(pool: Pool) -> list[tuple[list[str], tuple[RuntimeNeed, ...], int]]:
-    """What the nodes of the pool say: their runtimes, the forms of jobs that they start, and how many say the same."""
+    """Reports of the pool's nodes: runtimes, the forms of jobs that they start, and the number of such nodes."""
     found = []
     for *texts, nodes in _SAID.rows(pool.pk, NodeAdmin.RETIRED.value):
         runtimes, default, roots = (orjson.loads(text) if text else None for text in texts)

@@ -40,7 +40,7 @@ def require_nodes(spec: JobSpec, pool: Pool) -> None:
 
 
 def _problems(field: str, names: list[str], pool: Pool, pools: Mapping[str, str]) -> list[FieldError]:
-    """What is wrong with the names; `pools` has the pool of each node that is in use."""
+    """Errors of the names; `pools` has the pool of each node that is in use."""
     return [
         FieldError(f"{field}.{index}", _problem(name, pool, pools.get(name)))
         for index, name in enumerate(names)

@@ -1,4 +1,4 @@
-"""What the submitter of a job should know of it, though nothing is wrong with it."""
+"""Notes for the submitter of a valid job."""
 
 from __future__ import annotations
 

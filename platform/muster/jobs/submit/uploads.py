@@ -60,7 +60,7 @@ def has_code(user: User, sha256: str) -> bool:
 
 
 def open_code(sha256: str) -> Path:
-    """Where the archive's bytes are; `NotFound` if they are not."""
+    """The path of the archive's bytes; raises `NotFound` if they are gone."""
     path = code_path(sha256)
     if not path.is_file():
         raise NotFound("there is no such archive")
@@ -89,7 +89,7 @@ def new_draft() -> Path:
 
 
 def no_room(error: OSError) -> NoRoom | None:
-    """What a full disk's error is to who uploads; None for any other error."""
+    """The refusal of an upload for a full disk's error; None for any other error."""
     return ROOM.refusal(Path(settings.STATE_FOLDER), error)
 
 

@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 FORMAT = 1
 MANIFEST, DUMP = "manifest.json", "database.dump"
 FOLDERS = ("logs", "outputs", "code")
-"""What a backup has of the state folder."""
+"""Parts of the state folder in a backup."""
 _PIECE_BYTES = 1 << 20
 
 
@@ -34,7 +34,7 @@ class Entry:
 
 @dataclass(slots=True)
 class Manifest:
-    """What a backup holds, and what is needed to restore it."""
+    """The content of a backup, and its needs for a restore."""
 
     taken_at: datetime
     keys: list[str]

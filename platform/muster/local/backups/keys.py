@@ -1,4 +1,4 @@
-"""Which encryption keys a backup needs: told by fingerprints, since the keys themselves are kept apart from it."""
+"""Encryption keys that a backup needs, as fingerprints, since the keys themselves are kept apart from it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SECRETS = (
 
 
 def fingerprint(key: str) -> str:
-    """What tells an encryption key from others, and does not give it away: keys are 32 random bytes."""
+    """The fingerprint of an encryption key, which does not reveal it: keys are 32 random bytes."""
     return hashlib.sha256(f"muster encryption key {key}".encode()).hexdigest()[:16]
 
 

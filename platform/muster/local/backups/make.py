@@ -26,7 +26,7 @@ SELECT now(), pg_export_snapshot()
 
 @dataclass(slots=True)
 class Made:
-    """What a backup has, and the files that the database refers to and that it could not have."""
+    """The content of a new backup, and the files that the database refers to and that it could not have."""
 
     manifest: Manifest
     missing: list[str] = field(default_factory=list)

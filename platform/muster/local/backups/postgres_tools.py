@@ -25,7 +25,7 @@ def load(source: Path) -> None:
 
 
 def dsn(database: str | None = None) -> tuple[str, str]:
-    """How to connect as the running connection does, and its password; `database` names another one of the server."""
+    """The connection string of the running connection, and its password; `database` names another one of the server."""
     found = connection.settings_dict
     options = {name: value for name, value in found["OPTIONS"].items() if name != "application_name"}
     given = {"host": found["HOST"], "port": found["PORT"], "user": found["USER"], "dbname": database or found["NAME"]}

@@ -107,7 +107,7 @@ def engine_of(nodes: Mapping[str, Place] = NODES) -> tuple[str, str]:
 
 
 def epochs(nodes: Mapping[str, Place] = NODES) -> dict[str, int]:
-    """How often the agent of each node has registered; a node's health says only what was known of it last."""
+    """The number of registrations of each node's agent; a node's health says only what was known of it last."""
     return dict(Node.objects.filter(name__in=nodes).values_list("name", "lease__epoch"))
 
 

@@ -83,5 +83,5 @@ def _prepare_in_docker(rootfs: Path) -> None:
 
 
 def _last_line(error: Exception) -> str:
-    """What an engine says in the end names the error."""
+    """The last line of an engine's output, which names the error."""
     return (str(error).strip().splitlines() or [type(error).__name__])[-1]

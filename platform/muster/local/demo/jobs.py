@@ -38,7 +38,7 @@ class Example:
     owner: str
     expected: str
     changes: Mapping[str, object] = field(default_factory=dict)
-    """What replaces keys of the spec."""
+    """Keys of the spec with other values."""
 
     @property
     def name(self) -> str:
@@ -47,7 +47,7 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of an example within the time."""
+    """The result of an example within the time."""
 
     example: Example
     job: Job
@@ -63,7 +63,7 @@ EXAMPLES = (
     Example("failing", "ada", "failed"),
 )
 CONTAINER_EXAMPLE = Example("container", "ada", "succeeded")
-"""Where an engine has the image of the demonstration."""
+"""The example for nodes whose engine has the image of the demonstration."""
 MIXED_EXAMPLES = tuple(
     Example(
         "two-speeds",

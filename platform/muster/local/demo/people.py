@@ -28,7 +28,7 @@ _TOKEN_LIFE = timedelta(days=365)
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """Who takes part: a member or manager of a tenant, or an operator of the cluster, who is in none."""
+    """A user of the demonstration: a member or manager of a tenant, or an operator of the cluster, who is in none."""
 
     name: str
     tenant: str

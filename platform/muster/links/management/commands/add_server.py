@@ -19,7 +19,7 @@ class Command(BaseCommand):
     help = "Adds a GPU server that is reached over SSH; the agent is brought there and started."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Where it is and how to get in."""
+        """Add the options for the server's address and access."""
         parser.add_argument("name", help="the node's name")
         parser.add_argument("--pool", required=True)
         parser.add_argument("--host", required=True)
