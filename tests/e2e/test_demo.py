@@ -44,7 +44,7 @@ NOT_RUN = {
     "systemctl": "takes systemd",
     "muster-agent join https://muster.example.org /dev/null": "takes the unit that systemd runs",
 }
-SUBMITTED = re.compile(r"Submitted job (\d+)")
+SUBMITTED = re.compile(r"Submitted (?:job|sweep) (\d+)")
 # Commands that end with another status than 0, by how they begin.
 ENDS_WITH = {"printf 'gpus: 4": 1}
 
@@ -159,7 +159,7 @@ def test_every_command_of_the_documents_does_what_it_says(
     env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "COLUMNS": "200", "MUSTER_HOME": str(demo.home)}
     entered = ""
     for page in PAGES:
-        numbers: dict[str, str] = {}  # of jobs, as the page and as this platform count them
+        numbers: dict[str, str] = {}  # of jobs and sweeps, as the page and as this platform count them
         for command in commands(page):
             if command.text.startswith(tuple(NOT_RUN)):
                 continue
