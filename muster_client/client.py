@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         Attempt,
         BatchAnswer,
         CancelAnswer,
+        DependencyGraph,
         Job,
         JobCount,
         JobEvent,
@@ -300,6 +301,10 @@ class Client(ArrayCalls, SweepCalls, QueueCalls):
     def why(self, job_id: int) -> Why:
         """Return why a job is in the state it is in."""
         return cast("Why", self._http.document("GET", f"/jobs/{job_id}/why"))
+
+    def dependencies(self, job_id: int) -> DependencyGraph:
+        """Return what a job waits for and what waits for it, as a graph."""
+        return cast("DependencyGraph", self._http.document("GET", f"/jobs/{job_id}/dependencies"))
 
     def fairness(self, job_id: int) -> JobFairness:
         """Return how much longer a job takes than alone, final or as it stands."""

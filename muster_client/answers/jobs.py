@@ -7,6 +7,8 @@ from typing import Annotated, TypedDict
 from muster_client.answers.service import Problem
 from muster_client.answers.terms import (
     AttemptState,
+    DependencyKind,
+    DependencyState,
     Desired,
     EndReason,
     EstimateSource,
@@ -381,6 +383,34 @@ class AttemptList(TypedDict):
 
     results: Annotated[list[Attempt], "The attempts of this page."]
     next: Annotated[str | None, "The cursor of the next page; null on the last page."]
+
+
+class DependencyNode(TypedDict):
+    """A job or a group in the graph of what waits for what."""
+
+    id: int
+    kind: Annotated[GroupKind | None, "What the group is; null: it is one job."]
+    name: str
+    state: Annotated[JobState, "Of the job; a group that has not ended is active."]
+    waits: Annotated[bool, "Whether it waits for others still."]
+
+
+class DependencyEdge(TypedDict):
+    """What one of two nodes waits for."""
+
+    source: Annotated[int, "The node that is waited for."]
+    target: Annotated[int, "The node that waits."]
+    kind: Annotated[DependencyKind, "What is awaited of the source."]
+    state: Annotated[DependencyState, "Whether that is still open, is met, or can never be."]
+
+
+class DependencyGraph(TypedDict):
+    """What a job waits for and what waits for it, and what these wait for in turn."""
+
+    middle: Annotated[int, "The node of the job: its own number, or that of its group."]
+    nodes: Annotated[list[DependencyNode], "The older ones first."]
+    edges: list[DependencyEdge]
+    whole: Annotated[bool, "Whether these are all; else those are left out that are farthest from the job."]
 
 
 class JobEvent(TypedDict):

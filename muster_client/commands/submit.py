@@ -43,9 +43,23 @@ class Screening(StrEnum):
 
 
 _OPTIONS = frozenset(
-    {"name", "vc", "gpus", "elastic", "nodes", "cpus", "memory", "image", "time", "expected", "code", "screening"}
+    {
+        "name",
+        "vc",
+        "gpus",
+        "elastic",
+        "nodes",
+        "cpus",
+        "memory",
+        "image",
+        "time",
+        "expected",
+        "code",
+        "screening",
+        "begin",
+    }
 )
-_LISTS = {"nodes_in": "--nodes-in", "exclude_nodes": "--exclude-nodes"}
+_LISTS = {"nodes_in": "--nodes-in", "exclude_nodes": "--exclude-nodes", "after": "--after"}
 
 
 def submit_command(
@@ -110,6 +124,23 @@ def run_command(
     screening: Annotated[
         Screening | None, typer.Option(help="Whether the job is first screened on a few GPUs.", show_default=False)
     ] = None,
+    after: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--after",
+            metavar="JOB[:KIND]",
+            help="A job to wait for until it is ok (the default), any, failed or started; repeat it for more.",
+        ),
+    ] = None,
+    begin_: Annotated[
+        str | None,
+        typer.Option(
+            "--begin",
+            metavar="TIME",
+            help="When it may start: 2h from now, or 2026-12-01T08:00+01:00.",
+            show_default=False,
+        ),
+    ] = None,
     follow: Follow = False,
     idempotency_key: IdempotencyKey = None,
     as_json: JsonFlag = False,
@@ -133,6 +164,8 @@ def run_command(
         "code": code,
         "mounts": mounts or None,
         "screening": screening.value if screening else None,
+        "after": [part.strip() for text in after for part in text.split(",")] if after else None,
+        "begin": begin_,
     }
     # Several words are passed on exactly as they came; a single one may hold pipes and variables.
     text = command[0] if len(command) == 1 else shlex.join(command)

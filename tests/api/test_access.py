@@ -66,6 +66,7 @@ TABLE: list[tuple[str, str, Any, tuple[int, ...]]] = [
     ("GET", "/jobs/{job}/why", None, (401, 200, 200, 200, 200, 404)),
     ("GET", "/jobs/{job}/fairness", None, (401, 200, 200, 200, 200, 404)),
     ("GET", "/jobs/{job}/attempts", None, (401, 200, 200, 200, 200, 404)),
+    ("GET", "/jobs/{job}/dependencies", None, (401, 200, 200, 200, 200, 404)),
     ("GET", "/jobs/{job}/events", None, (401, 200, 200, 200, 200, 404)),
     ("GET", "/arrays", None, (401, 200, 200, 200, 200, 200)),
     ("POST", "/arrays", {**SPEC, "vc": "vision-vc", "array": "0-1"}, (401, 201, 201, 201, 201, 422)),

@@ -50,6 +50,9 @@ const ofJob = (id: number) => ({ params: { path: { job_id: String(id) } } });
 export const getJob = (id: number) => read(http.GET("/api/v1/jobs/{job_id}", ofJob(id)));
 export const getWhy = (id: number) => read(http.GET("/api/v1/jobs/{job_id}/why", ofJob(id)));
 
+export const getDependencies = (id: number) =>
+  read(http.GET("/api/v1/jobs/{job_id}/dependencies", ofJob(id)));
+
 export const getJobFairness = (id: number) => read(http.GET("/api/v1/jobs/{job_id}/fairness", ofJob(id)));
 
 export const listAttempts = (id: number) => read(http.GET("/api/v1/jobs/{job_id}/attempts", ofJob(id)));

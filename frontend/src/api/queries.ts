@@ -85,6 +85,9 @@ export const sweepMembersQuery = (id: number) =>
 export const whyQuery = (id: number) =>
   queryOptions({ queryKey: ["job", id, "why"], queryFn: () => api.getWhy(id), staleTime: 0 });
 
+export const dependenciesQuery = (id: number) =>
+  queryOptions({ queryKey: ["job", id, "dependencies"], queryFn: () => api.getDependencies(id) });
+
 export const jobFairnessQuery = (id: number) =>
   queryOptions({ queryKey: ["job", id, "fairness"], queryFn: () => api.getJobFairness(id) });
 

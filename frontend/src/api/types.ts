@@ -10,6 +10,7 @@ export type GroupState = Schemas["GroupState"];
 export type JobCount = Schemas["JobCount"];
 export type CancelAnswer = Schemas["CancelAnswer"];
 export type Efficiency = Schemas["Efficiency"];
+export type DependencyGraph = Schemas["DependencyGraph"];
 export type JobFairness = Schemas["JobFairness"];
 export type JobRate = Schemas["JobRate"];
 export type RunTimeEstimate = Schemas["RunTimeEstimate"];

@@ -85,6 +85,7 @@ v1 = [
     _to("jobs/<id:job_id>/why", forecast.JobWhy),
     _to("jobs/<id:job_id>/fairness", fairness.FairnessOfJob),
     _to("jobs/<id:job_id>/attempts", job_parts.JobAttempts),
+    _to("jobs/<id:job_id>/dependencies", job_parts.JobDependencies),
     _to("jobs/<id:job_id>/events", job_parts.JobEvents),
     _to("jobs/<id:job_id>/files", job_parts.JobFiles),
     _to("jobs/<id:job_id>/shells", shells.JobShells, Scope.SUBMIT),

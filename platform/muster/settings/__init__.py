@@ -222,6 +222,8 @@ SPECTACULAR_SETTINGS = {
         "AttemptState": "scheduler.model.lifecycle.AttemptState",
         "EndReason": "scheduler.model.reasons.Reason",
         "HoldReason": "scheduler.model.lifecycle.HoldReason",
+        "DependencyKind": "scheduler.model.dependencies.DependencyKind",
+        "DependencyState": "scheduler.model.dependencies.DependencyState",
         "Stage": "scheduler.model.lifecycle.Stage",
         "Desired": "scheduler.model.lifecycle.Desired",
         "Observed": "scheduler.model.lifecycle.Observed",

@@ -285,11 +285,17 @@ def test_run_makes_a_spec_of_its_flags(server: FakeServer, run: Run) -> None:
     }
     assert run("run", "--gpus", "2", "--elastic", "1-32:gang", "true").exit_code == 0
     assert json.loads(server.requests[4].content)["elastic"] == {"min": 1, "max": 32, "over": "gang"}
+    assert run("run", "--after", "1042", "--after", "7:any,9:failed?8:ok", "--begin", "2h", "true").exit_code == 0
+    assert json.loads(server.requests[5].content) == {
+        "command": "true",
+        "after": ["1042", "7:any", "9:failed?8:ok"],
+        "begin": "2h",
+    }
     assert run("run").exit_code == 2
     for option, value in (("--screening", "perhaps"), ("--elastic", "8"), ("--elastic", "1-x")):
         refused = run("run", option, value, "true")
         assert (refused.exit_code, option in refused.stderr) == (2, True)
-    assert len(server.requests) == 5
+    assert len(server.requests) == 6
 
 
 def test_what_is_refused_of_a_run_is_named_by_its_option(server: FakeServer, run: Run) -> None:
@@ -300,6 +306,8 @@ def test_what_is_refused_of_a_run_is_named_by_its_option(server: FakeServer, run
         {"field": "gpus.any_of.1", "message": "no node of this pool has V100"},
         {"field": "nodes_in.0", "message": "there is no node gpu99"},
         {"field": "exclude_nodes", "message": "it leaves none"},
+        {"field": "after.1", "message": "there is no job 7"},
+        {"field": "begin", "message": "it is more than a year from now"},
         {"field": "retry.on", "message": "not an option"},
     ]
     detail = "mounts.1: there is no volume scratch"
@@ -316,6 +324,8 @@ def test_what_is_refused_of_a_run_is_named_by_its_option(server: FakeServer, run
         "--gpus: no node of this pool has V100",
         "--nodes-in: there is no node gpu99",
         "--exclude-nodes: it leaves none",
+        "--after: there is no job 7",
+        "--begin: it is more than a year",
         "retry.on: not an option",
     ):
         assert expected in said

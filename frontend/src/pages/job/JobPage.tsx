@@ -12,6 +12,7 @@ import { MetricsLoading } from "../../components/charts/MetricsPanel";
 import { Empty, Failed } from "../../components/Notice";
 import { Page } from "../../components/Page";
 import { AttemptsTab } from "./AttemptsTab";
+import { DependencyCard } from "./DependencyCard";
 import { EfficiencyCard } from "./EfficiencyCard";
 import { EventsTab } from "./EventsTab";
 import { FairnessLine } from "./FairnessLine";
@@ -106,6 +107,7 @@ function JobBody({ job }: { job: JobWithSpec }) {
         {job.state === "queued" || (job.state === "active" && job.stage === "screening") ? (
           <WhyCard job={job} />
         ) : null}
+        <DependencyCard job={job} />
         {job.finish === null ? null : <FinishCard finish={job.finish} />}
         {job.group !== null && job.reason === "stopped_early" ? (
           <StoppedCard job={job} sweep={job.group} />

@@ -11,7 +11,7 @@ function shown(key: string, value: unknown, now: number): string {
   if (typeof value === "string") return timesInWords(value, now);
   if (typeof value === "number" && key.includes("mib")) return mebibytes(value);
   if (typeof value === "number" || typeof value === "boolean") return String(value);
-  return JSON.stringify(value);
+  return Array.isArray(value) ? value.join(", ") : JSON.stringify(value);
 }
 
 /** The evidence as names and values; what the meter shows already, and what is empty, is left out. */

@@ -1,5 +1,6 @@
 import { MultiSelect, NumberInput, Select, TextInput } from "@mantine/core";
 
+import { AfterField } from "./AfterField";
 import { bind, type Bound } from "./binding";
 import { kindsOf, recordOf } from "./fields";
 import { PairsInput } from "./LinesInput";
@@ -64,6 +65,15 @@ export function MoreFields(bound: Bound) {
         <div className={classes.two}>
           <TextInput label="Deadline" placeholder="none" {...text("deadline")} />
           <TextInput label="If it fails, keep it for" placeholder="not kept" {...text("keep_failed")} />
+        </div>
+        <div className={classes.two}>
+          <AfterField after={spec.after} disabled={disabled} errorOf={errorOf} onChange={onChange} />
+          <TextInput
+            label="Not before"
+            placeholder="at once"
+            description="2h from its submission, or 2026-12-01T08:00+01:00"
+            {...text("begin")}
+          />
         </div>
         <div className={classes.two}>
           <Select

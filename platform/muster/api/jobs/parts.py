@@ -12,10 +12,11 @@ from muster.api.outputs.bodies import OutputFilter
 from muster.api.outputs.render import output_file
 from muster.api.pages import decode_cursor, page_of
 from muster.events.selectors import EventCursor, of_job
+from muster.jobs.graph import graph_of
 from muster.jobs.models import Attempt
 from muster.jobs.selectors import get_job
 from muster.outputs.selectors import behind, files_of, summary_of
-from muster_client.answers.jobs import AttemptList, JobEventPage
+from muster_client.answers.jobs import AttemptList, DependencyGraph, JobEventPage
 from muster_client.answers.outputs import OutputFilePage
 
 
@@ -30,6 +31,14 @@ class JobAttempts(ApiView):
             attempts = attempts.filter(number__gt=decode_cursor(query["cursor"])[0])
         page, following = page_of(attempts, query["limit"], lambda last: (last.number,))
         return Response(AttemptList(results=render.attempt_list(page), next=following))
+
+
+class JobDependencies(ApiView):
+    @describe("job_dependencies", "jobs", {200: DependencyGraph}, problems=(404,))
+    def get(self, request: Request, job_id: int) -> Response:
+        """What the job waits for and what waits for it, as a graph; a group such as a sweep is one node of it."""
+        user = caller(request)
+        return Response(render.dependency_graph(graph_of(user, get_job(user, job_id))))
 
 
 class JobEvents(ApiView):

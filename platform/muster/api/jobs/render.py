@@ -16,6 +16,7 @@ from muster.fleet.networks import host_network_reason
 from muster.fleet.runtimes import in_container
 from muster.jobs.attempt.estimates import current_estimate
 from muster.jobs.attempt.resizes import failed_resize_from
+from muster.jobs.graph import Graph
 from muster.jobs.groups.progress import GroupProgress as Progress
 from muster.jobs.groups.progress import Membership, memberships_of
 from muster.jobs.models import Allocation as AllocationRow
@@ -35,6 +36,7 @@ from muster_client.answers.jobs import (
     Allocation,
     Attempt,
     AttemptFailure,
+    DependencyGraph,
     Efficiency,
     FailedResize,
     Failure,
@@ -445,4 +447,20 @@ def marks_of(jobs: Iterable[Job]) -> dict[int, Marks]:
             kept={"until": moment(until), "reason": reason, "exit_code": exit_code} if until else None,
         )
         for job_id, until, reason, exit_code, since, stop_at in marked.values_list("job_id", *columns)
+    }
+
+
+def dependency_graph(graph: Graph) -> DependencyGraph:
+    """What waits for what."""
+    return {
+        "middle": graph.middle,
+        "nodes": [
+            {"id": node.id, "kind": node.kind, "name": node.name, "state": node.state, "waits": node.waits}
+            for node in graph.nodes
+        ],
+        "edges": [
+            {"source": edge.source, "target": edge.target, "kind": edge.kind, "state": edge.state}
+            for edge in graph.edges
+        ],
+        "whole": graph.whole,
     }
