@@ -1,7 +1,16 @@
 /** Calls that several pages make, or that belong to jobs, sweeps and nodes. */
 import { problemFrom, Unreachable } from "./problem";
 import { http, queryString, read } from "./rest";
-import type { GroupState, JobEdit, JobState, NodeAction, ServerSpec, Spec, Upload } from "./types";
+import type {
+  ArrayMemberState,
+  GroupState,
+  JobEdit,
+  JobState,
+  NodeAction,
+  ServerSpec,
+  Spec,
+  Upload,
+} from "./types";
 
 /** Which jobs; each condition narrows the selection further. */
 export interface JobFilter {
@@ -137,6 +146,35 @@ export function submitSweep(spec: Spec, key: string) {
 /** Submits a sweep with the spec of another but for the keys that are given; null takes a key away. */
 export const cloneSweep = (id: number, spec: Spec) =>
   read(http.POST("/api/v1/sweeps/{sweep_id}:clone", { ...ofSweep(id), body: { spec } }));
+
+const ofArray = (id: number) => ({ params: { path: { array_id: String(id) } } });
+
+export const getArray = (id: number) => read(http.GET("/api/v1/arrays/{array_id}", ofArray(id)));
+
+/** Up to 1,000 members by their index: all, or those in one state. */
+export const listArrayMembers = (id: number, state?: ArrayMemberState, cursor?: string) =>
+  read(
+    http.GET("/api/v1/arrays/{array_id}/members", {
+      params: { path: { array_id: String(id) }, query: { ...(state && { state }), cursor } },
+    }),
+  );
+
+export const cancelArray = (id: number) =>
+  read(http.POST("/api/v1/arrays/{array_id}:cancel", { ...ofArray(id), body: {} }));
+
+/** Runs the failed members again, inside the array; `retried` says how many. */
+export const retryArray = (id: number) =>
+  read(http.POST("/api/v1/arrays/{array_id}:retry", { ...ofArray(id), body: {} }));
+
+/** Submits one array with all its members; the same `key` with the same spec gives the same array. */
+export function submitArray(spec: Spec, key: string) {
+  const params = { header: { "Idempotency-Key": key } };
+  return read(http.POST("/api/v1/arrays", { params, body: spec }));
+}
+
+/** Submits an array with the spec of another but for the keys that are given; null takes a key away. */
+export const cloneArray = (id: number, spec: Spec) =>
+  read(http.POST("/api/v1/arrays/{array_id}:clone", { ...ofArray(id), body: { spec } }));
 
 export const specSchema = () => read(http.GET("/api/v1/spec/schema"));
 

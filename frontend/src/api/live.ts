@@ -8,7 +8,7 @@ import { EventStream } from "./sse";
 const TOPICS = ["jobs", "nodes"] as const;
 
 /** What is kept fresh by the stream. */
-const LIVE_KEYS = [["job"], ["jobs"], ["sweeps"], ["vcs"], ["pools"], ["nodes"]] as const;
+const LIVE_KEYS = [["job"], ["jobs"], ["sweeps"], ["arrays"], ["vcs"], ["pools"], ["nodes"]] as const;
 
 /** A hidden page gives its connection back after this long: browsers allow six to one server, for all tabs together. */
 const HIDDEN_PAUSE_MS = 30_000;
@@ -78,7 +78,10 @@ export class Throttle {
 export function followChanges(client: QueryClient, onSignedOut: () => void): () => void {
   const refresh = (key: readonly unknown[]) => void client.invalidateQueries({ queryKey: key });
   const lists = new Throttle(() => refresh(["jobs"]), 1000);
-  const sweeps = new Throttle(() => refresh(["sweeps"]), 2000);
+  const groups = new Throttle(() => {
+    refresh(["sweeps"]);
+    refresh(["arrays"]);
+  }, 2000);
   const usage = new Throttle(() => {
     refresh(["vcs"]);
     refresh(["pools"]);
@@ -109,7 +112,7 @@ export function followChanges(client: QueryClient, onSignedOut: () => void): () 
         }
       }
       lists.ask();
-      sweeps.ask();
+      groups.ask();
       usage.ask();
       nodes.ask();
     } else if (change.topic.startsWith("node")) {
@@ -161,6 +164,6 @@ export function followChanges(client: QueryClient, onSignedOut: () => void): () 
     document.removeEventListener("visibilitychange", onVisibility);
     window.clearTimeout(hiddenTimer);
     close();
-    for (const throttle of [lists, sweeps, usage, nodes, ...jobs.values()]) throttle.stop();
+    for (const throttle of [lists, groups, usage, nodes, ...jobs.values()]) throttle.stop();
   };
 }

@@ -10,6 +10,7 @@ import {
 import * as api from "./client";
 import { streamStatus, useObservable } from "./connectivity";
 import { isTransient, Problem } from "./problem";
+import type { ArrayMemberState } from "./types";
 
 /** Network trouble is retried a few times; a plain no is not. */
 export function makeQueryClient(queryCache?: QueryCache): QueryClient {
@@ -81,6 +82,18 @@ export const sweepQuery = (id: number) =>
 
 export const sweepMembersQuery = (id: number) =>
   queryOptions({ queryKey: ["sweeps", id, "members"], queryFn: () => api.listSweepMembers(id) });
+
+/** As with sweeps, all that is known of arrays is below one key. */
+export const arrayQuery = (id: number) =>
+  queryOptions({ queryKey: ["arrays", id, "self"], queryFn: () => api.getArray(id) });
+
+export const arrayMembersQuery = (id: number, state?: ArrayMemberState) =>
+  infiniteQueryOptions({
+    queryKey: ["arrays", id, "members", state],
+    queryFn: ({ pageParam }) => api.listArrayMembers(id, state, pageParam),
+    initialPageParam: undefined as string | undefined,
+    getNextPageParam: (page) => page.next ?? undefined,
+  });
 
 export const whyQuery = (id: number) =>
   queryOptions({ queryKey: ["job", id, "why"], queryFn: () => api.getWhy(id), staleTime: 0 });

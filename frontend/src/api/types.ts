@@ -61,6 +61,9 @@ export type Webhook = Schemas["Webhook"];
 export type Upload = Schemas["Upload"];
 export type ServerSpec = Schemas["JobSpec"];
 
+export type Array = Schemas["Array"];
+export type ArrayMember = Schemas["ArrayMember"];
+export type ArrayMemberState = Exclude<MemberState, "paused" | "stopped">;
 export type SweepInList = Schemas["SweepInList"];
 export type Sweep = Schemas["Sweep"];
 export type SweepMember = Schemas["SweepMember"];

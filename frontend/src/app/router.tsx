@@ -95,6 +95,12 @@ const sweep = createRoute({
   component: lazyRouteComponent(() => loadPart(() => import("../pages/sweep/SweepPage")), "SweepPage"),
 });
 
+const array = createRoute({
+  getParentRoute: () => app,
+  path: "/arrays/$arrayId",
+  component: lazyRouteComponent(() => loadPart(() => import("../pages/array/ArrayPage")), "ArrayPage"),
+});
+
 const queue = createRoute({
   getParentRoute: () => app,
   path: "/vcs/$name/queue",
@@ -105,7 +111,7 @@ const queue = createRoute({
 const submit = createRoute({
   getParentRoute: () => app,
   path: "/submit",
-  validateSearch: (search) => pick(search, "clone", "sweep"),
+  validateSearch: (search) => pick(search, "clone", "sweep", "array"),
   component: lazyRouteComponent(() => loadPart(() => import("../pages/submit/SubmitPage")), "SubmitPage"),
 });
 
@@ -171,6 +177,7 @@ const tree = root.addChildren([
     job,
     sweeps,
     sweep,
+    array,
     queue,
     submit,
     cluster,

@@ -19,6 +19,10 @@ export const rowKey = (row: Job): string => {
   return group === null ? `job ${row.id}` : `group ${group.id}`;
 };
 
+/** `member 4`, or of an array `index 3`. */
+export const memberWords = ({ member, index }: JobGroup): string =>
+  index === null ? `member ${member}` : `index ${index}`;
+
 /** `3 of 27 ended`. */
 export function endedWords({ members, progress }: GroupRow): string {
   return `${members - progress.waiting - progress.running - progress.paused} of ${members} ended`;

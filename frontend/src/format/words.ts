@@ -15,7 +15,7 @@ const HOLDS: Record<string, string> = {
   single_user: "Node of another tenant",
   named_nodes: "No room on its nodes",
   policy: "Served later by the policy",
-  group: "Its sweep holds it back",
+  group: "Its group holds it back",
   dependency: "Waits for other jobs",
   begin: "Its time has not come",
   held: "Held until it is released",

@@ -7,6 +7,8 @@ import type { Attempt, JobWithSpec } from "../../api/types";
 import { Confirm } from "../../components/Confirm";
 import { causeOf, isOpen } from "../../components/cause";
 import { Fact, Facts } from "../../components/Fact";
+import { GroupLink } from "../../components/GroupLink";
+import { memberWords } from "../../components/groups";
 import { useJobActions } from "../../components/jobActions";
 import { Chip, JobStateChip, type Tone } from "../../components/StateChip";
 import { Ago, RunTime } from "../../components/Time";
@@ -56,7 +58,7 @@ export function JobHeader({ job }: { job: JobWithSpec }) {
             <Button
               variant="default"
               leftSection={<IconRefresh size={16} />}
-              title="Inside its sweep, as this job"
+              title="Inside its group, as this job"
               onClick={() => void requeue(job.id)}
             >
               Run again
@@ -146,11 +148,11 @@ export function JobFacts({ job, attempt }: { job: JobWithSpec; attempt: Attempt 
           <span className="mono">#{job.id}</span>
         </Fact>
         {job.group === null ? null : (
-          <Fact name="Sweep">
-            <Link to="/sweeps/$sweepId" params={{ sweepId: String(job.group.id) }} className="link">
+          <Fact name={job.group.kind === "array" ? "Array" : "Sweep"}>
+            <GroupLink group={job.group} className="link">
               {job.group.name}
-            </Link>
-            , member {job.group.member} of {job.group.members}
+            </GroupLink>
+            , {memberWords(job.group)} of {job.group.members}
           </Fact>
         )}
         {Object.keys(job.params).length === 0 ? null : (

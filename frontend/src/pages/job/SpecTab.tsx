@@ -20,7 +20,7 @@ export function SpecTab({ spec }: { spec: Spec }) {
   const [form, setForm] = useState("yaml");
   const schema = useQuery(specSchemaQuery);
   const yaml = specToText(withoutDefaults(spec, schema.data ?? {}));
-  const what = spec.sweep === undefined ? "jobs" : "sweeps";
+  const what = spec.sweep !== undefined ? "sweeps" : spec.array !== undefined ? "arrays" : "jobs";
   const text =
     form === "cli"
       ? cliCommand(yaml)

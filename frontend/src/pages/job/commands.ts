@@ -16,7 +16,11 @@ export function cliCommand(yaml: string): string {
 }
 
 /** The request that submits the same spec; the token comes from the environment. */
-export function curlCommand(yaml: string, origin: string, what: "jobs" | "sweeps" = "jobs"): string {
+export function curlCommand(
+  yaml: string,
+  origin: string,
+  what: "jobs" | "sweeps" | "arrays" = "jobs",
+): string {
   const end = delimiter(yaml);
   return [
     `curl --fail-with-body ${origin}/api/v1/${what} \\`,

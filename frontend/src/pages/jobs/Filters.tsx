@@ -76,8 +76,8 @@ export function Filters() {
             role="switch"
             aria-checked={search.members === "1"}
             data-on={search.members === "1" || undefined}
-            aria-label="Each member of a sweep by itself"
-            title="Each member of a sweep by itself"
+            aria-label="Each member of a group by itself"
+            title="Each member of a group by itself"
           >
             <IconListTree size={15} stroke={1.8} />
             Members
@@ -88,10 +88,10 @@ export function Filters() {
             search={(old) => ({ ...old, group: undefined })}
             className={classes.toggle}
             data-on
-            aria-label={`Remove the filter by sweep ${search.group}`}
+            aria-label={`Remove the filter by group ${search.group}`}
           >
             <IconListTree size={15} stroke={1.8} />
-            <span className="truncate">Sweep #{search.group}</span>
+            <span className="truncate">Group #{search.group}</span>
             <IconX size={14} />
           </Link>
         )}

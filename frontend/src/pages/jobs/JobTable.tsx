@@ -7,7 +7,8 @@ import { useEffect, useRef, useState, type CSSProperties, type MouseEvent, type 
 
 import type { Job } from "../../api/types";
 import { causeInFull } from "../../components/cause";
-import { groupOf, progressWords, rowKey, type GroupRow as Group } from "../../components/groups";
+import { GroupLink } from "../../components/GroupLink";
+import { groupOf, memberWords, progressWords, rowKey, type GroupRow as Group } from "../../components/groups";
 import { GroupStateChip, JobStateChip } from "../../components/StateChip";
 import { Ago, Elapsed, RunTime } from "../../components/Time";
 import { plural } from "../../format/amount";
@@ -176,7 +177,8 @@ function footWords(jobs: readonly Job[]): string {
   const groups = jobs.filter((job) => groupOf(job) !== null).length;
   const alone = plural(jobs.length - groups, "job");
   if (groups === 0) return alone;
-  return groups === jobs.length ? plural(groups, "sweep") : `${alone} and ${plural(groups, "sweep")}`;
+  const together = plural(groups, jobs.some((job) => job.group?.kind === "array") ? "group" : "sweep");
+  return groups === jobs.length ? together : `${alone} and ${together}`;
 }
 
 function Pick({ job, selected, onToggle }: { job: Job; selected: boolean; onToggle: () => void }) {
@@ -236,13 +238,9 @@ function GroupRow({
           >
             <IconChevronRight size={16} />
           </button>
-          <Link
-            to="/sweeps/$sweepId"
-            params={{ sweepId: String(group.id) }}
-            className={`${classes.link} truncate`}
-          >
+          <GroupLink group={group} className={`${classes.link} truncate`}>
             {group.name}
-          </Link>
+          </GroupLink>
         </span>
         <span className={`${classes.under} truncate`}>
           <span className={classes.kind}>
@@ -300,18 +298,13 @@ function JobRow({ job, below, style, selected, pick }: RowProps & { below: boole
           <span className="mono">#{job.id}</span>
           {job.group === null ? null : below ? (
             <span className="truncate">
-              member {job.group.member}
+              {memberWords(job.group)}
               {Object.keys(job.params).length === 0 ? "" : `: ${paramWords(job.params)}`}
             </span>
           ) : (
-            <Link
-              to="/sweeps/$sweepId"
-              params={{ sweepId: String(job.group.id) }}
-              className={classes.tag}
-              title={paramWords(job.params)}
-            >
-              member {job.group.member} of {job.group.members}
-            </Link>
+            <GroupLink group={job.group} className={classes.tag ?? ""} title={paramWords(job.params)}>
+              {memberWords(job.group)} of {job.group.members}
+            </GroupLink>
           )}
           {cause === null ? null : (
             <span className={classes.cause} data-state={job.state}>

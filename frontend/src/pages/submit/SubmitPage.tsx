@@ -5,11 +5,12 @@ import { getRouteApi } from "@tanstack/react-router";
 import { lazy, useState } from "react";
 
 import { loadPart } from "../../api/parts";
-import { jobQuery, specSchemaQuery, sweepQuery } from "../../api/queries";
+import { arrayQuery, jobQuery, specSchemaQuery, sweepQuery } from "../../api/queries";
 import { useMe } from "../../app/me";
 import { Failed } from "../../components/Notice";
 import { OnceOpened } from "../../components/OnceOpened";
 import { Page, PageHeader } from "../../components/Page";
+import { humanize } from "../../format/words";
 import { EXAMPLE_COMMAND } from "./fields";
 import classes from "./SubmitPage.module.css";
 import { specToText, withoutDefaults } from "./specText";
@@ -36,18 +37,19 @@ function firstSweep(vc: string | null): string {
 const idFrom = (text: string | undefined): number =>
   text !== undefined && /^\d{1,15}$/.test(text) ? Number(text) : 0;
 
-/** A new job or sweep, or one that starts as a copy of another. */
+/** A new job, sweep or array, or one that starts as a copy of another. */
 export function SubmitPage() {
-  const { clone, sweep } = route.useSearch();
+  const { clone, sweep, array } = route.useSearch();
   const me = useMe();
-  const [jobId, sweepId] = [idFrom(clone), idFrom(sweep)];
+  const [jobId, sweepId, arrayId] = [idFrom(clone), idFrom(sweep), idFrom(array)];
   const schema = useQuery(specSchemaQuery);
   const ofJob = useQuery({ ...jobQuery(jobId), enabled: jobId > 0, staleTime: Infinity });
   const ofSweep = useQuery({ ...sweepQuery(sweepId), enabled: sweepId > 0, staleTime: Infinity });
-  const isClone = jobId > 0 || sweepId > 0;
-  const parent = jobId > 0 ? ofJob : ofSweep;
-  const id = jobId > 0 ? jobId : sweepId;
-  const kind = jobId === 0 && sweep !== undefined ? "sweep" : "job";
+  const ofArray = useQuery({ ...arrayQuery(arrayId), enabled: arrayId > 0, staleTime: Infinity });
+  const id = jobId || sweepId || arrayId;
+  const isClone = id > 0;
+  const parent = jobId > 0 ? ofJob : sweepId > 0 ? ofSweep : ofArray;
+  const kind = jobId > 0 ? "job" : sweep !== undefined ? "sweep" : arrayId > 0 ? "array" : "job";
   const narrow = useMediaQuery("(max-width: 900px)");
   const [side, setSide] = useState("form");
   const [pasting, setPasting] = useState(false);
@@ -97,7 +99,7 @@ export function SubmitPage() {
       />
       {isClone && parent.isError ? (
         <Alert color="red" variant="light" mb={16}>
-          {kind === "sweep" ? "Sweep" : "Job"} #{id} could not be read, so there is nothing to copy.
+          {humanize(kind)} #{id} could not be read, so there is nothing to copy.
         </Alert>
       ) : null}
       <OnceOpened opened={pasting}>
@@ -128,6 +130,7 @@ export function SubmitPage() {
                 : specToText(withoutDefaults(parent.data.spec, schema.data ?? {}))
           }
           cloneOfSweep={sweepId > 0 ? sweepId : undefined}
+          cloneOfArray={arrayId > 0 ? arrayId : undefined}
           schema={schema.data}
           side={narrow ? (side === "yaml" ? "yaml" : "form") : "both"}
         />

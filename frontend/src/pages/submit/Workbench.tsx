@@ -4,11 +4,11 @@ import { useQueryClient } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
 import { lazy, Suspense, useMemo, useRef, useState } from "react";
 
-import { cloneSweep, submitJob, submitSweep } from "../../api/client";
+import { cloneArray, cloneSweep, submitArray, submitJob, submitSweep } from "../../api/client";
 import { randomId } from "../../api/http";
 import { loadPart } from "../../api/parts";
 import { messageOf, Problem, type FieldError } from "../../api/problem";
-import { jobQuery, sweepQuery } from "../../api/queries";
+import { arrayQuery, jobQuery, sweepQuery } from "../../api/queries";
 import type { Spec } from "../../api/types";
 import { CopyButton } from "../../components/CopyButton";
 import { toast } from "../../components/toast";
@@ -41,12 +41,14 @@ interface Props {
   initial: string;
   /** The sweep whose spec the text begins with. */
   cloneOfSweep?: number | undefined;
+  /** The array whose spec the text begins with. */
+  cloneOfArray?: number | undefined;
   schema: Spec | undefined;
   side: "both" | "form" | "yaml";
 }
 
 /** Form, YAML and dry run over one text. */
-export function Workbench({ initial, cloneOfSweep, schema, side }: Props) {
+export function Workbench({ initial, cloneOfSweep, cloneOfArray, schema, side }: Props) {
   const navigate = useNavigate();
   const client = useQueryClient();
   const [text, setText] = useState(initial);
@@ -66,7 +68,8 @@ export function Workbench({ initial, cloneOfSweep, schema, side }: Props) {
   // While the YAML cannot be read the form keeps showing what it last said, instead of flashing empty.
   const [readable, setReadable] = useState(parsed.spec ?? {});
   if (parsed.spec !== null && parsed.spec !== readable) setReadable(parsed.spec);
-  const isSweep = parsed.spec?.sweep !== undefined;
+  const kind =
+    parsed.spec?.array !== undefined ? "array" : parsed.spec?.sweep !== undefined ? "sweep" : "job";
   const check = useDryRun(parsed.spec);
   const fields = refused?.text === text ? refused.fields : parsed.error === null ? check.fields : NONE;
   const errors = parsed.error === null ? fields : [{ field: "", message: parsed.error.message }];
@@ -83,7 +86,8 @@ export function Workbench({ initial, cloneOfSweep, schema, side }: Props) {
     fields.find(
       (each) =>
         each.field === field ||
-        (!["retry", "checkpoint", "elastic", "sweep"].includes(field) && each.field.startsWith(`${field}.`)),
+        (!["retry", "checkpoint", "elastic", "sweep", "array"].includes(field) &&
+          each.field.startsWith(`${field}.`)),
     )?.message;
 
   const submit = async () => {
@@ -93,7 +97,15 @@ export function Workbench({ initial, cloneOfSweep, schema, side }: Props) {
     setSending(true);
     try {
       void client.invalidateQueries({ queryKey: ["jobs"] });
-      if (isSweep) {
+      if (kind === "array") {
+        const array =
+          cloneOfArray === undefined
+            ? await submitArray(parsed.spec, key.current.value)
+            : await cloneArray(cloneOfArray, changesOf(parseSpec(initial).spec ?? {}, parsed.spec));
+        client.setQueryData(arrayQuery(array.id).queryKey, array, AS_SUBMITTED);
+        toast("done", `Array #${array.id} is submitted with ${plural(array.members.total, "member")}`);
+        await navigate({ to: "/arrays/$arrayId", params: { arrayId: String(array.id) } });
+      } else if (kind === "sweep") {
         const sweep =
           cloneOfSweep === undefined
             ? await submitSweep(parsed.spec, key.current.value)
@@ -144,7 +156,7 @@ export function Workbench({ initial, cloneOfSweep, schema, side }: Props) {
           errors={errors}
           failure={check.failure}
           busy={check.busy}
-          ofMember={isSweep}
+          ofMember={kind !== "job"}
         >
           <Button
             size="md"
@@ -158,9 +170,7 @@ export function Workbench({ initial, cloneOfSweep, schema, side }: Props) {
               ? "Waiting for the code"
               : !couldRun(check.result)
                 ? "Submit anyway"
-                : isSweep
-                  ? "Submit sweep"
-                  : "Submit job"}
+                : `Submit ${kind}`}
           </Button>
         </DryRunCard>
       </div>

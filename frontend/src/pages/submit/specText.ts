@@ -31,6 +31,7 @@ export const ORDER = [
   "env",
   "params",
   "sweep",
+  "array",
   "mounts",
   "time",
   "expected",
@@ -171,7 +172,7 @@ function equal(one: unknown, other: unknown): boolean {
   return [...keys].every((key) => equal((one as Spec)[key], (other as Spec)[key]));
 }
 
-/** The keys in which a spec differs from another, null for those that it has not; of `sweep` only what differs in it. */
+/** The keys in which a spec differs from another, null for those that it has not; of `sweep` and `array` only what differs in them. */
 export function changesOf(from: Spec, to: Spec): Spec {
   const differ = [...new Set([...Object.keys(from), ...Object.keys(to)])].filter(
     (key) => !equal(from[key], to[key]),
@@ -179,7 +180,7 @@ export function changesOf(from: Spec, to: Spec): Spec {
   return Object.fromEntries(
     differ.map((key) => {
       const [one, other] = [from[key], to[key]];
-      return key === "sweep" && isMapping(one) && isMapping(other)
+      return (key === "sweep" || key === "array") && isMapping(one) && isMapping(other)
         ? [key, changesOf(one, other)]
         : [key, other ?? null];
     }),

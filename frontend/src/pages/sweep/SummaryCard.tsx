@@ -4,13 +4,13 @@ import type { Sweep } from "../../api/types";
 import { figure } from "../../components/charts/charts";
 import { gpuHours } from "../../format/amount";
 import { sentence } from "../../format/words";
+import { MemberStates } from "./MemberStates";
 import classes from "./SweepPage.module.css";
-import { MEMBER_STATES, savedWords, valueWords } from "./words";
+import { savedWords, valueWords } from "./words";
 
 /** The best value, how far the members are, and what the sweep cost and saved. */
 export function SummaryCard({ sweep }: { sweep: Sweep }) {
   const { best } = sweep;
-  const states = MEMBER_STATES.filter(({ state }) => sweep.members[state] > 0);
   const saved = savedWords(sweep);
   return (
     <section className={`card ${classes.summary}`} aria-label="Summary">
@@ -38,23 +38,7 @@ export function SummaryCard({ sweep }: { sweep: Sweep }) {
           </>
         )}
       </div>
-      <div>
-        <h2 className={classes.label}>Members</h2>
-        <p className={classes.big}>{sweep.members.total}</p>
-        <div className={classes.bar} aria-hidden="true">
-          {states.map(({ state, colour }) => (
-            <span key={state} style={{ flexGrow: sweep.members[state], background: colour }} />
-          ))}
-        </div>
-        <ul className={classes.states}>
-          {states.map(({ state, label, colour }) => (
-            <li key={state}>
-              <span className={classes.dot} style={{ background: colour }} aria-hidden="true" />
-              {sweep.members[state]} {label.toLowerCase()}
-            </li>
-          ))}
-        </ul>
-      </div>
+      <MemberStates members={sweep.members} />
       <div>
         <h2 className={classes.label}>GPU-hours</h2>
         <p className={classes.big}>{gpuHours(sweep.gpu_hours)}</p>
