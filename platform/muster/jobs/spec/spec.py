@@ -251,7 +251,7 @@ class JobSpec(_Strict):
         alias="class",
         description="guaranteed: within the quota; opportunistic: borrows idle GPUs and may be preempted.",
     )
-    retry: Retry = Field(default=Retry(), description="The number of automatic retries, and the ends that lead to one.")
+    retry: Retry = Field(default=Retry(), description="Automatic retries: their number, and the ends that lead to one.")
     locality: LocalitySpec | None = Field(
         default=None, description="The required closeness of the ranks. Default: anywhere."
     )
