@@ -45,6 +45,7 @@ from tests.db.stories import (
     submit,
 )
 from tests.factories import make_tenant, make_user, make_vc
+from tests.profiles import examples
 
 pytestmark = pytest.mark.django_db
 
@@ -413,7 +414,7 @@ def stories(draw: st.DrawFn) -> tuple[Graph, list[Step]]:
     return graph, steps + draw(st.lists(ends, max_size=size))
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(stories())
 def test_any_graph_whose_jobs_end_in_any_order_ends_as_its_kinds_say(
     world: World, story: tuple[Graph, list[Step]]
