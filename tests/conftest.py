@@ -29,6 +29,9 @@ from tests.groups import FilesAndOneCluster, is_long, is_quick, may_have, place_
 from tests.kept import end_what_is_kept
 from tests.profiles import PROFILE, VARIABLE
 
+LONG_S = 300
+"""What a long test may take that does not say it: on a busy machine several times what it takes on a quiet one."""
+
 
 @pytest.fixture(autouse=True)
 def _empty_redis(request: pytest.FixtureRequest) -> None:
@@ -143,6 +146,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
             item._id = item.parent.id.child(f"{item.originalname}[{operation}]")
         if is_long(item.nodeid):
             item.add_marker(pytest.mark.long)
+            if item.get_closest_marker("timeout") is None:
+                item.add_marker(pytest.mark.timeout(LONG_S))
         if is_quick(item.nodeid):
             item.add_marker(pytest.mark.quick)
     twice = [nodeid for nodeid, count in Counter(item.nodeid for item in items).items() if count > 1]
