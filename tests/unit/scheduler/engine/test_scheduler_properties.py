@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from functools import cache, lru_cache
 from random import Random
 from typing import Any, TypeVar
 from unittest.mock import patch
@@ -59,47 +60,57 @@ FORMS = [
     (RuntimeNeed.IMAGE, RuntimeNeed.IMAGE_VOLUMES),
     (RuntimeNeed.PLAIN, RuntimeNeed.IMAGE, RuntimeNeed.CONTAINER),
 ]
+LABELS = st.sampled_from([{}, {"net": "ib"}, {"net": "eth"}])
 
 
+# A strategy is made once: to make and validate one anew for each draw takes longer than the draw.
+@lru_cache(maxsize=None, typed=True)
+def one_of(*values: Any) -> st.SearchStrategy[Any]:
+    """One of these values."""
+    return st.sampled_from(values)
+
+
+@cache
 @st.composite
 def node_of(draw: st.DrawFn, node_id: int) -> Node:
     node = make_node(
         node_id,
         gpus=draw(st.integers(0, 4)),
-        gpu_type=draw(st.sampled_from(TYPES)),
+        gpu_type=draw(one_of(*TYPES)),
         unhealthy=draw(st.sets(st.integers(0, 3), max_size=1)),
-        rack=draw(st.sampled_from(["r1", "r2"])),
+        rack=draw(one_of("r1", "r2")),
         cpus=draw(st.integers(1, 8)),
         memory_mib=draw(st.integers(1, 8)) * GIB,
         schedulable=draw(st.integers(0, 5)) > 0,
-        runtimes=draw(st.sampled_from(FORMS)),
-        maintenance_starts_at=draw(st.sampled_from([None, None, NOW, NOW + 500.0, NOW + 6000.0])),
+        runtimes=draw(one_of(*FORMS)),
+        maintenance_starts_at=draw(one_of(None, None, NOW, NOW + 500.0, NOW + 6000.0)),
         drains=draw(st.booleans()),
-        maintenance_ends_at=draw(st.sampled_from([None, None, NOW + 100.0, NOW + 7000.0])),
-        labels=draw(st.sampled_from([{}, {"net": "ib"}, {"net": "eth"}])),
+        maintenance_ends_at=draw(one_of(None, None, NOW + 100.0, NOW + 7000.0)),
+        labels=draw(LABELS),
     )
     if draw(st.booleans()):
         return node
-    mixed = draw(st.lists(st.sampled_from(TYPES), min_size=len(node.gpus), max_size=len(node.gpus)))
+    mixed = draw(st.lists(one_of(*TYPES), min_size=len(node.gpus), max_size=len(node.gpus)))
     return replace(node, gpus=tuple(replace(gpu, type=kind) for gpu, kind in zip(node.gpus, mixed, strict=True)))
 
 
+@cache
 @st.composite
 def job_of(draw: st.DrawFn, job_id: int) -> Job:
     split = draw(st.integers(0, 2)) == 0
     bare = split and draw(st.booleans())  # GPUs and nothing else, which may be cut last
-    expected_s = draw(st.sampled_from([None, 50.0, 500.0, 5000.0]))
-    ran_s = draw(st.sampled_from([0.0, 0.0, 40.0, 4000.0]))
+    expected_s = draw(one_of(None, 50.0, 500.0, 5000.0))
+    ran_s = draw(one_of(0.0, 0.0, 40.0, 4000.0))
     job = make_job(
         job_id,
         gpus=draw(st.integers(1, 8) if split else st.integers(0, 4)),
         nodes=1 if split else draw(st.integers(1, 3)),
         split=split,
-        gpu_type=draw(st.sampled_from([None, *TYPES])),
+        gpu_type=draw(one_of(None, *TYPES)),
         vc_id=draw(st.integers(1, 3)),
         cpus=0 if bare else draw(st.integers(0, 4)),
         memory_mib=0 if bare else draw(st.integers(0, 4)) * GIB,
-        time_limit_s=draw(st.sampled_from([None, 60.0, 6000.0])),
+        time_limit_s=draw(one_of(None, 60.0, 6000.0)),
         expected_s=expected_s,
         remaining_s=expected_s and max(0.0, expected_s - ran_s),
         ran_s=ran_s,
@@ -109,14 +120,14 @@ def job_of(draw: st.DrawFn, job_id: int) -> Job:
         owner_id=draw(st.integers(1, 3)),
         priority=draw(st.integers(0, 1)),
         submitted_at=NOW - draw(st.integers(0, 100)),
-        eligible_at=NOW + draw(st.sampled_from([-1, -1, -1, 5])),
+        eligible_at=NOW + draw(one_of(-1, -1, -1, 5)),
         avoid_nodes=tuple(sorted(draw(st.sets(st.integers(1, 5), max_size=2)))),
         still_stopping=draw(st.integers(0, 9)) == 0,
-        bumped=draw(st.sampled_from([0, 0, 0, 1, 2])),
-        own_rank=draw(st.sampled_from([None, None, 1.0, 2.0])),
+        bumped=draw(one_of(0, 0, 0, 1, 2)),
+        own_rank=draw(one_of(None, None, 1.0, 2.0)),
         packs=draw(st.booleans()),
-        gpu_memory_mib=draw(st.sampled_from([10 * GIB, 30 * GIB, None])),
-        form=draw(st.sampled_from(RuntimeNeed)),
+        gpu_memory_mib=draw(one_of(10 * GIB, 30 * GIB, None)),
+        form=draw(one_of(*RuntimeNeed)),
     )
     return replace(job, request=draw(narrowed(job.request)))
 
@@ -125,9 +136,9 @@ def job_of(draw: st.DrawFn, job_id: int) -> Job:
 def narrowed(draw: st.DrawFn, request: Request) -> Request:
     """The request on some nodes only, and with another size for GPUs of another type."""
     if not draw(st.integers(0, 2)):
-        left = draw(st.sets(st.sampled_from(NAMES), min_size=1))
+        left = draw(st.sets(one_of(*NAMES), min_size=1))
         named = sorted(left) if draw(st.booleans()) else []
-        excluded = draw(st.sets(st.sampled_from(NAMES))) - (left if named else set())
+        excluded = draw(st.sets(one_of(*NAMES))) - (left if named else set())
         request = replace(request, nodes_in=tuple(named), exclude_nodes=tuple(sorted(excluded)))
     if not draw(st.integers(0, 3)):
         request = replace(request, node_labels=(("net", "ib"),))
@@ -148,15 +159,16 @@ def with_pairs(draw: st.DrawFn, world: Snapshot) -> Snapshot:
         held = tuple(replace(share, cpus=0, memory_mib=0) for share in run.allocations)
         gpus = [world.gpu_by_id[gpu_id] for share in run.allocations for gpu_id in share.gpu_ids]
         if gpus and all(may_share(gpu, (run.job, job)) for gpu in gpus) and draw(st.integers(0, 3)):
-            rates = draw(st.sampled_from([None, 0.4, 0.9]))
+            rates = draw(one_of(None, 0.4, 0.9))
             pairs.append(replace(run, attempt_id=-job.id, job=job, allocations=held, rate=rates))
     return replace(world, running=(*world.running, *pairs))
 
 
-SHARES = st.dictionaries(st.sampled_from(TYPES), st.integers(0, 12))
-LIMITS = st.just({}) | st.dictionaries(st.sampled_from(TYPES), st.integers(0, 4))
+SHARES = st.dictionaries(one_of(*TYPES), st.integers(0, 12))
+LIMITS = st.just({}) | st.dictionaries(one_of(*TYPES), st.integers(0, 4))
 
 
+@cache
 def vc_of(vc_id: int) -> st.SearchStrategy[VirtualCluster]:
     return st.builds(
         lambda quotas, borrowing, lending: replace(
@@ -168,13 +180,14 @@ def vc_of(vc_id: int) -> st.SearchStrategy[VirtualCluster]:
     )
 
 
+@cache
 def tenant_of(tenant_id: int) -> st.SearchStrategy[Tenant]:
     return st.builds(
         Tenant,
         st.just(tenant_id),
         st.just(f"tenant{tenant_id}"),
         st.just(1.0),
-        st.sampled_from([None, 1, 1, 2]),
+        one_of(None, 1, 1, 2),
         st.just({}) | SHARES,
         LIMITS,
         LIMITS,
@@ -198,6 +211,7 @@ def with_cells(draw: st.DrawFn, world: Snapshot) -> Snapshot:
     return replace(world, vcs=tuple(replace(vc, cells=share) for vc, share in zip(world.vcs, shares, strict=True)))
 
 
+@cache
 @st.composite
 def snapshots(draw: st.DrawFn) -> Snapshot:
     """A small pool in which some jobs run already for a while, put there by a cycle."""
@@ -211,8 +225,8 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
         organisations=(Organisation(1, "institute"), Organisation(2, "group", 1.0, 1, {}, draw(LIMITS), draw(LIMITS))),
     )
     world = draw(with_cells(world))
-    world = apply(world, decide(world, CycleConfig(admission=draw(st.sampled_from(["hived", "quota", "tree"])))))
-    since = NOW - draw(st.sampled_from([0, 30, 300, 3000]))
+    world = apply(world, decide(world, CycleConfig(admission=draw(one_of("hived", "quota", "tree")))))
+    since = NOW - draw(one_of(0, 30, 300, 3000))
     running = tuple(replace(run, placed_at=since) for run in world.running)
     return draw(with_pairs(replace(world, waiting=(*world.waiting, *late), running=running)))
 
@@ -249,13 +263,14 @@ ADMISSIONS = st.just({"admission": "quota"}) | st.sampled_from([0, 60]).map(
 WITH_CELLS = ADMISSIONS | st.just({"admission": "hived"})
 
 
+@cache
 @st.composite
 def configs_of(draw: st.DrawFn, policy: str) -> CycleConfig:
     return CycleConfig(
         policy=policy,
         policy_params=draw(st.just({}) | st.fixed_dictionaries(PARAMS.get(policy, {}))),
-        placement=draw(st.sampled_from(PLACEMENTS.names)),
-        max_places=draw(st.sampled_from([1, 3, 256])),
+        placement=draw(one_of(*PLACEMENTS.names)),
+        max_places=draw(one_of(1, 3, 256)),
         # Cells choose the GPUs, as some policies do.
         **draw(ADMISSIONS if getattr(POLICIES.make(policy, {}), "chooses_gpus", False) else WITH_CELLS),
     )
