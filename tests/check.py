@@ -54,6 +54,7 @@ _SCHEDULER, _JOBS, _LINKS = "tests/unit/scheduler", "tests/db/jobs", "tests/db/l
 _SPEEDS = "tests/e2e/test_two_speeds.py"
 
 # The longest first, and those that wait between those that compute.
+# Each part with a database imports, starts servers and migrates for itself, some eight seconds: small ones share that.
 PARTS = (
     Part("faults", tests=("tests/faults",), long=True),
     Part("db", tests=("tests/db",), but=(_JOBS, _LINKS)),
@@ -67,15 +68,12 @@ PARTS = (
     Part("agent", tests=("tests/agent",)),
     Part("scheduler", tests=(_SCHEDULER,)),
     Part("outside", tests=("tests/gpu", "tests/unit", _LINKS), long=True),
-    Part("jobs", tests=(_JOBS,)),
+    Part("rows", tests=(_JOBS, _LINKS, "tests/api")),
     Part("histories", tests=("tests/protocol",)),
     Part("e2e", tests=("tests/e2e", "tests/plugins")),
-    Part("links", tests=(_LINKS,)),
-    Part("api", tests=("tests/api",)),
-    Part("sim", tests=("tests/sim",)),
     Part("requests", tests=("tests/api", "tests/sim"), long=True),
     Part("frontend", targets=("check-frontend", "audit")),
-    Part("unit", tests=("tests/unit", "tests/contract"), but=(_SCHEDULER,)),
+    Part("unit", tests=("tests/unit", "tests/contract", "tests/sim"), but=(_SCHEDULER,)),
 )
 
 
