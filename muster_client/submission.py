@@ -46,7 +46,9 @@ def submit(client: Client, output: Output, spec: JobSpec, base: Path, *, key: st
         if follow:
             many = f"{'an' if kind == 'array' else 'a'} {kind} has many"
             raise UsageError(f"--follow prints the output of one job, and {many}. Submit it without --follow.")
-        _submit_group(client, output, kind, with_uploaded_code(client, output, spec, base), key=key)
+        group = send_group(client, output, kind, with_uploaded_code(client, output, spec, base), key=key)
+        warn_of(output, group)
+        output.answer(group, submitted_line(kind, group))
         return 0
     job = send(client, output, with_uploaded_code(client, output, spec, base), key=key)
     warn_of(output, job)
@@ -69,12 +71,13 @@ def submit(client: Client, output: Output, spec: JobSpec, base: Path, *, key: st
     return exit_status_of(ended)
 
 
-def _submit_group(client: Client, output: Output, kind: str, spec: JobSpec, *, key: str | None) -> None:
+def send_group(
+    client: Client, output: Output, kind: str, spec: JobSpec, *, key: str | None
+) -> SubmittedArray | SubmittedSweep:
+    """Return the stored array or sweep; when the answer is lost for good, tell the key that makes a new try safe."""
     submit = client.submit_array if kind == "array" else client.submit_sweep
     with _telling_the_key(output, kind, key) as sent:
-        group: SubmittedArray | SubmittedSweep = submit(spec, idempotency_key=sent)
-    warn_of(output, group)
-    output.answer(group, submitted_line(kind, group))
+        return submit(spec, idempotency_key=sent)
 
 
 def submitted_line(kind: str, group: Array | Sweep) -> str:

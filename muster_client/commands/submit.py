@@ -18,7 +18,7 @@ from muster_client.local.spec import parse_value, spec_text
 from muster_client.local.terminal import clean
 from muster_client.session import begin
 from muster_client.show.render import dry_run_sheet
-from muster_client.submission import for_dry_run, read_spec_argument, send, submit, with_uploaded_code
+from muster_client.submission import for_dry_run, read_spec_argument, send, send_group, submit, with_uploaded_code
 
 if TYPE_CHECKING:
     from muster_client.answers.forecast import TranslatedScript
@@ -259,11 +259,19 @@ def sbatch_command(
         if ignored and not typed.has("quiet", "Q"):
             output.note(f"Ignored: {', '.join(clean(one['text']) for one in ignored)}. --test-only says why.")
         spec = with_uploaded_code(client, output, {**spec, "code": "."}, Path.cwd())
-        job = send(client, output, spec, key=None)
-        output.answer(job, f"{job['id']}" if typed.has("parsable") else f"Submitted batch job {job['id']}")
-        ended = client.wait(job["id"]) if typed.has("wait", "W") else None
-        if ended is not None:
-            raise typer.Exit(exit_status_of(ended))
+        is_array = "array" in spec
+        stored = (
+            send_group(client, output, "array", spec, key=None) if is_array else send(client, output, spec, key=None)
+        )
+        number = stored["id"]
+        output.answer(stored, f"{number}" if typed.has("parsable") else f"Submitted batch job {number}")
+        if not typed.has("wait", "W"):
+            return
+        if is_array:
+            array = client.wait_for_array(number)
+            raise typer.Exit(0 if array is not None and array["state"] == "succeeded" else EXIT_ERROR)
+        job = client.wait(number)
+        raise typer.Exit(EXIT_ERROR if job is None else exit_status_of(job))
 
 
 def dry_run_command(ctx: typer.Context, file: SpecFile, sets: Sets = None, as_json: JsonFlag = False) -> None:

@@ -207,6 +207,7 @@ def gang_environment(node: Node, allocation: Allocation) -> dict[str, str]:
             "SLURMD_NODENAME": node.name,
             "SLURM_GPUS_ON_NODE": str(request.first.gpus),
             "SLURM_CPUS_ON_NODE": str(allocation.cpus),
-            "SLURM_RESTART_COUNT": str(attempt.number - 1),
         }
+        if attempt.number > 1:  # Slurm sets it from the first restart on, and scripts ask whether it is there
+            variables["SLURM_RESTART_COUNT"] = str(attempt.number - 1)
     return variables

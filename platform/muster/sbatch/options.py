@@ -131,12 +131,17 @@ OPTIONS: tuple[Option, ...] = (
         ntasks-per-gpu=: cpus, and SLURM_NTASKS
         ntasks-per-node=: cpus, and SLURM_NTASKS
         overcommit -O OVERCOMMIT: cpus
+        parsable: the number alone is printed
         partition= -p PARTITION: vc: a virtual cluster in the pool of that name
         qos= -q QOS: priority, or class
+        quiet -Q: no notes are printed
         requeue REQUEUE: the default of retry
         signal= SIGNAL: checkpoint and time
         tasks-per-node=: cpus, and SLURM_NTASKS
+        test-only: nothing is submitted
         time= -t TIMELIMIT: time
+        verbose -v: all is printed that there is
+        wait -W WAIT: the command waits for the job
         wrap=: command
         """,
     ),
@@ -160,14 +165,9 @@ OPTIONS: tuple[Option, ...] = (
         open-mode= OPEN_MODE: @kept
         output= -o OUTPUT: @kept
         oversubscribe -s: jobs share GPUs where the spec says share
-        parsable: it concerns what the command prints
         priority=: priorities are four classes; see qos
         profile= PROFILE: use of GPUs, CPUs and memory is always recorded
-        quiet -Q: it concerns what the command prints
-        test-only: it concerns the command
         use-min-nodes USE_MIN_NODES: a range of nodes becomes its least
-        verbose -v: it concerns what the command prints
-        wait -W WAIT: it concerns the command
         wait-all-nodes= WAIT_ALL_NODES: a gang always starts on all nodes together
         wckey= WCKEY: use is counted by tenant, virtual cluster, owner and tag
         """.replace("@kept", _ALWAYS_KEPT),
