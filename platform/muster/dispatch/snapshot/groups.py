@@ -31,6 +31,7 @@ SELECT turn.id FROM (
 ) turn WHERE turn.place <= turn.room
 """
 # What is stored in the meantime is of no use to a job that saves no checkpoints.
+# Postgres looks thousands of ids up in a hash only where their type is that of the column.
 _WORK = """
 SELECT group_id,
     coalesce(sum(attained_gpu_s) FILTER (WHERE state = ANY(%(ended)s)), 0),
@@ -38,7 +39,8 @@ SELECT group_id,
         sum(greatest(expected_s - CASE WHEN checkpoints THEN ran_s ELSE 0 END, 0) * gpus * nodes) FILTER (WHERE later),
         0) END
 FROM (
-    SELECT *, state = %(queued)s AND NOT id = ANY(%(seen)s) AS later FROM jobs_job WHERE group_id = ANY(%(groups)s)
+    SELECT *, state = %(queued)s AND NOT id = ANY(%(seen)s::bigint[]) AS later
+    FROM jobs_job WHERE group_id = ANY(%(groups)s)
 ) member GROUP BY group_id
 """
 

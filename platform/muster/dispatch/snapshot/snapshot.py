@@ -112,7 +112,7 @@ ORDER BY attempt.id, allocation.rank
 # A pool may have ten thousand waiting jobs.
 _WAITING = """
 SELECT {job_fields} FROM jobs_job job WHERE job.pool_id = %s AND job.startable
-AND (job.group_id IS NULL OR job.id = ANY(%s)) ORDER BY job.id
+AND (job.group_id IS NULL OR job.id = ANY(%s::bigint[])) ORDER BY job.id
 """
 _NODE_VERSIONS = Statement("SELECT id, version FROM fleet_node WHERE id = ANY(%s)")
 _SELECTED = ", ".join(f"job.{name}" for name in _JOB_FIELDS)
