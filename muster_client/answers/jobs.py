@@ -386,31 +386,31 @@ class AttemptList(TypedDict):
 
 
 class DependencyNode(TypedDict):
-    """A job or a group in the graph of what waits for what."""
+    """A job or a group in the graph of dependencies."""
 
-    id: int
-    kind: Annotated[GroupKind | None, "What the group is; null: it is one job."]
-    name: str
-    state: Annotated[JobState, "Of the job; a group that has not ended is active."]
-    waits: Annotated[bool, "Whether it waits for others still."]
+    id: Annotated[int, "The number of the job or group."]
+    kind: Annotated[GroupKind | None, "The kind of the group; null: it is one job."]
+    name: Annotated[str, "The name of the job or group."]
+    state: Annotated[JobState, "The state of the job; a group that has not ended is active."]
+    waits: Annotated[bool, "Whether it still waits for others."]
 
 
 class DependencyEdge(TypedDict):
-    """What one of two nodes waits for."""
+    """A dependency between two nodes of the graph."""
 
-    source: Annotated[int, "The node that is waited for."]
-    target: Annotated[int, "The node that waits."]
-    kind: Annotated[DependencyKind, "What is awaited of the source."]
-    state: Annotated[DependencyState, "Whether that is still open, is met, or can never be."]
+    source: Annotated[int, "The awaited node."]
+    target: Annotated[int, "The waiting node."]
+    kind: Annotated[DependencyKind, "The awaited event of the source."]
+    state: Annotated[DependencyState, "Whether the dependency is open, met, or can never be met."]
 
 
 class DependencyGraph(TypedDict):
-    """What a job waits for and what waits for it, and what these wait for in turn."""
+    """The jobs and groups that a job waits for, and those that wait for it, also through others."""
 
     middle: Annotated[int, "The node of the job: its own number, or that of its group."]
-    nodes: Annotated[list[DependencyNode], "The older ones first."]
-    edges: list[DependencyEdge]
-    whole: Annotated[bool, "Whether these are all; else those are left out that are farthest from the job."]
+    nodes: Annotated[list[DependencyNode], "The nodes, older ones first."]
+    edges: Annotated[list[DependencyEdge], "The dependencies between the nodes."]
+    whole: Annotated[bool, "Whether the graph is complete; otherwise the nodes farthest from the job are left out."]
 
 
 class JobEvent(TypedDict):

@@ -36,7 +36,7 @@ class JobAttempts(ApiView):
 class JobDependencies(ApiView):
     @describe("job_dependencies", "jobs", {200: DependencyGraph}, problems=(404,))
     def get(self, request: Request, job_id: int) -> Response:
-        """What the job waits for and what waits for it, as a graph; a group such as a sweep is one node of it."""
+        """The dependencies around the job as a graph; a group such as a sweep is one node of it."""
         user = caller(request)
         return Response(render.dependency_graph(graph_of(user, get_job(user, job_id))))
 

@@ -451,7 +451,7 @@ def marks_of(jobs: Iterable[Job]) -> dict[int, Marks]:
 
 
 def dependency_graph(graph: Graph) -> DependencyGraph:
-    """What waits for what."""
+    """The document of a graph of dependencies."""
     return {
         "middle": graph.middle,
         "nodes": [
