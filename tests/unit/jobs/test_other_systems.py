@@ -40,7 +40,7 @@ def test_each_way_to_write_a_key_is_known(key: str) -> None:
 @pytest.mark.parametrize(
     ("spec", "field", "message"),
     [
-        ({"array": "0-9"}, "array", "write a sweep"),
+        ({"job_array": "0-9"}, "job_array", "write array: 0-9"),
         ({"ports": [8888]}, "ports", "cannot be reached through the platform yet"),
         ({"secrets": ["KEY"]}, "secrets", "members of the tenant can read it"),
         ({"checkpoint": {"path": "ckpt"}}, "checkpoint.path", "the job itself decides"),

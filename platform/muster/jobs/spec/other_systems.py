@@ -39,7 +39,6 @@ USE: Mapping[str, tuple[str, str]] = {
     "chdir cwd work_dir working_dir": ("workdir: src", "below the job's own folder"),
     "env_file env_vars environment envs variables": ("env: {LR: 0.1}", "one name and value for each variable"),
     "volume volumes bind_mounts mount": ("mounts: [data:/data:ro]", "of volumes that an operator has set up"),
-    "job_array task_array array_size": ("array: 0-9", "one member for each index, as a key of the spec"),
     "hyperparameters parameters": ("params: {lr: 0.1}", "which the command sees as environment variables"),
     "nodelist node_list node_name hostlist": ("nodes_in: [gpu01, gpu02]", "the names of nodes"),
     "node_selector affinity constraint": (
@@ -62,6 +61,7 @@ USE: Mapping[str, tuple[str, str]] = {
 }
 # What does not exist, and what to do.
 MISSING: Mapping[str, str] = {
+    "job_array task_array array_size": "write array: 0-9, which makes a job for each index",
     "expose port ports": "ports of a job cannot be reached through the platform yet",
     "secret secrets": (
         "secrets do not exist yet; env is no place for one: it is stored with the spec, and members of the tenant can "
