@@ -43,12 +43,8 @@ _PATH = re.compile(r"'\{([\w,]+)\}'::text\[\]")
 
 @pytest.fixture
 def present_schema(tmp_path: Path) -> list[str]:
-    """The schema that the migrations make, dumped and restored as the backup is: a restore rewrites expressions."""
-    dump = tmp_path / "present.dump"
-    postgres_tools._run("pg_dump", "--schema-only", "--format=custom", f"--file={dump}")
-    with _other_database():
-        postgres_tools.load(dump)
-        return _schema(tmp_path)
+    """The schema that the migrations make."""
+    return _schema(tmp_path)
 
 
 @pytest.fixture
@@ -88,9 +84,15 @@ def _on_server(statement: str) -> None:
 
 
 def _schema(folder: Path) -> list[str]:
-    """The statements of the schema, sorted; of a table its lines with its name: the order of columns may differ."""
-    file = folder / "schema.sql"
-    postgres_tools._run("pg_dump", "--schema-only", "--no-owner", "--no-privileges", f"--file={file}")
+    """The statements of the schema, sorted; of a table its lines with its name: the order of columns may differ.
+
+    It is dumped and restored before: a restore rewrites the expressions of tables that migrations have made.
+    """
+    dump, file = folder / "schema.dump", folder / "schema.sql"
+    postgres_tools._run("pg_dump", "--schema-only", "--format=custom", f"--file={dump}")
+    with _other_database():
+        postgres_tools.load(dump)
+        postgres_tools._run("pg_dump", "--schema-only", "--no-owner", "--no-privileges", f"--file={file}")
     text = _NOT_NULL_NAME.sub(" NOT NULL", file.read_text())
     text = _PATH.sub(lambda found: "ARRAY['" + "'::text, '".join(found[1].split(",")) + "'::text]", text)
     text = _MADE_NAME.sub(r"\1 made", text)

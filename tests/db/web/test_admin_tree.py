@@ -85,7 +85,7 @@ class TestCommonQuotas:
         ("rows", "reason"),
         [
             ([{"gpu_type": "A100", "gpus": 6}], "others are promised 3: at most 5 can be given to"),
-            ([{"gpu_type": "A100", "gpus": -1}], "a quota cannot be negative"),
+            ([{"gpu_type": "A100", "gpus": -1}], "it cannot be negative"),
             ([{"gpu_type": "H100", "gpus": 1}], "it has: A100"),
             ([{"gpu_type": "A100", "gpus": 1, "borrowing": -1}], "greater than or equal to 0"),
             ([{"gpu_type": "A100", "gpus": 1}, {"gpu_type": "A100", "gpus": 2}], "named twice"),
