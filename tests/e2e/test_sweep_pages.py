@@ -63,6 +63,24 @@ def test_a_sweep_is_cancelled_and_a_clone_of_it_runs_with_a_change(ada: Page, de
     expect(ada.get_by_role("region", name="Summary").get_by_text("4 succeeded")).to_be_visible()
 
 
+def test_an_array_shows_its_members_and_its_failed_ones_run_again(ada: Page, demo: Demo) -> None:
+    command = "test ${MUSTER_ARRAY_INDEX} != 2 || exit 3"
+    with demo.client("ada") as client:
+        array = client.submit_array({"name": "parts", "cpus": 1, "command": command, "array": "0-3"})
+    ada.goto(f"{demo.url}/jobs")
+    ada.get_by_role("link", name="parts").first.click()
+    ada.wait_for_url(f"{demo.url}/arrays/{array['id']}")
+    expect(ada.get_by_text("3 succeeded")).to_be_visible()
+    ada.get_by_role("button", name="Failed 1").click()
+    cells = ada.get_by_role("navigation", name="Members by index")
+    expect(cells.get_by_role("link")).to_have_count(1)
+    ada.get_by_role("button", name="Run failed again").click()
+    expect(ada.get_by_text("1 member of array")).to_be_visible()
+    cells.get_by_role("link", name=re.compile("^Index 2: ")).click()
+    ada.wait_for_url(re.compile(r"/jobs/\d+"))
+    expect(ada.get_by_role("option", name="Attempt 2")).to_be_attached()
+
+
 @pytest.mark.parametrize("width", [1280, 390])
 def test_a_thousand_members_are_there_within_half_a_second(ada: Page, demo: Demo, width: int) -> None:
     params = {"lr": {"log": [1e-5, 1e-1]}, "dropout": {"uniform": [0, 0.5]}, "batch": [32, 64, 128]}

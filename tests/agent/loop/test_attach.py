@@ -289,7 +289,8 @@ def test_code_of_any_size_comes_through_a_link(platform: FakePlatform, daemon: D
     daemon.start()
     daemon.attach()
     number = platform.place("sh run.sh", code=CodeRef(digest, len(code)))
-    assert finished(platform, number, within_s=30).text.strip() == str(MAX_BODY_BYTES)
+    ended = finished(platform, number, within_s=30)
+    assert ended.text.strip() == str(MAX_BODY_BYTES), ended.end
 
 
 class Peer:
