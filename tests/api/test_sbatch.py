@@ -70,3 +70,10 @@ def test_words_of_others_mean_nothing(client: Client, directive: str, says: str)
 def test_an_option_beside_the_script_is_refused_by_that_name(client: Client) -> None:
     answer = send(client, "POST", TRANSLATE, {"options": ["--gress=1", "--wrap=true"]})
     assert answer.json()["errors"] == [{"field": "options", "message": "there is no option --gress"}]
+
+
+def test_an_array_of_a_script_may_be_as_large_as_any_other(client: Client) -> None:
+    def translated(array: str) -> int:
+        return int(send(client, "POST", TRANSLATE, {"options": ["--wrap=true", f"--array={array}"]}).status_code)
+
+    assert (translated("0-19999"), translated("0-20000")) == (200, 422)

@@ -75,6 +75,8 @@ def launch_spec(node: Node, allocation: Allocation, known: LaunchFacts | None = 
         env={
             **torchrun_defaults(allocation),
             **attempt.given,
+            # A script that was translated has its own number of tasks.
+            **slurm_environment(node, allocation),
             **spec["env"],
             **{name: param_text(value) for name, value in spec.get("params", {}).items()},
             **gang_environment(node, allocation),
@@ -160,20 +162,24 @@ def array_environment(job: Job, shared: Mapping[str, str]) -> dict[str, str]:
     return told
 
 
+def _nodes_of(node: Node, allocation: Allocation) -> list[Node]:
+    """The nodes of the gang by rank."""
+    attempt = allocation.attempt
+    if attempt.request.nodes == 1:
+        return [node]
+    return [one.node for one in attempt.allocations.select_related("node").order_by("rank")]
+
+
 def gang_environment(node: Node, allocation: Allocation) -> dict[str, str]:
-    """The variables by which a rank finds the others: ours, torchrun's, and Slurm's where the job asks for them.
+    """The variables by which a rank finds the others: ours and torchrun's.
 
     RANK is the rank of the node and WORLD_SIZE the number of nodes: that is how many processes the platform starts.
     """
     attempt, job = allocation.attempt, allocation.attempt.job
     request = attempt.request
-    nodes = [node]
-    if request.nodes > 1:
-        nodes = [one.node for one in attempt.allocations.select_related("node").order_by("rank")]
-    addresses = [one.address or one.name for one in nodes]
-    names = [one.name for one in nodes]
+    addresses = [one.address or one.name for one in _nodes_of(node, allocation)]
     rank, count = str(allocation.rank), str(len(addresses))
-    variables = {
+    return {
         "MUSTER_JOB_ID": str(job.pk),
         "MUSTER_JOB_NAME": job.name,
         "MUSTER_ATTEMPT": str(attempt.number),
@@ -191,23 +197,31 @@ def gang_environment(node: Node, allocation: Allocation) -> dict[str, str]:
         "WORLD_SIZE": count,
         "LOCAL_RANK": "0",
     }
-    if job.spec.get("slurm_env"):
-        variables |= {
-            "SLURM_JOB_ID": str(job.pk),
-            "SLURM_JOBID": str(job.pk),
-            "SLURM_JOB_NAME": job.name,
-            "SLURM_NNODES": count,
-            "SLURM_JOB_NUM_NODES": count,
-            "SLURM_NODEID": rank,
-            "SLURM_PROCID": rank,
-            "SLURM_LOCALID": "0",
-            "SLURM_NTASKS": count,
-            "SLURM_JOB_NODELIST": ",".join(names),
-            "SLURM_NODELIST": ",".join(names),
-            "SLURMD_NODENAME": node.name,
-            "SLURM_GPUS_ON_NODE": str(request.first.gpus),
-            "SLURM_CPUS_ON_NODE": str(allocation.cpus),
-        }
-        if attempt.number > 1:  # Slurm sets it from the first restart on, and scripts ask whether it is there
-            variables["SLURM_RESTART_COUNT"] = str(attempt.number - 1)
+
+
+def slurm_environment(node: Node, allocation: Allocation) -> dict[str, str]:
+    """Slurm's variables where the job asks for them, else none."""
+    attempt, job = allocation.attempt, allocation.attempt.job
+    if not job.spec.get("slurm_env"):
+        return {}
+    nodes = _nodes_of(node, allocation)
+    rank, count, names = str(allocation.rank), str(len(nodes)), ",".join(one.name for one in nodes)
+    variables = {
+        "SLURM_JOB_ID": str(job.pk),
+        "SLURM_JOBID": str(job.pk),
+        "SLURM_JOB_NAME": job.name,
+        "SLURM_NNODES": count,
+        "SLURM_JOB_NUM_NODES": count,
+        "SLURM_NODEID": rank,
+        "SLURM_PROCID": rank,
+        "SLURM_LOCALID": "0",
+        "SLURM_NTASKS": count,
+        "SLURM_JOB_NODELIST": names,
+        "SLURM_NODELIST": names,
+        "SLURMD_NODENAME": node.name,
+        "SLURM_GPUS_ON_NODE": str(attempt.request.first.gpus),
+        "SLURM_CPUS_ON_NODE": str(allocation.cpus),
+    }
+    if attempt.number > 1:  # Slurm sets it from the first restart on, and scripts ask whether it is there
+        variables["SLURM_RESTART_COUNT"] = str(attempt.number - 1)
     return variables

@@ -19,7 +19,7 @@ from scheduler.model.lifecycle import JOB_TERMINAL, Desired, HoldReason, JobStat
 from scheduler.model.reasons import Reason
 
 _TOLD = 3
-"""So many of the things that a job waits for are named; the others are counted."""
+"""A pending reason names this many of the jobs waited for, and counts the others."""
 _ENDS = {
     JobState.SUCCEEDED: "succeeded",
     JobState.FAILED: "failed",
@@ -152,7 +152,7 @@ def state_of(clause: Clause) -> DependencyState:
 
 
 def hold_of(clauses: Sequence[Clause], *, why_never: str = "", before: Any = None) -> dict[str, Any]:
-    """The pending reason of a job that waits for these; `before` is the one that it has once they are met."""
+    """The pending reason of a job that waits for these; `before`: the reason that follows once they are met."""
     told, helps = ([_told(clause, form) for clause in clauses[:_TOLD]] for form in (0, 1))
     if more := len(clauses) - len(told):
         told.append(f"{more} other{'' if more == 1 else 's'}")

@@ -66,7 +66,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """What the second of two nodes waits for of the first."""
+    """The second of two nodes waits for this of the first."""
 
     source: int
     target: int
@@ -76,7 +76,7 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """What the job in the middle waits for, and what waits for it; `whole`: without its farthest nodes if not."""
+    """The jobs around the one in the middle, which it waits for or which wait for it; not `whole`: the nearest ones."""
 
     middle: int
     nodes: Sequence[Node]

@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 
 from muster.accounts.models import User
+from muster.arrays.spec import MAX_MEMBERS
 from muster.common.clock import utc_now
 from muster.common.errors import FieldError, Invalid
 from muster.fleet.models import Gpu, Node
@@ -49,7 +50,8 @@ def site_of(user: User) -> Site:
         partitions.setdefault(vc.pool.name, Partition(vc.pool.name, tuple(by_pool[vc.pool_id]), nodes, types))
     qos = {name: Qos(priority=name) for name in PRIORITIES}
     qos["opportunistic"] = Qos(klass=JobClass.OPPORTUNISTIC.value)
-    return Site(partitions, {name: tuple(listed) for name, listed in accounts.items()}, qos)
+    by_account = {name: tuple(listed) for name, listed in accounts.items()}
+    return Site(partitions, by_account, qos, max_array=MAX_MEMBERS - 1)
 
 
 def _nodes_by_pool(pool_ids: list[int]) -> Mapping[int, tuple[tuple[NodeFacts, ...], tuple[str, ...]]]:

@@ -512,8 +512,10 @@ class TestClaim:
         }
 
     def test_slurms_variables_are_set_where_the_job_asks(self, agent: Agent, world: World) -> None:
-        attempt = place(world, slurm_env=True, gpus=2)
+        attempt = place(world, slurm_env=True, gpus=2, env={"SLURM_NTASKS": "4"})
         env = agent.launch(ranks(attempt)[0]).env
+        assert env["SLURM_NTASKS"] == "4"  # the job's own, as of a script for several tasks
+        assert "SLURM_RESTART_COUNT" not in env
         assert (env["SLURM_JOB_ID"], env["SLURM_PROCID"], env["SLURM_NNODES"]) == (str(attempt.job_id), "0", "1")
         assert (env["SLURM_NODELIST"], env["SLURM_GPUS_ON_NODE"]) == (world.nodes[0].name, "2")
 
