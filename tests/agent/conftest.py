@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import getpass
 import itertools
 import json
 import os
 import queue
 import random
-import stat
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -42,12 +40,10 @@ T = TypeVar("T")
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def open_to_jobs(folder: Path) -> None:
-    """Let the users of jobs pass through pytest's folders, which it makes for its own user alone."""
-    for parent in folder.parents:
-        if parent.is_relative_to(f"/tmp/pytest-of-{getpass.getuser()}"):
-            parent.mkdir(exist_ok=True)
-            parent.chmod(parent.stat().st_mode | stat.S_IXOTH)
+@pytest.fixture
+def tmp_path(open_folder: Path) -> Path:
+    """A folder that the users of jobs pass through. Each session of pytest that begins closes pytest's own to them."""
+    return open_folder
 
 
 @pytest.fixture
@@ -65,7 +61,6 @@ class AgentProcess:
     def __init__(self, platform: FakePlatform, state: Path) -> None:
         self.platform = platform
         self.state = state
-        open_to_jobs(state)
         self.process: subprocess.Popen[bytes] | None = None
         self.program = [sys.executable, "-m", "nodeagent"]
         # A test that wants the engine of this machine says so.
@@ -143,7 +138,6 @@ class RuntimeUnderTest:
         self.name = name
         self._make = make
         self.state = state
-        open_to_jobs(state)
         self.image = image
         self.events: queue.SimpleQueue[tuple[int, EventKind]] = queue.SimpleQueue()
         self.runtime = make(self._heard)

@@ -29,14 +29,11 @@ from nodeagent.transport import linksocket
 from nodeagent.transport.linked import Linked
 from nodeagent.transport.linksocket import connect
 from nodeagent.transport.transport import Unreachable
-from tests.agent.conftest import ROOT, open_to_jobs, stop_everything
+from tests.agent.conftest import ROOT, stop_everything
 from tests.agent.fake_platform import FakePlatform
 from tests.agent.loop.test_agent import archive, finished, logged
 from tests.faults.disks import filled, small_disk
 from tests.waiting import eventually, stretched
-
-# Beside other parts of the check a launch failed twice in some thousands; the log of a failure has the reason.
-pytestmark = pytest.mark.flaky(reason="a launch fails now and then beside other parts, for a reason not found yet")
 
 OPTIONS = ["--gpus=emulated:A100:2", "--cpus=4", "--memory-mib=1000"]
 
@@ -48,7 +45,6 @@ class Daemon:
         self.platform = platform
         self.state = folder / "state"
         self.state.mkdir(mode=0o711)
-        open_to_jobs(self.state)
         self.program = program
         self.secret = "vouched-for-by-the-link-and-long-enough"
         platform.join_token = self.secret
