@@ -16,6 +16,7 @@ from rich.console import Console
 from bench import auction, cells, cycle, failures, gavel, limits, planners, policies, report, simulations
 from bench.figures import (
     AGENTS,
+    ARRAY,
     AUCTION,
     CELLS,
     CELLS_POSTGRES,
@@ -158,7 +159,7 @@ def _measure_live(  # noqa: PLR0912, PLR0915 - one branch for each item
     # These need Django's settings, which need the home.
     from django.core.management import call_command  # noqa: PLC0415
 
-    from bench.live import agents, commands, containers, ingest, jobs, lanes, listing, pages  # noqa: PLC0415
+    from bench.live import agents, arrays, commands, containers, ingest, jobs, lanes, listing, pages  # noqa: PLC0415
     from bench.live import cells as live_cells  # noqa: PLC0415
     from bench.live import cycle as live_cycle  # noqa: PLC0415
     from bench.live import sweeps as live_sweeps  # noqa: PLC0415
@@ -176,6 +177,13 @@ def _measure_live(  # noqa: PLR0912, PLR0915 - one branch for each item
             peaks = memory.peaks  # what no peer has costs memory that is not compared
             if REST in plan.items:
                 series |= jobs.measure_rest(plan)
+            if ARRAY in plan.items:
+                series |= arrays.measure_rates(stack, plan)
+                series |= arrays.measure_submit(stack, plan)
+                try:
+                    series |= arrays.measure_page(stack, plan)
+                except pages.NoChromium as error:
+                    console.print(f"The page of an array is not measured: {error}", highlight=False)
             if IDLE in plan.items:
                 series |= agents.measure_idle(plan)
             if INGEST in plan.items:

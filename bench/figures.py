@@ -13,6 +13,7 @@ from scheduler.engine.policy import POLICIES as REGISTRY
 Series = dict[str, list[float]]
 
 FIRST_LINE, SUBMIT, THROUGHPUT, LOG_LINE = "first-line", "submit", "throughput", "log-line"
+ARRAY = "array"
 GROWTH, REST = "growth", "rest"
 JOB_LIST, CYCLE, CYCLE_GROWTH, SIMULATE = "job-list", "cycle", "cycle-growth", "simulate"
 CYCLE_SCREENING = "cycle-screening"
@@ -28,6 +29,7 @@ ITEMS: Mapping[str, str] = {
     FIRST_LINE: "from submitting a job to its first line at the client",
     SUBMIT: "how long the call that submits a job takes",
     THROUGHPUT: "many one-GPU jobs that do nothing, from the first submit to the last end",
+    ARRAY: "an array beside single jobs submitted at once, one of 10,000 members submitted, and its page in Chromium",
     LOG_LINE: "from a job's print to the client that follows its log",
     REST: "the platform and its agents while nothing runs or waits: shares of a core",
     JOB_LIST: "a page of 100 jobs out of 100,000",
@@ -128,6 +130,19 @@ FIGURES: tuple[Figure, ...] = (
     ),
     Figure("throughput.commits", "commits a job", "", "throughput_commits", median),
     *_times("throughput.submit", "throughput_submit_ms", "submit call in that burst", (20, None)),
+    Figure("array.members", "members of an array", "members/s", "array_members", median, None, True),
+    Figure("array.jobs", "single jobs submitted at once, in turns with it", "jobs/s", "array_jobs", median, None, True),
+    Figure("array.ratio", "members to single jobs", "times", "array_ratio", median, 1.5, True),
+    *(
+        Figure(f"array.{what}-cpu{suffix}", title, "ms", f"array_{what}_{series}_ms", median)
+        for what, whose in (("member", "a member"), ("job", "a single job"))
+        for suffix, title, series in (
+            ("", f"processor time {whose}, everything", "cpu"),
+            *((f"-{name}", f"of which {name}", name) for name in PROCESSES),
+        )
+    ),
+    Figure("array.submit", "10,000 members submitted", "ms", "array_submit_ms", median, 3000),
+    *_times("array.page", "array_page_ms", "their page opened until its cells are painted", (300, None)),
     *_times(LOG_LINE, "log_line_ms", "log line to client", (None, 200)),
     Figure("rest.cpu", "share of a core at rest, everything", "%", "rest_percent", median, 3),
     *(Figure(f"rest.cpu-{name}", f"of which {name}", "%", f"rest_{name}_percent", median) for name in PROCESSES),

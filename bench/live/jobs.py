@@ -39,7 +39,7 @@ def measure(stack: Stack, plan: Plan) -> Series:
             ]
         if SUBMIT in plan.items:
             series["submit_ms"] = [_paced_submit(client, plan) * 1000 for _ in range(plan.submits)]
-            _await_all_ended()
+            await_all_ended()
         if THROUGHPUT in plan.items:
             for _ in range(plan.bursts):
                 before, commits = processor_of_groups(), _commits()
@@ -51,7 +51,7 @@ def measure(stack: Stack, plan: Plan) -> Series:
                 for name, seconds in spent.items():
                     _add(series, f"throughput_{name}_ms", seconds * 1000 / plan.jobs)
                 _add(series, "throughput_commits", (_commits() - commits) / plan.jobs)
-            series["throughput_batch"] = [_batch(stack, plan.jobs) for _ in range(plan.bursts)]
+            series["throughput_batch"] = [batch(stack, plan.jobs) for _ in range(plan.bursts)]
         if LOG_LINE in plan.items:
             series["log_line_ms"] = [
                 delay * 1000 for _ in range(plan.talks) for delay in talk(client, lines=plan.lines)
@@ -72,13 +72,13 @@ def measure_rest(plan: Plan) -> Series:
 
 def measure_growth(stack: Stack, plan: Plan) -> Series:
     """Jobs a second of jobs submitted at once, before and after the database has jobs that ended long ago."""
-    empty = [_batch(stack, plan.jobs) for _ in range(plan.bursts)]
+    empty = [batch(stack, plan.jobs) for _ in range(plan.bursts)]
     usage.fill(plan.listed_jobs, name="ended", running=0, queued=0)
     while count_ended(most=BATCH):  # what the platform has done by the end of each day
         pass
     with connection.cursor() as cursor:  # what autovacuum does within a minute
         cursor.execute("VACUUM ANALYZE")
-    full = [_batch(stack, plan.jobs) for _ in range(plan.bursts)]
+    full = [batch(stack, plan.jobs) for _ in range(plan.bursts)]
     return {"growth_empty": empty, "growth_full": full, "growth_ratio": [median(full) / median(empty)]}
 
 
@@ -105,18 +105,19 @@ def _paced_submit(client: Client, plan: Plan) -> float:
 
 def _burst(client: Client, jobs: int) -> tuple[float, list[float]]:
     """Jobs a second of a burst of single submissions, and how long each call took."""
-    last_before, start = _newest_job(), time.time()
+    last_before, start = newest_job(), time.time()
     calls = []
     for _ in range(jobs):
         before = time.perf_counter()
         client.submit(spec_of("true"))
         calls.append(time.perf_counter() - before)
-    return _rate(last_before, start, jobs), calls
+    return rate(last_before, start, jobs), calls
 
 
-def _batch(stack: Stack, jobs: int) -> float:
+def batch(stack: Stack, jobs: int) -> float:
+    """Jobs a second of jobs that are submitted by one call."""
     headers = {"Authorization": f"Bearer {stack.token}", "Idempotency-Key": str(uuid.uuid4())}
-    last_before, start = _newest_job(), time.time()
+    last_before, start = newest_job(), time.time()
     answer = httpx.post(
         f"{stack.url}/api/v1/jobs:batch",
         json={"jobs": [spec_of("true")] * jobs},
@@ -125,12 +126,12 @@ def _batch(stack: Stack, jobs: int) -> float:
         trust_env=False,
     )
     answer.raise_for_status()
-    return _rate(last_before, start, jobs)
+    return rate(last_before, start, jobs)
 
 
-def _rate(last_before: int, start: float, jobs: int) -> float:
+def rate(last_before: int, start: float, jobs: int) -> float:
     """Jobs a second up to the end of the last one, which is when the last of its GPUs was free again."""
-    _await_all_ended()
+    await_all_ended()
     ours = Job.objects.filter(pk__gt=last_before)
     succeeded = ours.filter(state=JobState.SUCCEEDED).count()
     if succeeded != jobs:
@@ -175,11 +176,13 @@ def _commits() -> int:
     return count
 
 
-def _newest_job() -> int:
+def newest_job() -> int:
+    """The highest id of a job; 0 if there is none."""
     return Job.objects.aggregate(newest=Max("pk"))["newest"] or 0
 
 
-def _await_all_ended() -> None:
+def await_all_ended() -> None:
+    """Wait until no job waits or runs."""
     end = time.monotonic() + _TIMEOUT_S
     while left := Job.objects.exclude(state__in=JOB_TERMINAL).count():
         if time.monotonic() >= end:

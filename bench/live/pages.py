@@ -33,7 +33,7 @@ class NoChromium(RuntimeError):
 
 def measure(stack: Stack, plan: Plan) -> Series:
     """Milliseconds from each line's print until it is in view, without and with the writers, and what they wrote."""
-    user, orders = _new_reader(stack, _READER)
+    user, orders = new_reader(stack, _READER)
     with programs.running("bench.reader", orders) as program, Client(stack.url, new_token(user)) as client:
         program.next("signed_in")
         # Else what the writers before wrote goes to the disk meanwhile, and the database waits for that.
@@ -47,7 +47,7 @@ def measure(stack: Stack, plan: Plan) -> Series:
 
 def measure_submit(stack: Stack, plan: Plan) -> Series:
     """Milliseconds from pressing *Submit job*, with a folder chosen, until the first line of the log is in view."""
-    _, orders = _new_reader(stack, _SUBMITTER)
+    _, orders = new_reader(stack, _SUBMITTER)
     with programs.running("bench.submitter", orders) as program:
         program.next("signed_in")
         took: list[float] = []
@@ -57,7 +57,8 @@ def measure_submit(stack: Stack, plan: Plan) -> Series:
     return {"page_submit_ms": took[plan.warm_ups :]}
 
 
-def _new_reader(stack: Stack, name: str) -> tuple[User, reader.Orders]:
+def new_reader(stack: Stack, name: str) -> tuple[User, reader.Orders]:
+    """A new member of the tenant, and the orders to a program that signs in as this user."""
     chromium = next(filter(None, map(shutil.which, _CHROMIUMS)), None)
     if chromium is None:
         raise NoChromium("there is no Chromium: apt-get install chromium")

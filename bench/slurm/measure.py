@@ -7,7 +7,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from bench.figures import FIRST_LINE, LOG_LINE, SUBMIT, THROUGHPUT, Series
+from bench.figures import ARRAY, FIRST_LINE, LOG_LINE, SUBMIT, THROUGHPUT, Series
 from bench.plan import LINE_COMMAND, Plan, read_line_time
 from bench.processor import read_processor
 from bench.slurm.cluster import Cluster, SlurmError
@@ -37,6 +37,8 @@ def measure(cluster: Cluster, plan: Plan) -> Series:
             series["throughput_submit_ms"] += [call * 1000 for call in calls]
             series["throughput_cpu_ms"].append(spent.ours_s * 1000 / plan.jobs)
         series["throughput_batch"] = [_array(cluster, plan.jobs) for _ in range(plan.bursts)]
+    if ARRAY in plan.items:
+        series["array_members"] = [_array(cluster, plan.jobs) for _ in range(plan.bursts)]
     if LOG_LINE in plan.items:
         series["log_line_ms"] = [delay * 1000 for _ in range(plan.talks) for delay in _talk(cluster, plan)]
     return series
