@@ -80,8 +80,12 @@ _site = Starlette(
     routes=[
         *AGENT_ROUTES,
         *SHELL_ROUTES,
-        Route("/api/v1/jobs/{job_id:int}/logs", Authorised(logs, Scope.READ), methods=["GET"]),
-        Route("/api/v1/jobs/{job_id:int}/files/{file_id:int}", Authorised(output_file, Scope.READ), methods=["GET"]),
+        Route("/api/v1/jobs/{job_id:int}/logs", Authorised(logs, Scope.READ, open_to_jobs=True), methods=["GET"]),
+        Route(
+            "/api/v1/jobs/{job_id:int}/files/{file_id:int}",
+            Authorised(output_file, Scope.READ, open_to_jobs=True),
+            methods=["GET"],
+        ),
         Route("/api/v1/shells/{shell_id:int}/output", shell_output, methods=["GET"]),
         Route("/api/v1/shells/{shell_id:int}/input", shell_input, methods=["POST"]),
         Route("/api/v1/shells/{shell_id:int}:close", close_shell, methods=["POST"]),

@@ -55,13 +55,16 @@ class User(AbstractUser):
 
     objects: ClassVar[UserManager] = UserManager()
 
+    confined_to: int | None = None
+    """The id of the only tenant of a request with the token of a job; None for other requests."""
+
     class Meta(AbstractUser.Meta):
         constraints = [check("user_uid_not_root", Q(uid__gt=0))]
 
     @property
     def is_operator(self) -> bool:
-        """Whether the user runs the cluster."""
-        return self.is_active and self.is_staff
+        """Whether the user runs the cluster; never with the token of a job."""
+        return self.is_active and self.is_staff and self.confined_to is None
 
 
 class ApiToken(models.Model):

@@ -12,6 +12,7 @@ from muster.accounts.models import User
 from muster.execution.reports import progress
 from muster.fleet.models import Node
 from muster.jobs.attempt.gangs import Rank
+from muster.jobs.attempt.tokens import job_token
 from muster.jobs.models import Allocation, GpuClaim, Job, JobGroup
 from muster.jobs.spec.mounts import DEFAULT_WORKDIR
 from muster.jobs.spec.spec import stop_signal
@@ -81,6 +82,7 @@ def launch_spec(node: Node, allocation: Allocation, known: LaunchFacts | None = 
             **{name: param_text(value) for name, value in spec.get("params", {}).items()},
             **gang_environment(node, allocation),
             **array_environment(job, known.arrays.get(job.group_id or 0, {})),
+            **({} if spec.get("batch") is None else {"MUSTER_JOB_TOKEN": job_token(attempt.pk)}),
         },
         gpu_uuids=tuple(uuids),
         cpus=allocation.cpus,

@@ -6,9 +6,10 @@ from collections import defaultdict
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from muster.accounts.models import User
+from muster.accounts.models import ApiToken, User
 from muster.accounts.selectors import live_sessions, live_tokens
 from muster.api.authentication import Caller
+from muster.jobs.attempt.tokens import JobToken, attempts_with_tokens
 from muster.tenants.models import Membership
 
 
@@ -34,11 +35,19 @@ def accesses_of(callers: Collection[Caller]) -> dict[Caller, Access]:
     memberships = Membership.objects.filter(user__in=users).values_list("user_id", "tenant_id", "role")
     for user_id, tenant_id, role in memberships:
         roles[user_id].add((tenant_id, role))
-    tokens = live_tokens({caller.token.pk for caller in callers if caller.token is not None})
+    of_users = {caller.token.pk for caller in callers if isinstance(caller.token, ApiToken)}
+    of_jobs = {caller.token.attempt_id for caller in callers if isinstance(caller.token, JobToken)}
+    tokens, attempts = live_tokens(of_users), attempts_with_tokens(of_jobs)
     sessions = live_sessions({caller.session_key for caller in callers if caller.session_key is not None})
     return {
         caller: Access(is_operator=users[caller.user.pk], roles=frozenset(roles[caller.user.pk]))
         for caller in callers
         if caller.user.pk in users
-        and (caller.session_key in sessions if caller.token is None else caller.token.pk in tokens)
+        and (
+            caller.session_key in sessions
+            if caller.token is None
+            else caller.token.attempt_id in attempts
+            if isinstance(caller.token, JobToken)
+            else caller.token.pk in tokens
+        )
     }

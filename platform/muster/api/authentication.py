@@ -16,22 +16,25 @@ from rest_framework.request import Request
 
 from muster.accounts.models import ApiToken, User
 from muster.accounts.services import token_of_secret
+from muster.jobs.attempt.tokens import PREFIX, JobToken, owner_of_job_token
 
 MAX_TOKEN_CHARS = 200
 
 
 class TokenAuthentication(BaseAuthentication):
-    """`Authorization: Bearer mst_…`. A token that is wrong is refused, even where a session would do."""
+    """`Authorization: Bearer TOKEN`, a user's or a job's. A wrong token is refused, even where a session would do."""
 
-    def authenticate(self, request: Request) -> tuple[User, ApiToken] | None:
+    def authenticate(self, request: Request) -> tuple[User, ApiToken | JobToken] | None:
         """The owner of the token and the token, or None if the request carries none."""
         secret = bearer_secret(request.META.get("HTTP_AUTHORIZATION"))
         if secret is None:
             return None
-        token = token_of_secret(secret)
-        if token is None:
+        found = _owner_of(secret)
+        if found is None:
+            if secret.startswith(PREFIX):
+                raise AuthenticationFailed("the token's job has ended, or its owner may not use the tenant any more")
             raise AuthenticationFailed("the token is unknown, expired or revoked")
-        return token.user, token
+        return found
 
     def authenticate_header(self, request: Request) -> str:
         """The header of a 401, which names the scheme to use."""
@@ -54,7 +57,7 @@ class Caller:
     """An active user, and the token or the session by which the request was authenticated."""
 
     user: User
-    token: ApiToken | None = None
+    token: ApiToken | JobToken | None = None
     session_key: str | None = None
 
 
@@ -62,14 +65,22 @@ def authenticate_request(*, authorization: str | None, session_key: str | None) 
     """The caller behind a request that does not go through Django's views, or None."""
     secret = bearer_secret(authorization)
     if secret is not None:
-        token = token_of_secret(secret)
-        return Caller(token.user, token=token) if token else None
+        found = _owner_of(secret)
+        return Caller(found[0], token=found[1]) if found else None
     if not session_key:
         return None
     request = HttpRequest()
     request.session = import_module(settings.SESSION_ENGINE).SessionStore(session_key)
     user = get_user(request)
     return Caller(user, session_key=session_key) if isinstance(user, User) and user.is_active else None
+
+
+def _owner_of(secret: str) -> tuple[User, ApiToken | JobToken] | None:
+    """The user who acts with this token, and the token; None if it is not good."""
+    if secret.startswith(PREFIX):
+        return owner_of_job_token(secret)
+    token = token_of_secret(secret)
+    return (token.user, token) if token else None
 
 
 def bearer_secret(authorization: str | None) -> str | None:

@@ -36,6 +36,8 @@ class ApiView(APIView):
     metadata_class = None
     write_scope: Scope | None = None
     """The scope that a token needs for methods that change something; None closes them to tokens."""
+    open_to_jobs = False
+    """True if the token of a job may call it, within its tenant."""
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         """Checks what every request must fulfil before its method is called."""

@@ -33,6 +33,8 @@ class Capacity:
 
 def tenants_of(user: User) -> QuerySet[Tenant]:
     """The tenants whose objects the user may see: all for operators."""
+    if user.confined_to is not None:
+        return Tenant.objects.filter(pk=user.confined_to)
     if user.is_operator:
         return Tenant.objects.all()
     return Tenant.objects.filter(memberships__user=user)
@@ -47,6 +49,8 @@ def default_virtual_cluster(user: User) -> VirtualCluster | None:
     """The virtual cluster of the user's jobs if they name none: the first of their own memberships."""
     theirs = VirtualCluster.objects.filter(tenant__memberships__user=user).select_related("tenant", "pool")
     theirs = theirs.filter(closed_at__isnull=True)
+    if user.confined_to is not None:
+        theirs = theirs.filter(tenant_id=user.confined_to)
     return first_of(theirs.order_by("tenant__memberships__id", "id"))
 
 
@@ -60,6 +64,8 @@ def is_manager(user: User, tenant_id: int) -> bool:
     """Whether the user may act on other members' jobs of the tenant."""
     if user.is_operator:
         return True
+    if user.confined_to not in {None, tenant_id}:
+        return False
     return Membership.objects.filter(user=user, tenant_id=tenant_id, role=Role.MANAGER).exists()
 
 

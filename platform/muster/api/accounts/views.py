@@ -27,7 +27,7 @@ from muster.accounts.signin import describe_session, sign_in
 from muster.api import limits
 from muster.api.accounts import bodies, render
 from muster.api.base import ApiView, body_of, caller, describe
-from muster.api.scopes import token_of
+from muster.api.scopes import api_token_of
 from muster.common.errors import Invalid
 from muster.common.secrets import digest
 from muster.jobs.spec.units import parse_duration_s
@@ -88,7 +88,7 @@ class Password(ApiView):
         user, body = caller(request), body_of(request, bodies.NewPassword)
         limits.take(limits.PASSWORD, user.pk)
         change_password(user=user, current=body["current"], new=body["new"])
-        if token_of(request) is None:
+        if api_token_of(request) is None:
             update_session_auth_hash(request._request, user)
         return Response(status=status.HTTP_204_NO_CONTENT)
 
@@ -108,7 +108,7 @@ class Tokens(ApiView):
             life = timedelta(seconds=parse_duration_s(body.pop("expires_in"))) if "expires_in" in body else None
         except (ValueError, OverflowError) as error:
             raise Invalid.field("expires_in", str(error)) from error
-        row, secret = create_token(user=caller(request), expires_in=life, maker=token_of(request), **body)
+        row, secret = create_token(user=caller(request), expires_in=life, maker=api_token_of(request), **body)
         answer: answers.TokenWithSecret = {**render.token(row), "token": secret}
         return Response(answer, status=status.HTTP_201_CREATED)
 
@@ -119,7 +119,7 @@ class OneToken(ApiView):
         """Change whether the token stays when the password changes."""
         survives = body_of(request, bodies.TokenChanges)["survives_password_change"]
         # A stolen token could otherwise keep itself, or stronger tokens, from the change of the password.
-        if survives and token_of(request) is not None:
+        if survives and api_token_of(request) is not None:
             raise Invalid.field("survives_password_change", "a token cannot set this; sign in on the page")
         return Response(render.token(set_token_survival(user=caller(request), token_id=token_id, survives=survives)))
 
@@ -156,6 +156,6 @@ class OneSession(ApiView):
 
 def _session_key(request: Request) -> str | None:
     """The key of the session by which the request was authenticated, None for a token."""
-    if token_of(request) is not None:
+    if api_token_of(request) is not None:
         return None
     return request._request.session.session_key

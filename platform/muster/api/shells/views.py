@@ -8,7 +8,7 @@ from rest_framework.response import Response
 
 from muster.api import limits
 from muster.api.base import ApiView, body_of, caller, describe, job_to_change
-from muster.api.scopes import token_of
+from muster.api.scopes import api_token_of
 from muster.api.shells.bodies import NewShell
 from muster.common.client_address import current_address
 from muster.shells.services import Wanted, request_shell
@@ -26,7 +26,7 @@ class JobShells(ApiView):
             user=user,
             job=job,
             wanted=Wanted(**body_of(request, NewShell)),
-            api_token=token_of(request),
+            api_token=api_token_of(request),
             address=current_address(),
         )
         allocation = shell.allocation

@@ -23,7 +23,7 @@ from starlette.types import Scope as StarletteScope
 from muster.accounts.scopes import Scope
 from muster.api.access import Access, accesses_of
 from muster.api.authentication import Caller
-from muster.api.scopes import require_scope
+from muster.api.scopes import require_open_to, require_scope
 from muster.api.streaming.callers import CALLER, Unauthenticated, authenticated
 from muster.common.asgi import in_thread
 from muster.common.errors import MusterError, Unavailable
@@ -108,8 +108,12 @@ access_watch = AccessWatch()
 class Authorised:
     """An ASGI application: a handler for authenticated callers, which finds its caller by `callers.caller`."""
 
-    def __init__(self, handler: Callable[[Request], Awaitable[Response]], scope: Scope) -> None:
+    def __init__(
+        self, handler: Callable[[Request], Awaitable[Response]], scope: Scope, *, open_to_jobs: bool = False
+    ) -> None:
         self._app = request_response(handler)
+        self.open_to_jobs = open_to_jobs
+        """True if the token of a job may call it."""
         self.scope = scope
         """The scope that a token needs."""
 
@@ -120,6 +124,7 @@ class Authorised:
         that its client connects again; any other answer is broken off, so that no client takes a part for the whole.
         """
         caller, access = await authenticated(Request(scope))
+        require_open_to(caller.token, jobs=self.open_to_jobs)
         require_scope(caller.token, self.scope)
         scope[CALLER] = caller
         answer = _Answer(send)

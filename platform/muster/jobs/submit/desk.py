@@ -21,14 +21,16 @@ _SELECT = (
     " FROM tenants_virtualcluster vc JOIN tenants_tenant tenant ON tenant.id = vc.tenant_id"
     " JOIN fleet_pool pool ON pool.id = vc.pool_id"
 )
+_WITHIN = " AND vc.tenant_id = coalesce(%s, vc.tenant_id)"
 _NAMED = Statement(
     f"{_SELECT} WHERE vc.name = %s AND vc.closed_at IS NULL AND (%s OR EXISTS ("
-    "SELECT FROM tenants_membership mine WHERE mine.tenant_id = vc.tenant_id AND mine.user_id = %s)) LIMIT 1"
+    "SELECT FROM tenants_membership mine WHERE mine.tenant_id = vc.tenant_id AND mine.user_id = %s))"
+    f"{_WITHIN} LIMIT 1"
 )
 # Where the user's jobs go if they name no virtual cluster: the first of their own memberships.
 _DEFAULT = Statement(
     f"{_SELECT} JOIN tenants_membership mine ON mine.tenant_id = vc.tenant_id"
-    " WHERE mine.user_id = %s AND vc.closed_at IS NULL ORDER BY mine.id, vc.id LIMIT 1"
+    f" WHERE mine.user_id = %s AND vc.closed_at IS NULL{_WITHIN} ORDER BY mine.id, vc.id LIMIT 1"
 )
 
 
@@ -78,7 +80,11 @@ class Desk:
 
     def _read(self, name: str | None) -> _Place:
         user = self._user
-        rows = _DEFAULT.rows(user.pk) if name is None else _NAMED.rows(name, user.is_operator, user.pk)
+        within = user.confined_to
+        if name is None:
+            rows = _DEFAULT.rows(user.pk, within)
+        else:
+            rows = _NAMED.rows(name, user.is_operator or within is not None, user.pk, within)
         if not rows:
             unknown = "You are in no tenant. Name a virtual cluster."
             if name is not None:

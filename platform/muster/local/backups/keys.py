@@ -11,7 +11,7 @@ from muster.local.backups.archive import BackupError
 
 _SECRETS = (
     ("encryption_key", "MUSTER_ENCRYPTION_KEYS", "encrypts stored secrets; a restore needs it"),
-    ("secret_key", "MUSTER_SECRET_KEY", "signs sessions"),
+    ("secret_key", "MUSTER_SECRET_KEY", "signs sessions and the tokens of running jobs"),
     ("metrics_token", "MUSTER_METRICS_TOKEN", "opens /metrics"),
 )
 

@@ -11,7 +11,7 @@ from muster.local.rotation import Rotation, rotate_keys
 from muster.local.stack import alone
 
 _BY_HAND = {
-    "MUSTER_SECRET_KEY": "set a new value, and restart; all users sign in again",
+    "MUSTER_SECRET_KEY": "set a new value, and restart; all users sign in again, and the tokens of running jobs end",
     "MUSTER_METRICS_TOKEN": "set a new value, restart, and give it to what reads /metrics",
     "MUSTER_ENCRYPTION_KEYS": "put a new key in front, restart, run this command once more, and remove the old key",
 }
