@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from django.conf import settings
 
 from muster.accounts.models import User
+from muster.agents.scripts import batch_environment
 from muster.execution.reports import progress
 from muster.fleet.models import Node
 from muster.jobs.attempt.gangs import Rank
@@ -30,7 +31,8 @@ class LaunchFacts:
     """Facts of other tables for launch specs, read once for several allocations."""
 
     owners: dict[int, User]
-    uuids: dict[int, list[str]]
+    gpus: dict[int, list[tuple[int, str]]]
+    """The indices and UUIDs of the GPUs of each allocation, in the order of the indices."""
     arrays: dict[int, dict[str, str]]
     """The variables that all members of an array see, by the array."""
 
@@ -40,16 +42,16 @@ class LaunchFacts:
         attempts = {one.pk: one.attempt for one in allocations}
         owners = {attempt.job.owner_id for attempt in attempts.values()}
         with_gpus = [pk for pk, attempt in attempts.items() if attempt.request.needs_gpus]
-        uuids: defaultdict[int, list[str]] = defaultdict(list)
+        gpus: defaultdict[int, list[tuple[int, str]]] = defaultdict(list)
         if with_gpus:
             claims = GpuClaim.objects.filter(allocation_id__in=with_gpus).order_by("gpu__index")
-            for pk, uuid in claims.values_list("allocation_id", "gpu__uuid"):
-                uuids[pk].append(uuid)
+            for pk, index, uuid in claims.values_list("allocation_id", "gpu__index", "gpu__uuid"):
+                gpus[pk].append((index, uuid))
         users = User.objects.only("username", "uid", "gids").filter(pk__in=owners)
         jobs = [attempt.job for attempt in attempts.values()]
         groups = {job.group_id for job in jobs if job.group_id is not None and job.array_index is not None}
         arrays = dict(JobGroup.objects.filter(pk__in=groups).values_list("pk", "env")) if groups else {}
-        return cls({one.pk: one for one in users}, uuids, arrays)
+        return cls({one.pk: one for one in users}, gpus, arrays)
 
 
 def launch_spec(node: Node, allocation: Allocation, known: LaunchFacts | None = None) -> LaunchSpec:
@@ -60,7 +62,8 @@ def launch_spec(node: Node, allocation: Allocation, known: LaunchFacts | None = 
     spec, request = job.spec, attempt.request
     is_screening = attempt.stage == Stage.SCREENING
     access = _access(node, allocation)
-    uuids = known.uuids.get(allocation.pk, ())
+    gpus = known.gpus.get(allocation.pk, ())
+    array = known.arrays.get(job.group_id or 0, {})
     return LaunchSpec(
         allocation_id=allocation.pk,
         job_id=job.pk,
@@ -76,15 +79,15 @@ def launch_spec(node: Node, allocation: Allocation, known: LaunchFacts | None = 
         env={
             **torchrun_defaults(allocation),
             **attempt.given,
-            # A script that was translated has its own number of tasks.
             **slurm_environment(node, allocation),
             **spec["env"],
             **{name: param_text(value) for name, value in spec.get("params", {}).items()},
             **gang_environment(node, allocation),
-            **array_environment(job, known.arrays.get(job.group_id or 0, {})),
+            **array_environment(job, array),
+            **batch_environment(node, allocation, owner, [index for index, _ in gpus], array),
             **({} if spec.get("batch") is None else {"MUSTER_JOB_TOKEN": job_token(attempt.pk)}),
         },
-        gpu_uuids=tuple(uuids),
+        gpu_uuids=tuple(uuid for _, uuid in gpus),
         cpus=allocation.cpus,
         memory_mib=allocation.memory_mib,
         time_limit_s=attempt.time_limit_s,

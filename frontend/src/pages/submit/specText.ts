@@ -56,6 +56,7 @@ export const ORDER = [
   "idle",
   "keep_failed",
   "slurm_env",
+  "batch",
   "screening",
 ];
 

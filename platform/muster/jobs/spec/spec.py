@@ -11,6 +11,7 @@ from pydantic_core import ErrorDetails
 
 from muster.common.errors import FieldError, Invalid, unknown_key
 from muster.jobs.spec.after import After, Begin, begins_at
+from muster.jobs.spec.batch import Batch, problems_of
 from muster.jobs.spec.gpus import MAX_GPUS, AnyOf, GpuChoice, Gpus, WithMemory, choices_of
 from muster.jobs.spec.mounts import PATTERN, plain_mount, require_apart
 from muster.jobs.spec.notify import Channel, Kind, read_notify
@@ -299,6 +300,9 @@ class JobSpec(_Strict):
         default=None, description="The time that a failed job keeps its GPUs and files, for `muster shell`."
     )
     slurm_env: bool = Field(default=False, description="Also set SLURM_* variables.")
+    batch: Batch | None = Field(
+        default=None, description="The command is a batch script, run as Slurm runs it: on the first node, with `srun`."
+    )
     screening: Annotated[Mode, Field(strict=False)] = Field(
         default=Mode.AUTO,
         description="Whether to screen it first on one or two GPUs, if its pool does that. auto: if it is large.",
@@ -416,6 +420,7 @@ PARTS: Mapping[str, type[BaseModel]] = {
     "checkpoint": Checkpoint,
     "elastic": Elastic,
     "idle": Idle,
+    "batch": Batch,
 }
 """The keys of a spec that are mappings with keys of their own."""
 GROUP_KEYS = ("sweep", "array")
@@ -464,6 +469,11 @@ def _require_sense(spec: JobSpec) -> None:
         raise Invalid.field("throughput", "a job without GPUs has no rate on any type: ask for gpus")
     _require_sense_of_sharing(spec)
     _require_sense_of_sizes(spec)
+    if spec.batch is not None:
+        grows = spec.elastic is not None and spec.elastic.over is Over.GANG
+        errors = tuple(problems_of(spec.batch, nodes=spec.nodes, slurm_env=spec.slurm_env, grows=grows))
+        if errors:
+            raise Invalid.fields(errors)
 
 
 def _require_sense_of_nodes(spec: JobSpec) -> None:

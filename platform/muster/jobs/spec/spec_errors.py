@@ -8,6 +8,7 @@ from typing import Any
 from pydantic_core import ErrorDetails
 
 _MAPPINGS = {
+    "batch": "{output: run-%j.out}",
     "checkpoint": "{signal: USR1, grace: 2m}",
     "code": "{upload: SHA-256 of the archive}",
     "env": "{LR: 0.1}",
