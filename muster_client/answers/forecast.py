@@ -96,3 +96,4 @@ class TranslatedScript(TypedDict):
     spec: Annotated[JobSpec, "The spec, which can be submitted."]
     report: Annotated[list[ScriptOption], "Every option, by line in the script, then environment and command line."]
     notes: Annotated[list[str], "What to know of it before it runs, as sentences."]
+    folder: Annotated[str | None, "The folder of the submission, if nodes have it too; null if its files must be sent."]

@@ -8,8 +8,10 @@ import pytest
 from django.test import Client
 
 from muster.accounts.models import User
+from muster.sbatch.models import SlurmTable
 from tests.api.asking import require_described, send
 from tests.api.conftest import World
+from tests.factories import make_pool
 
 Api = Callable[[User | None], Client]
 
@@ -77,3 +79,58 @@ def test_an_array_of_a_script_may_be_as_large_as_any_other(client: Client) -> No
         return int(send(client, "POST", TRANSLATE, {"options": ["--wrap=true", f"--array={array}"]}).status_code)
 
     assert (translated("0-19999"), translated("0-20000")) == (200, 422)
+
+
+TABLE = """
+partitions:
+  gpu: {pool: main, time: 1:00:00, max_time: 2-0}
+  debug: {pool: main, default: true, time: 10, max_nodes: 1, memory_per_cpu: 1G}
+  other: {pool: spare}
+accounts:
+  lab1: {tenant: vision, default: true}
+  lab2: {tenant: speech}
+qos:
+  normal: {default: true, max_time: 5}
+  short: {priority: high}
+shared_folders: [/shared]
+"""
+
+
+@pytest.fixture
+def table(world: World) -> None:
+    SlurmTable.objects.create(version=1, text="shared_folders: [/data]", author="oscar")
+    SlurmTable.objects.create(version=2, text=TABLE, author="oscar")
+
+
+@pytest.mark.usefixtures("table")
+def test_the_newest_table_gives_words_their_meaning(client: Client) -> None:
+    body = {"options": ["--wrap=true"], "folder": "/shared/olivia"}
+    answer = send(client, "POST", TRANSLATE, body)
+    require_described("POST", TRANSLATE, answer)
+    spec = answer.json()["spec"]
+    assert (spec["vc"], spec["time"], spec["memory"], "priority" in spec) == ("vision-vc", "5m", "1024MiB", False)
+    named = ("SLURM_JOB_PARTITION", "SLURM_JOB_ACCOUNT", "SLURM_JOB_QOS", "SLURM_MEM_PER_CPU")
+    assert [spec["env"][name] for name in named] == ["debug", "lab1", "normal", "1024"]
+    assert answer.json()["folder"] == "/shared/olivia"
+    body["options"] += ["-pgpu", "-qshort", "--time=1-0"]
+    spec = send(client, "POST", TRANSLATE, body).json()["spec"]
+    assert (spec["time"], spec["priority"], "memory" in spec) == ("24h", "high", False)
+
+
+@pytest.mark.usefixtures("table")
+@pytest.mark.parametrize(
+    ("option", "says"),
+    [
+        ("--partition=other", "there is no partition other; there are debug, gpu"),
+        ("--partition=main", "there is no partition main"),
+        ("--account=lab2", "there is no account lab2 that you may use"),
+        ("--qos=urgent", "there is no quality of service urgent; there are normal, short"),
+        ("--time=6", "the quality of service allows 5m at most"),
+        ("--nodes=2", "partition debug takes jobs of at most 1 nodes, not 2"),
+    ],
+)
+def test_words_beyond_the_table_are_refused(client: Client, option: str, says: str) -> None:
+    make_pool("spare")
+    answer = send(client, "POST", TRANSLATE, {"options": ["--wrap=true", option]})
+    [error] = answer.json()["errors"]
+    assert says in error["message"]

@@ -112,7 +112,7 @@ export const dryRun = (spec: Spec, signal?: AbortSignal) =>
 export const translateScript = (script: string) =>
   read(
     http.POST("/api/v1/sbatch:translate", {
-      body: { script, name: "sbatch", options: [], arguments: [], environment: {} },
+      body: { script, name: "sbatch", options: [], arguments: [], environment: {}, folder: "" },
     }),
   );
 

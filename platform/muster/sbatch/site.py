@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from nodeagent.protocol.volumes import is_below
+
 
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
@@ -29,6 +31,8 @@ class Partition:
     """The limit of jobs that name none, in minutes."""
     max_time_min: int | None = None
     max_nodes: int | None = None
+    memory_per_cpu_mib: int | None = None
+    """The memory of jobs that name none; None: the platform's default."""
 
     @property
     def largest(self) -> NodeFacts | None:
@@ -53,5 +57,21 @@ class Site:
     accounts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Virtual clusters by account."""
     qos: Mapping[str, Qos] = field(default_factory=dict)
+    default_account: str | None = None
+    """The account of a script that names none, if it has a virtual cluster in the partition."""
+    default_qos: str | None = None
+    shared_folders: tuple[str, ...] = ()
+    """Folders that all nodes and the submitting machines have at the same path."""
+    cluster_name: str = "muster"
     max_array: int = 1000
     """The highest index of an array."""
+
+    def in_place(self, folder: str) -> str | None:
+        """The folder, plainly written, if nodes have it too; symbolic links are not followed.
+
+        None: it is in no shared folder, or leads to a parent folder.
+        """
+        parts = [part for part in folder.split("/") if part not in {"", "."}]
+        plain = "/" + "/".join(parts)
+        reachable = folder.startswith("/") and folder.isprintable() and ".." not in parts
+        return plain if reachable and is_below(plain, self.shared_folders) else None

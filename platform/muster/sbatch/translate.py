@@ -49,6 +49,8 @@ class Submission:
     options: Sequence[str] = ()
     arguments: Sequence[str] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
+    folder: str = ""
+    """The folder in which it is submitted; empty: unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,8 @@ class Translation:
     spec: dict[str, Any]
     report: tuple[Entry, ...]
     notes: tuple[str, ...]
+    folder: str | None = None
+    """The folder of the submission where nodes have it too, so that the job runs in place."""
 
 
 def translate(submission: Submission, site: Site, now: datetime) -> Translation:
@@ -149,7 +153,8 @@ class _Translator:
         # By line within each source, as a reader goes through the script.
         order = list(Source)
         report = sorted(self._report, key=lambda entry: (order.index(entry.source), entry.line or 0))
-        return Translation(spec, tuple(_with_values(entry, spec) for entry in report), tuple(self._notes))
+        folder = self._site.in_place(self._submission.folder)
+        return Translation(spec, tuple(_with_values(entry, spec) for entry in report), tuple(self._notes), folder)
 
     # Each of these puts keys into the spec and says so in the report.
 
@@ -174,14 +179,7 @@ class _Translator:
         if given is not None and unknown:
             raise given.refused(f"there is no partition {unknown[0]}; there are {', '.join(partitions)}")
         partition = partitions[named[0]]
-        vcs = partition.vcs
-        account = self._given.get("account")
-        if account is not None:
-            if account.value not in self._site.accounts:
-                raise account.refused(f"there is no account {account.value} that you may use")
-            vcs = tuple(vc for vc in vcs if vc in self._site.accounts[account.value])
-            if not vcs:
-                raise account.refused(f"account {account.value} has no virtual cluster in partition {partition.name}")
+        vcs = self._account(partition)
         self._spec["vc"] = vcs[0]
         self._env["SLURM_JOB_PARTITION"] = partition.name
         if given is not None:
@@ -189,16 +187,38 @@ class _Translator:
             self._report.append(_entry(given, Fate.TRANSLATED, f"vc: {vcs[0]}{more}"))
         return partition
 
+    def _account(self, partition: Partition) -> tuple[str, ...]:
+        """The virtual clusters of the partition that belong to the account: the named, the default, or any other."""
+        there = {
+            name: own
+            for name, listed in self._site.accounts.items()
+            if (own := tuple(vc for vc in partition.vcs if vc in listed))
+        }
+        given, default = self._given.get("account"), self._site.default_account
+        name = given.value if given else default if default in there else next(iter(there), None)
+        if given is not None and name not in self._site.accounts:
+            raise given.refused(f"there is no account {name} that you may use")
+        if given is not None and name not in there:
+            raise given.refused(f"account {name} has no virtual cluster in partition {partition.name}")
+        if name is None:
+            raise Refused(f"none of your accounts has a virtual cluster in partition {partition.name}")
+        self._env["SLURM_JOB_ACCOUNT"] = name
+        return there[name]
+
     def _qos(self) -> Qos:
         given = self._given.get("qos")
-        if given is None:
+        name = given.value if given else self._site.default_qos
+        if name is None:
             return Qos()
-        if given.value not in self._site.qos:
-            raise given.refused(f"there is no quality of service {given.value}; there are {', '.join(self._site.qos)}")
-        qos = self._site.qos[given.value]
-        self._spec |= {"priority": qos.priority, "class": qos.klass}
-        self._env["SLURM_JOB_QOS"] = given.value
-        self._report.append(_entry(given, Fate.TRANSLATED, f"priority: {qos.priority}, class: {qos.klass}"))
+        if given is not None and name not in self._site.qos:
+            raise given.refused(f"there is no quality of service {name}; there are {', '.join(self._site.qos)}")
+        qos = self._site.qos[name]
+        self._env["SLURM_JOB_QOS"] = name
+        plain = Qos()
+        if given is not None or (qos.priority, qos.klass) != (plain.priority, plain.klass):
+            self._spec |= {"priority": qos.priority, "class": qos.klass}
+        if given is not None:
+            self._report.append(_entry(given, Fate.TRANSLATED, f"priority: {qos.priority}, class: {qos.klass}"))
         return qos
 
     def _layout(self, partition: Partition) -> tuple[Layout, set[str]]:
@@ -211,6 +231,8 @@ class _Translator:
                 raise given.refused(str(error)) from error
         if "nodelist" in self._given:
             asked.named_nodes = len(self._hosts("nodelist"))
+        if not self._given.keys() & set(MEMORY):
+            asked.mem_per_cpu = partition.memory_per_cpu_mib
         layout = layout_of(asked, partition.largest)
         if partition.max_nodes is not None and layout.nodes > partition.max_nodes:
             raise Refused(
@@ -425,6 +447,8 @@ class _Translator:
         for option, name in (("mem", "NODE"), ("mem-per-cpu", "CPU"), ("mem-per-gpu", "GPU")):
             if option in given:
                 variables[f"SLURM_MEM_PER_{name}"] = str(values.mebibytes(given[option].value))
+        if partition.memory_per_cpu_mib is not None and not given.keys() & set(MEMORY):
+            variables["SLURM_MEM_PER_CPU"] = str(partition.memory_per_cpu_mib)
         self._env |= variables
 
     def _command(self) -> str:

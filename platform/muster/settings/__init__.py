@@ -48,6 +48,7 @@ INSTALLED_APPS = [
     "muster.cells",
     "muster.sweeps",
     "muster.arrays",
+    "muster.sbatch",
     "muster.usage",
     "muster.dispatch",
     "muster.offers",

@@ -53,3 +53,10 @@ class Script(Shape):
         default={},
         help_text="Variables named `SBATCH_*`, which set options.",
     )
+    folder = Text(
+        allow_blank=True,
+        default="",
+        trim_whitespace=False,
+        max_length=4096,
+        help_text="The absolute path of the folder in which it is submitted; empty: unknown.",
+    )

@@ -39,5 +39,6 @@ class TranslateScript(ApiView):
                 for one in found.report
             ],
             "notes": list(found.notes),
+            "folder": found.folder,
         }
         return Response(answer)
