@@ -25,6 +25,7 @@ from muster.execution.reports import look_at_closed
 from muster.fleet.leases import hold_epoch
 from muster.fleet.models import Node
 from muster.jobs.attempt.gangs import Gang, Held, locked_by_rank, locked_free
+from muster.jobs.dependents import awaited
 from muster.jobs.models import Allocation
 from muster.logs.store import Gap, finds_room, finish
 from nodeagent.protocol.messages import (
@@ -121,10 +122,18 @@ def _apply(node: Node, items: _Items, lock: Callable[[Node, _Items], dict[int, H
 
 
 def _free(node: Node, items: _Items) -> dict[int, Held]:
-    """The ranks of claims and ends that no other transaction has locked, but for ends that may lock more."""
+    """The ranks of claims and ends that no other transaction has locked, but for those that may lock more.
+
+    Jobs that wait for several of these jobs would be locked in the order of the items, and not in that of their ids.
+    """
     locked = locked_free(node_id=node.pk, allocation_ids=[one.id for one in items.values() if one.finish is None])
     ends = {item.id: item.end for item in items.values() if item.end is not None}
-    return {pk: held for pk, held in locked.items() if pk not in ends or _locks_no_more(held[0], ends[pk])}
+    waited_for = awaited([gang.job.pk for gang, _ in locked.values()]) if len(locked) > 1 else ()
+    return {
+        pk: held
+        for pk, held in locked.items()
+        if held[0].job.pk not in waited_for and (pk not in ends or _locks_no_more(held[0], ends[pk]))
+    }
 
 
 def _locks_no_more(gang: Gang, end: EndRequest) -> bool:

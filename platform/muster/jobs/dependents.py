@@ -13,6 +13,7 @@ from typing import Any
 from django.db import connection
 from django.db.models import QuerySet
 
+from muster.common.statements import Statement
 from muster.jobs.models import Dependency, Job, JobGroup
 from scheduler.model.dependencies import DependencyKind, DependencyState, judged, of_all, of_alternatives
 from scheduler.model.lifecycle import JOB_TERMINAL, Desired, HoldReason, JobState
@@ -71,6 +72,12 @@ SELECT DISTINCT dep.on_owner_id, dep.on_name FROM jobs_job job
 JOIN jobs_dependency dep ON dep.on_owner_id = job.owner_id AND dep.on_name IN (job.name, %(name)s)
 WHERE job.id = ANY(%(jobs)s) AND dep.state = 'open' ORDER BY 1, 2
 """
+_WAITED_FOR = Statement(
+    "SELECT on_job_id FROM jobs_dependency WHERE on_job_id = ANY(%s) AND state = 'open'"
+    " UNION SELECT job.id FROM jobs_job job"
+    " JOIN jobs_dependency dep ON dep.on_owner_id = job.owner_id AND dep.on_name = job.name"
+    " WHERE job.id = ANY(%s) AND dep.state = 'open'"
+)
 # Members of one group do not wait for each other.
 _SINGLETONS = """
 SELECT dep.id FROM jobs_dependency dep JOIN jobs_job job ON job.id = dep.job_id
@@ -122,6 +129,12 @@ def verdicts_after(
     )
     locked = list(waiting.order_by("pk").defer("spec", "request"))
     return _judge(locked, rows_of(locked), _facts(jobs, groups), met)
+
+
+def awaited(job_ids: Collection[int]) -> set[int]:
+    """Of these jobs those that others wait for, by their numbers or their names."""
+    ids = list(job_ids)
+    return {pk for (pk,) in _WAITED_FOR.rows(ids, ids)}
 
 
 def rows_of(jobs: Iterable[Job]) -> dict[int, list[Dependency]]:

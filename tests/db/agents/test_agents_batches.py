@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from muster.events.models import AuditEntry
 from muster.fleet.leases import node_of_credential
 from muster.fleet.models import NodeLease
 from muster.jobs.attempt.gangs import Held
-from muster.jobs.models import Allocation
+from muster.jobs.models import Allocation, Job
 from muster.logs.models import LogFile
 from muster.logs.store import read
 from nodeagent.protocol.messages import (
@@ -26,7 +27,7 @@ from nodeagent.protocol.messages import (
 )
 from scheduler.model.lifecycle import AllocationState, JobState
 from tests.db.agent_calls import Agent, agent_of
-from tests.db.stories import WAIT_S, Other, World, make_world, now_of, place, ranks, start, states
+from tests.db.stories import WAIT_S, Other, World, make_world, now_of, place, ranks, start, states, submit
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("as_committed", "sound")]
 
@@ -194,6 +195,22 @@ class TestClaims:
 
 
 class TestWaiting:
+    @pytest.mark.django_db(transaction=True)
+    @pytest.mark.usefixtures("patient")
+    def test_jobs_that_others_wait_for_end_one_by_one_so_that_no_batch_locks_those_out_of_order(
+        self, agent: Agent, world: World
+    ) -> None:
+        first, second = running(world), running(world)
+        early, late = (submit(world, after=[f"{one.attempt.job_id}:any"]) for one in (first, second))
+        node, items = node_of_credential(agent.secret), {0: agent.end_item(second), 1: agent.end_item(first)}
+        with transaction.atomic():
+            # As a user does who holds both: by primary key.
+            Job.objects.select_for_update(no_key=True).get(pk=early.pk)
+            assert Other(partial(batches.apply_together, node, items)).result() == {}
+            Job.objects.select_for_update(no_key=True).get(pk=late.pk)
+        assert statuses(agent, *items.values()) == [200, 200]
+        assert not Job.objects.filter(pk__in=[early.pk, late.pk], blocked_by__gt=0).exists()
+
     @pytest.mark.django_db(transaction=True)
     def test_an_item_whose_job_is_locked_delays_no_other(self, agent: Agent, world: World) -> None:
         held, new, over = running(world), placed(world), running(world)
