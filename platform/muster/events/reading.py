@@ -17,7 +17,7 @@ from muster.events.selectors import EventCursor, after, newest
 def read_new(
     readers: type[EventReader], kinds: Collection[str], act: Callable[[Sequence[Event]], object], *, most: int
 ) -> int:
-    """Act on up to `most` new events of jobs, and return how many there were; 0 if another worker reads.
+    """Act on up to `most` new events of these kinds, and return how many there were; 0 if another worker reads.
 
     The first call only stores the place of the newest event.
     """
@@ -33,7 +33,7 @@ def read_new(
             rows.bulk_create([readers(id=1, tx=horizon.tx, event_id=horizon.id)], ignore_conflicts=True)
             return 0
         place = EventCursor(reader.tx, reader.event_id)
-        events = list(after(place).filter(kind__in=kinds, job_id__isnull=False)[:most])
+        events = list(after(place).filter(kind__in=kinds)[:most])
         last = EventCursor(events[-1].tx, events[-1].id) if events else place
         new = last if len(events) == most else max(last, horizon)
         act(events)

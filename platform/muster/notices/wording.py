@@ -65,6 +65,20 @@ class Story:
     """The time at which the state ends by itself, such as when an idle job is stopped."""
     grade: Grade | None = None
     """Of a job that has ended."""
+    members: Mapping[str, int] | None = None
+    """Of an array: its members by state. `job_id` and `job_name` are then the array's."""
+    failed: Sequence[int] = ()
+    """The first indices of members that failed."""
+
+    @property
+    def noun(self) -> str:
+        """`job` or `array`."""
+        return "job" if self.members is None else "array"
+
+    @property
+    def summary(self) -> str:
+        """The members of an array by state, in words; empty for a job."""
+        return ", ".join(f"{count:,} {state}" for state, count in (self.members or {}).items() if count)
 
     @property
     def cause(self) -> str:
@@ -134,15 +148,18 @@ def subject_of(story: Story) -> str:
     if story.kind is Kind.ENDED and story.state == "succeeded":
         said = "succeeded"
     cause = f" ({story.cause})" if story.kind in {Kind.FAILED, Kind.REQUEUED, Kind.ADVICE} and story.cause else ""
-    return one_line(f"Job {story.job_id} {one_line(story.job_name, MAX_NAME_CHARS)} {said}{cause}", MAX_SUBJECT_CHARS)
+    name = one_line(story.job_name, MAX_NAME_CHARS)
+    return one_line(f"{story.noun.title()} {story.job_id} {name} {said}{cause}", MAX_SUBJECT_CHARS)
 
 
 def text_of(story: Story, *, url: str) -> str:
     """The body of the mail about one job."""
     rows = [
-        ("Job", f"{story.job_id} {one_line(story.job_name, MAX_NAME_CHARS)}"),
+        (story.noun.title(), f"{story.job_id} {one_line(story.job_name, MAX_NAME_CHARS)}"),
         ("Tenant", f"{story.tenant}, virtual cluster {story.vc}"),
         ("State", story.state),
+        ("Members", story.summary),
+        ("Failed", ", ".join(map(str, story.failed)) + (", …" if len(story.failed) < _failures(story) else "")),
         ("Attempt", str(story.attempt or "")),
         ("When", story.at.strftime("%Y-%m-%d %H:%M:%S UTC")),
         ("Reason", one_line(story.reason, 60)),
@@ -161,25 +178,28 @@ def text_of(story: Story, *, url: str) -> str:
     if story.grade is not None:
         rows += [("GPUs used", story.grade.words), *(("Advice", one) for one in story.grade.advice)]
     told = "\n".join(f"{name + ':':<11}{value}" for name, value in rows if value)
-    return f"{subject_of(story)}.\n\n{told}\n\n{job_url(url, story.job_id)}\n{footer(url)}"
+    return f"{subject_of(story)}.\n\n{told}\n\n{page_of(story, url)}\n{footer(url)}"
 
 
 def document_of(story: Story, *, url: str) -> dict[str, Any]:
     """The document for a webhook."""
     failure = story.failure
+    about = {
+        "id": story.job_id,
+        "name": story.job_name,
+        "vc": story.vc,
+        "tenant": story.tenant,
+        "state": story.state,
+        "url": page_of(story, url),
+    }
+    if story.members is not None:
+        about |= {"members": dict(story.members), "failed_indices": list(story.failed)}
     return {
-        "type": f"job.{story.kind}",
+        "type": f"{story.noun}.{story.kind}",
         "timestamp": story.at.isoformat().replace("+00:00", "Z"),
         "data": {
             "kind": str(story.kind),
-            "job": {
-                "id": story.job_id,
-                "name": story.job_name,
-                "vc": story.vc,
-                "tenant": story.tenant,
-                "state": story.state,
-                "url": job_url(url, story.job_id),
-            },
+            story.noun: about,
             "attempt": story.attempt,
             "reason": story.reason or None,
             "detail": one_line(story.detail, MAX_LINE_CHARS) or None,
@@ -191,6 +211,10 @@ def document_of(story: Story, *, url: str) -> dict[str, Any]:
             "efficiency": None if story.grade is None else _efficiency(story.grade),
         },
     }
+
+
+def _failures(story: Story) -> int:
+    return (story.members or {}).get("failed", 0)
 
 
 def _efficiency(grade: Grade) -> dict[str, Any]:
@@ -245,9 +269,9 @@ def gathered(groups: Sequence[Group], *, count: int, url: str) -> tuple[str, str
     return f"{count} notices about your jobs", f"{body}\n{url}/jobs\n{footer(url)}"
 
 
-def job_url(url: str, job_id: int) -> str:
-    """The address of the job's page."""
-    return f"{url}/jobs/{job_id}"
+def page_of(story: Story, url: str) -> str:
+    """The address of the page of its job or array."""
+    return f"{url}/{story.noun}s/{story.job_id}"
 
 
 def footer(url: str) -> str:
