@@ -18,6 +18,7 @@ from muster_client.calls.logs import LogEvent, LogPage, follow, page_of
 from muster_client.calls.queue import QueueCalls
 from muster_client.calls.selection import selection
 from muster_client.calls.shellcalls import ShellCalls
+from muster_client.calls.slurm import SlurmCalls
 from muster_client.calls.sweeps import SweepCalls
 from muster_client.calls.transport import MAX_PAGE, Transport, new_idempotency_key
 from muster_client.errors import MusterError
@@ -74,7 +75,7 @@ class Launch(TypedDict):
     gpus: NotRequired[list[str]]
 
 
-class Client(ArrayCalls, SweepCalls, QueueCalls):
+class Client(ArrayCalls, SweepCalls, QueueCalls, SlurmCalls):
     """A Muster server, as one user sees it.
 
     >>> with Client("https://muster.example.org", "mst_...") as client:

@@ -97,3 +97,11 @@ class TranslatedScript(TypedDict):
     report: Annotated[list[ScriptOption], "Every option, by line in the script, then environment and command line."]
     notes: Annotated[list[str], "What to know of it before it runs, as sentences."]
     folder: Annotated[str | None, "The folder of the submission, if nodes have it too; null if its files must be sent."]
+
+
+class SlurmAnswer(TypedDict):
+    """The output of a command of Slurm."""
+
+    stdout: Annotated[str, "The text for standard output."]
+    stderr: Annotated[str, "The text for standard error."]
+    exit_code: Annotated[int, "The exit code; 0: all went well."]

@@ -54,6 +54,7 @@ TABLE: list[tuple[str, str, Any, tuple[int, ...]]] = [
     ("POST", "/jobs:batch", {"jobs": [SPEC]}, (401, 201, 201, 201, 201, 201)),
     ("POST", "/jobs:dry-run", {**SPEC, "vc": "vision-vc"}, (401, 200, 200, 200, 200, 422)),
     ("POST", "/sbatch:translate", {"options": ["--wrap=true", "-Avision"]}, (401, 200, 200, 200, 200, 422)),
+    ("POST", "/slurm/squeue", {"arguments": ["-h"]}, (401, 200, 200, 200, 200, 200)),
     ("GET", "/jobs/{job}", None, (401, 200, 200, 200, 200, 404)),
     ("PATCH", "/jobs/{job}", {"name": "better"}, (401, 200, 403, 200, 200, 404)),
     ("POST", "/jobs/{job}:cancel", None, (401, 202, 403, 202, 202, 404)),
@@ -193,7 +194,7 @@ def test_each_path_answers_each_caller_as_the_table_says(
 def test_the_table_names_every_path_of_the_api() -> None:
     named = {path.split("?")[0].split("{")[0].split("999")[0] for _, path, _, _ in TABLE}
     routes = {f"/{pattern.pattern}".split("<")[0] for pattern in v1}
-    assert routes - {"/login"} <= named | {"/nodes/"}
+    assert routes - {"/login"} <= named | {"/nodes/", "/slurm/"}
 
 
 @pytest.mark.parametrize("path", ["/api/v1/jobs", "/api/v1/nodes"])

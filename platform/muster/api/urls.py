@@ -26,6 +26,7 @@ from muster.api.policies import views as policies
 from muster.api.queue import views as queue
 from muster.api.service import views as service
 from muster.api.shells import views as shells
+from muster.api.slurm import views as slurm
 from muster.api.sweeps import views as sweeps
 from muster.api.tree import views as tree
 from muster.api.usage import views as usage
@@ -101,6 +102,7 @@ v1 = [
     _to("arrays/<id:array_id>:retry", arrays.RetryArray, Scope.SUBMIT, jobs=True),
     _to("arrays/<id:array_id>:clone", arrays.CloneArray, Scope.SUBMIT, jobs=True),
     _to("sbatch:translate", scripts.TranslateScript, Scope.SUBMIT, jobs=True),
+    _to("slurm/<name:name>", slurm.SlurmCommand, Scope.SUBMIT, jobs=True),
     _to("sweeps", sweeps.Sweeps, Scope.SUBMIT, jobs=True),
     _to("sweeps/<id:sweep_id>", sweeps.OneSweep, jobs=True),
     _to("sweeps/<id:sweep_id>/members", sweeps.SweepMembers, jobs=True),

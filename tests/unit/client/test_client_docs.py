@@ -16,6 +16,7 @@ import typer
 
 import muster_client
 from muster.sbatch.options import OPTIONS
+from muster.slurm.registry import COMMANDS as COMMANDS_OF_SLURM
 from muster_client import errors
 from muster_client.commands.group import LazyCommands
 from muster_client.main import MODULES, app
@@ -42,6 +43,9 @@ def options_of(name: str) -> set[str]:
         return set(parser(name)._option_string_actions)
     if name == "muster sbatch":
         return {"--json", *(f"--{option.name}" for option in OPTIONS)}
+    if (slurm := COMMANDS_OF_SLURM.get(name.removeprefix("muster "))) is not None:
+        letters = {f"-{option.letter}" for option in slurm.options if option.letter}
+        return {"--json", *letters, *(f"--{option.name}" for option in slurm.options)}
     return {option for parameter in COMMANDS[name].params for option in parameter.opts}
 
 

@@ -1,0 +1,53 @@
+"""The commands of Slurm that the server answers wholly: squeue and its like."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from muster_client.commands.options import JsonFlag
+from muster_client.session import begin
+
+CONTEXT_SETTINGS = {name: {"ignore_unknown_options": True, "allow_interspersed_args": False} for name in ("squeue",)}
+_PREFIXES = ("SLURM_", "SLURMD_", "SQUEUE_", "SACCT_", "SINFO_", "SCANCEL_", "SCONTROL_")
+
+Words = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[WORD]...", help="Options and words as Slurm's command takes them.", show_default=False),
+]
+
+
+def squeue_command(ctx: typer.Context, *, words: Words = None, as_json: JsonFlag = False) -> None:
+    """List waiting and running jobs, as Slurm's squeue does and with its options."""
+    _run(ctx, "squeue", [*(["--json"] if as_json else []), *(words or [])])
+
+
+def _run(ctx: typer.Context, command: str, words: list[str], *, as_json: bool = False) -> None:
+    """Print the answer of the command, or with `as_json` all of it as a document, and end with its exit code."""
+    session = begin(ctx, as_json=as_json)
+    answer = session.ask(
+        lambda client: client.slurm(
+            command,
+            words,
+            environment=_environment(session.environ),
+            stdin=sys.stdin.read() if "-" in words else "",
+            folder=str(Path.cwd()),
+        )
+    )
+    if as_json:
+        session.output.answer(answer)
+    else:
+        session.output.text(answer["stdout"])
+        sys.stderr.write(answer["stderr"])
+    raise typer.Exit(answer["exit_code"])
+
+
+def _environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that Slurm's commands read, and the time zone."""
+    found = {name: value for name, value in environ.items() if name.startswith(_PREFIXES) or name in {"COLUMNS", "TZ"}}
+    return {"TZ": time.strftime("%z"), **found}

@@ -1,0 +1,31 @@
+"""The commands by name. A new one is a function of a call, its options, and a line here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from muster.slurm import squeue
+from muster.slurm.call import Answer, Call, Refused
+from muster.slurm.options import Option
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command, and its options."""
+
+    run: Callable[[Call], Answer]
+    options: Sequence[Option]
+
+
+COMMANDS: Mapping[str, Command] = {
+    "squeue": Command(squeue.squeue, squeue.OPTIONS),
+}
+
+
+def answer_to(command: str, call: Call) -> Answer:
+    """The answer of the command, also where it refuses the call; `KeyError` if there is no such command."""
+    try:
+        return COMMANDS[command].run(call)
+    except Refused as refused:
+        return refused.answer
