@@ -21,6 +21,7 @@ from nodeagent.loop.loop import Loop, quit_for
 from nodeagent.protocol.messages import AllocationReport, Inventory, Timers
 from nodeagent.runtime.choose import RuntimeOptions, open_runtime
 from nodeagent.runtime.port import Runtime
+from nodeagent.runtime.shim.commands import Platform
 from nodeagent.ship.outputs import OutputStream
 from nodeagent.ship.shipper import LogShipper, Shipper
 from nodeagent.state.identity import Identity
@@ -107,6 +108,7 @@ def run(options: Options) -> int:
         identity=identity.name,
         emulated_gpus=gpus.name == "emulated",
         furnish=gpus.furnish,
+        platform=Platform(options.url, options.ca_file or ""),
         listener=lambda allocation_id, kind: inbox.put(Happened(allocation_id, kind)),
     )
     journal = Journal(identity.path("journal"))

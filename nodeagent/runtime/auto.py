@@ -29,6 +29,7 @@ from nodeagent.runtime.port import (
 )
 from nodeagent.runtime.process.runtime import ProcessRuntime
 from nodeagent.runtime.shim import tree
+from nodeagent.runtime.shim.commands import Platform
 from nodeagent.runtime.shim.folders import FolderRuntime, Furnish
 
 if TYPE_CHECKING:
@@ -94,6 +95,16 @@ class AutoRuntime:
     def furnish(self, furnish: Furnish) -> None:
         for runtime in self._runtimes():
             runtime.furnish = furnish
+
+    @property
+    def platform(self) -> Platform:
+        """The platform as the programs of batch scripts reach it."""
+        return self._process.platform
+
+    @platform.setter
+    def platform(self, platform: Platform) -> None:
+        for runtime in self._runtimes():
+            runtime.platform = platform
 
     def _runtimes(self) -> Tuple[FolderRuntime, ...]:
         return (self._process,) if self._engine is None else (self._process, self._engine)

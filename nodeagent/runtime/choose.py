@@ -16,6 +16,7 @@ from nodeagent.runtime.container.options import Options as ContainerOptions
 from nodeagent.runtime.port import Listener, Runtime, RuntimeUnavailable
 from nodeagent.runtime.process.cgroup import delegated_root
 from nodeagent.runtime.process.runtime import ProcessRuntime
+from nodeagent.runtime.shim.commands import Platform
 from nodeagent.runtime.shim.folders import FolderRuntime, Furnish, JobUser
 
 if TYPE_CHECKING:
@@ -45,15 +46,18 @@ def open_runtime(
     emulated_gpus: bool,
     listener: Listener,
     furnish: Optional[Furnish] = None,
+    platform: Optional[Platform] = None,
 ) -> Runtime:
     """The runtime of this name; `RuntimeUnavailable` says why it cannot be used here.
 
-    `furnish` writes what jobs need of the GPU driver.
+    `furnish` writes what jobs need of the GPU driver, and batch scripts call the `platform`.
     """
     place = _Place(options, state=state, identity=identity, emulated_gpus=emulated_gpus, listener=listener)
     runtime = place.open()
     if furnish is not None:
         runtime.furnish = furnish
+    if platform is not None:
+        runtime.platform = platform
     return runtime
 
 

@@ -42,7 +42,8 @@ OWN = "/muster"
 """The platform's folder in a container: its home and the FIFO for its output."""
 _WORK = "/workspace"
 _HOME = OWN + "/home"
-_MODULES = "{}/{}".format(_HOME, jobside.FOLDER)
+MODULES = "{}/{}".format(_HOME, jobside.FOLDER)
+"""The folder of the job's modules in a container."""
 _DEFAULT_SHM_MIB = 64
 # By these NVIDIA's runtime gives a container devices beside its GPUs: for storage, InfiniBand, NVSwitches, the memory
 # of other nodes. Those of MIG it refuses to whom it does not trust, so that an image with them would never start.
@@ -255,7 +256,7 @@ def _environment(spec: LaunchSpec, cwd: str, options: Options) -> Dict[str, str]
         "MUSTER_ALLOCATION_DIR": OWN,
         "MUSTER_PROGRESS": "{}/{}".format(_HOME, progress.NAME),
         "MUSTER_METRICS": "{}/{}".format(_HOME, reported.NAME),
-        "MUSTER_MODULES": _MODULES,
+        "MUSTER_MODULES": MODULES,
         **dict.fromkeys(_ASKS_FOR_DEVICES, ""),
         **owned_environment(spec.gpu_uuids),
     }

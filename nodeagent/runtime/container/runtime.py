@@ -18,7 +18,7 @@ from nodeagent.runtime.container.images import host_of, registry_of, without_sec
 from nodeagent.runtime.container.layer import layer_of
 from nodeagent.runtime.container.meeting import meets_by_names, network_problem, own_network
 from nodeagent.runtime.container.options import Options
-from nodeagent.runtime.container.plan import container_name, image_of, network_of, plan_of, volumes_of
+from nodeagent.runtime.container.plan import MODULES, container_name, image_of, network_of, plan_of, volumes_of
 from nodeagent.runtime.container.strays import Strays
 from nodeagent.runtime.container.volumes import unstage, unstage_all_but
 from nodeagent.runtime.port import (
@@ -238,6 +238,9 @@ class ContainerRuntime(FolderRuntime):
     def containers(self) -> Tuple[str, ...]:
         """The names of all containers of this agent that the engine has."""
         return tuple(found.name for found in self._engine.containers(self._agent))
+
+    def _commands(self, _folder: AllocationFolder) -> Tuple[str, str]:
+        return MODULES, "python3"
 
     def _job(
         self, spec: LaunchSpec, folder: AllocationFolder, uid: Optional[int], gids: Tuple[int, ...]

@@ -16,6 +16,7 @@ from nodeagent.runtime.process.job import Command
 from nodeagent.runtime.process.namespaces import Isolation
 from nodeagent.runtime.process.probe import namespaces_problem, read_only_paths
 from nodeagent.runtime.shim import tree
+from nodeagent.runtime.shim.commands import python_of_jobs
 from nodeagent.runtime.shim.folders import FolderRuntime, JobUser, owned_environment, parts_below_work
 from nodeagent.runtime.shim.forker import Forker
 from nodeagent.runtime.shim.gang import gang_environment
@@ -91,6 +92,9 @@ class ProcessRuntime(FolderRuntime):
                 EndReason.SPEC_REFUSED, "shm: this node runs jobs as processes, which share the machine's"
             )
         return super().prepare(spec)
+
+    def _commands(self, folder: AllocationFolder) -> Tuple[str, str]:
+        return folder.modules, python_of_jobs()
 
     def _job(
         self, spec: LaunchSpec, folder: AllocationFolder, uid: Optional[int], gids: Tuple[int, ...]

@@ -38,6 +38,7 @@ from nodeagent.runtime.port import (
     WorkFolder,
 )
 from nodeagent.runtime.shim import meters, tree
+from nodeagent.runtime.shim.commands import Platform, commands_environment, write_commands
 from nodeagent.runtime.shim.events import EventPipe
 from nodeagent.runtime.shim.forker import Forker
 from nodeagent.runtime.shim.layout import (
@@ -107,6 +108,7 @@ class FolderRuntime:
         `beside` is a runtime of the same agent, which has the same folders.
         """
         self.furnish: Furnish = _give_nothing
+        self.platform = Platform()
         self._forker = forker
         self._root = os.path.join(state, "allocations")
         self._lease = os.path.join(state, "lease.json")
@@ -145,6 +147,7 @@ class FolderRuntime:
             for own in (folder.log, folder.work, folder.home, folder.tmp):
                 os.mkdir(own, 0o700)
             jobside.unpack(folder.modules)
+            write_commands(spec, folder.modules, self.platform)
             self.furnish(spec.gpu_uuids, folder.modules)
             os.mkfifo(folder.wake, 0o600)
             write_in_place(folder.control, {}, _CONTROL_BYTES)
@@ -193,12 +196,18 @@ class FolderRuntime:
             if uid is not None:
                 for own in (folder.work, folder.home, folder.tmp):
                     _give(own, uid, gids[0])
-            spec = replace(spec, registry_login=None)  # no secret is written to disk, even if a caller left one in
+            commands = commands_environment(spec, *self._commands(folder), self.platform)
+            # No secret is written to disk, even if a caller left one in.
+            spec = replace(spec, registry_login=None, env={**spec.env, **commands})
             task = self._task(spec, self._job(spec, folder, uid, gids))
             write_json(folder.launch, {"runtime": self.name, "spec": spec.to_dict(), "task": task.to_dict()})
             self._forker.fork_shim(folder.root)
         except OSError as error:
             raise LaunchError(EndReason.LAUNCH_FAILED, "cannot start: {}".format(error.strerror or error)) from error
+
+    def _commands(self, folder: AllocationFolder) -> Tuple[str, str]:
+        """The folder of the job's modules and the Python for its programs, as the job sees them."""
+        raise NotImplementedError
 
     def _job(
         self, spec: LaunchSpec, folder: AllocationFolder, uid: Optional[int], gids: Tuple[int, ...]

@@ -30,6 +30,12 @@ for one in pkgutil.walk_packages(nodeagent.__path__, "nodeagent."):
             raise
         print(one.name)
 """
+UNPACK = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from nodeagent import jobside
+jobside.unpack_commands("commands")
+"""
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -67,4 +73,13 @@ def test_the_one_file_runs_and_all_of_it_can_be_imported(tmp_path: Path) -> None
         [python, "-c", IMPORT_ALL, program], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert imported.returncode == 0, imported.stderr
+    subprocess.run([python, "-c", UNPACK, program], cwd=tmp_path, check=True)
+    listed = subprocess.run(
+        [tmp_path / "commands" / "muster-commands" / "bin" / "scontrol", "show", "hostlist", "n1,n2"],
+        env={"MUSTER_PYTHON": python},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert listed.stdout == "n[1-2]\n"
     assert all(name.startswith("nodeagent.runtime.docker.") for name in imported.stdout.split()), imported.stdout

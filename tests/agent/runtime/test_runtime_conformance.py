@@ -17,6 +17,7 @@ from nodeagent.disk.walk import Walk, deleted
 from nodeagent.protocol.messages import EndReason
 from nodeagent.runtime.port import EventKind, ExitStatus, Holdings, LaunchError, NotYet, Phase, StopCause, Watched
 from nodeagent.runtime.shim import folders, meters, removal
+from nodeagent.runtime.shim.commands import Platform
 from nodeagent.system import clock
 from tests.agent.conftest import KeptForker, RuntimeUnderTest, is_alive, runtime_under_test, stop_everything
 from tests.waiting import eventually, stretched
@@ -59,6 +60,22 @@ def test_it_tells_what_happens_as_it_happens(under_test: RuntimeUnderTest) -> No
         heard.append(under_test.events.get(timeout=stretched(20)))
     assert heard[0] == (number, EventKind.RUNNING)
     assert (number, EventKind.LOG) in heard
+
+
+def test_a_batch_script_finds_the_commands_and_another_job_does_not(
+    under_test: RuntimeUnderTest, tmp_path: Path
+) -> None:
+    certificates = tmp_path / "ca.pem"
+    certificates.write_text("certificates")
+    under_test.runtime.platform = Platform("https://muster.example.org/", str(certificates))  # type: ignore[attr-defined]
+    command = 'cat "$MUSTER_CA_FILE"; echo; echo $MUSTER_URL; test -x "$MUSTER_COMMANDS/muster-batch" && echo there'
+    if not under_test.in_containers:  # the image of these tests has no Python
+        command += '; PATH="$MUSTER_COMMANDS:$PATH" PYTHONHOME=/nowhere scontrol show hostnames "n[1-2]"'
+    _, output = under_test.run(command, env={"MUSTER_BATCH": "{}", "MUSTER_URL": "http://another.example.org"})
+    expected = b"certificates\nhttps://muster.example.org\nthere\n"
+    assert output == expected + (b"" if under_test.in_containers else b"n1\nn2\n")
+    _, output = under_test.run('echo "$MUSTER_PYTHON$MUSTER_COMMANDS$MUSTER_URL"; ls "$HOME/.muster-modules"')
+    assert output == b"\nmuster_report.py\n"
 
 
 def test_the_log_has_every_byte_of_both_streams_in_order(under_test: RuntimeUnderTest) -> None:
