@@ -250,11 +250,6 @@ def sbatch_command(
                 output.text(_report(found) + spec_text(found["spec"]))
             return
         spec = found["spec"]
-        if spec.get("nodes", 1) > 1:
-            raise SpecError(
-                "A script on several nodes starts its work with srun, which Muster does not have. Write a spec whose "
-                "command each node runs: muster sbatch --test-only shows one."
-            )
         ignored = [one for one in found["report"] if one["fate"] == "ignored"]
         if ignored and not typed.has("quiet", "Q"):
             output.note(f"Ignored: {', '.join(clean(one['text']) for one in ignored)}. --test-only says why.")

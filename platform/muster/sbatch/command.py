@@ -6,13 +6,19 @@ import shlex
 from collections.abc import Sequence
 
 _END = "END_OF_THE_SCRIPT"
+_NEEDS = (
+    'test -x "$MUSTER_PYTHON" && test -x "$MUSTER_COMMANDS/muster-batch" || '
+    "{ echo 'muster: batch scripts run with the Python of the agent, which is not here: "
+    "run it without image, or on another node' >&2; exit 127; }"
+)
 
 
 def command_of(script: str, arguments: Sequence[str]) -> str:
-    """A shell command that writes the script to a file and becomes that, with the arguments."""
+    """A shell command that writes the script to a file and becomes its supervisor, with the arguments."""
     text = script if script.endswith("\n") else f"{script}\n"
     end = _END
     while end in text:
         end += "_"
-    run = shlex.join(["./slurm_script", *arguments])
-    return f"cat > slurm_script <<'{end}' && chmod u+x slurm_script && exec {run}\n{text}{end}\n"
+    run = shlex.join(arguments)
+    start = f'exec "$MUSTER_COMMANDS/muster-batch" "$PWD/slurm_script" {run}'.rstrip()
+    return f"{_NEEDS}\ncat > slurm_script <<'{end}' && chmod u+x slurm_script && {start}\n{text}{end}\n"

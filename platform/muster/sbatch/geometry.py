@@ -44,7 +44,8 @@ class Layout:
     gpus: int
     gpu_type: str | None
     memory_mib: int | None
-    tasks_per_node: int
+    tasks_per_node: tuple[int, ...]
+    """Tasks that each node has room for, by rank."""
 
 
 def layout_of(asked: Asked, node: NodeFacts | None) -> Layout:
@@ -57,25 +58,34 @@ def layout_of(asked: Asked, node: NodeFacts | None) -> Layout:
         raise Refused("--mem, --mem-per-cpu and --mem-per-gpu exclude each other")
     if asked.cpus_per_gpu is not None and asked.cpus_per_task is not None:
         raise Refused("--cpus-per-gpu and --cpus-per-task exclude each other")
-    ntasks = _ntasks(asked)
-    nodes = _nodes(asked, ntasks, node)
-    if ntasks is None:
-        ntasks = nodes * (asked.ntasks_per_node or 1)
+    named = _ntasks(asked)
+    nodes = _nodes(asked, named, node)
+    ntasks = nodes * (asked.ntasks_per_node or 1) if named is None else named
     nodes = min(nodes, ntasks) if asked.ntasks is not None else nodes
-    tasks_per_node = -(-ntasks // nodes)
-    gpus = _gpus_per_node(asked, nodes, ntasks, tasks_per_node)
+    most = -(-ntasks // nodes)
+    gpus = _gpus_per_node(asked, nodes, ntasks, most)
     number = gpus.number if gpus else 0
-    if asked.ntasks_per_node is not None and tasks_per_node > asked.ntasks_per_node:
+    if asked.ntasks_per_node is not None and most > asked.ntasks_per_node:
         raise Refused(f"{ntasks} tasks do not fit on {nodes} nodes with {asked.ntasks_per_node} on each")
-    at_once = 1 if asked.overcommit else max(tasks_per_node, asked.ntasks_per_node or 0)
+    at_once = 1 if asked.overcommit else max(most, asked.ntasks_per_node or 0)
     cpus = max(at_once * (asked.cpus_per_task or 1), asked.mincpus)
     if asked.cpus_per_gpu is not None:
         cpus = max(cpus, asked.cpus_per_gpu * number)
     if asked.exclusive and node is not None:
         cpus, number = node.cpus, max(number, node.gpus)
-    return Layout(
-        nodes, ntasks, cpus, number, gpus.type if gpus else None, _memory(asked, cpus, number, node), tasks_per_node
-    )
+    memory_mib = _memory(asked, cpus, number, node)
+    spread = _spread(asked, named, nodes, cpus)
+    return Layout(nodes, ntasks, cpus, number, gpus.type if gpus else None, memory_mib, spread)
+
+
+def _spread(asked: Asked, ntasks: int | None, nodes: int, cpus: int) -> tuple[int, ...]:
+    """The tasks on each node: evenly where their number is named, else as many as its CPUs are for."""
+    if asked.ntasks_per_node is not None:
+        return (asked.ntasks_per_node,) * nodes
+    if ntasks is None:
+        return (max(1, cpus // (asked.cpus_per_task or 1)),) * nodes
+    each, more = divmod(ntasks, nodes)
+    return tuple(each + (rank < more) for rank in range(nodes))
 
 
 def _ntasks(asked: Asked) -> int | None:

@@ -66,7 +66,6 @@ class Given:
         return Refused(f"{self.text}: {message}", self.line)
 
 
-_ALWAYS_KEPT = "the log is always kept: muster logs, or the job's page"
 _ONE_LAYOUT = "Muster does not choose sockets, cores or threads"
 _BOUND = "a task sees the GPUs and CPUs of its job on the node"
 _OPERATORS = "only operators of a cluster may do that, and not by a script"
@@ -106,19 +105,24 @@ OPTIONS: tuple[Option, ...] = (
         account= -A ACCOUNT: vc: that virtual cluster, or one of that tenant
         array= -a ARRAY_INX: array
         begin= -b: begin
+        chdir= -D: batch.folder
         comment=: a tag
         constraint= -C CONSTRAINT: nodes_in with the nodes that have these features, or the type in gpus
         cpus-per-gpu= CPUS_PER_GPU: cpus
         cpus-per-task= -c: cpus
         deadline=: deadline
         dependency= -d: after
+        error= -e ERROR: batch.error
         exclude= -x: exclude_nodes
         exclusive=? EXCLUSIVE: all GPUs and CPUs of each node
+        export= EXPORT: batch.export, and the variables that it names
         gpus= -G GPUS: gpus and nodes
         gpus-per-node= GPUS_PER_NODE: gpus
         gpus-per-task= GPUS_PER_TASK: gpus
         gres= GRES: gpus
+        input= -i INPUT: batch.input
         job-name= -J JOB_NAME: name
+        kill-on-invalid-dep=: with no, or without it, a job waits on if a dependency can never be met
         mail-type=: notify
         mem= MEM_PER_NODE: memory
         mem-per-cpu= MEM_PER_CPU: memory
@@ -127,17 +131,19 @@ OPTIONS: tuple[Option, ...] = (
         no-requeue NO_REQUEUE: retry
         nodelist= -w: nodes_in
         nodes= -N: nodes
-        ntasks= -n: cpus, and SLURM_NTASKS
-        ntasks-per-gpu=: cpus, and SLURM_NTASKS
-        ntasks-per-node=: cpus, and SLURM_NTASKS
+        ntasks= -n: cpus and batch.tasks
+        ntasks-per-gpu=: cpus and batch.tasks
+        ntasks-per-node=: cpus and batch.tasks
+        open-mode= OPEN_MODE: batch.open_mode
+        output= -o OUTPUT: batch.output
         overcommit -O OVERCOMMIT: cpus
         parsable: the number alone is printed
         partition= -p PARTITION: vc: a virtual cluster in the pool of that name
         qos= -q QOS: priority, or class
         quiet -Q: no notes are printed
         requeue REQUEUE: the default of retry
-        signal= SIGNAL: checkpoint and time
-        tasks-per-node=: cpus, and SLURM_NTASKS
+        signal= SIGNAL: batch.signal
+        tasks-per-node=: cpus and batch.tasks
         test-only: nothing is submitted
         time= -t TIMELIMIT: time
         verbose -v: all is printed that there is
@@ -151,26 +157,19 @@ OPTIONS: tuple[Option, ...] = (
         acctg-freq= ACCTG_FREQ: samples are taken every few seconds
         bb= BURST_BUFFER: there are no burst buffers
         bbf=: there are no burst buffers
-        chdir= -D: a job starts in a folder of its own, with the uploaded code
-        error= -e ERROR: @kept
-        export= EXPORT: the variables of the submitter stay there; those that are named with a value are in env
-        get-user-env=? GET_USER_ENV: a job starts with the environment of its node
+        get-user-env=? GET_USER_ENV: a job without the environment of its submitter has that of a login on the node
         ignore-pbs IGNORE_PBS: lines of PBS and LSF are never read
-        input= -i INPUT: a job reads nothing; open the file in the script
-        kill-on-invalid-dep=: a job whose dependency cannot be met ends with that reason
         mail-user=: mail goes to the address of the account in Muster
         network= NETWORK: containers have the pool's network
         nice=?: priorities are four classes; see qos
         no-kill=? -k NO_KILL: a gang that loses a node is started again as a whole
-        open-mode= OPEN_MODE: @kept
-        output= -o OUTPUT: @kept
         oversubscribe -s: jobs share GPUs where the spec says share
         priority=: priorities are four classes; see qos
         profile= PROFILE: use of GPUs, CPUs and memory is always recorded
         use-min-nodes USE_MIN_NODES: a range of nodes becomes its least
         wait-all-nodes= WAIT_ALL_NODES: a gang always starts on all nodes together
         wckey= WCKEY: use is counted by tenant, virtual cluster, owner and tag
-        """.replace("@kept", _ALWAYS_KEPT),
+        """,
     ),
     *_rows(
         Fate.IGNORED,

@@ -12,11 +12,14 @@ from typing import Any
 from muster.sbatch import values
 from muster.sbatch.command import command_of
 from muster.sbatch.directives import Refused, read_directives
+from muster.sbatch.exports import assigned
 from muster.sbatch.features import nodes_with
 from muster.sbatch.geometry import MEMORY, Asked, Layout, layout_of, take
 from muster.sbatch.moments import moment
 from muster.sbatch.options import Fate, Given, Source, given_by, given_in, parse
+from muster.sbatch.running import batch_of, below, export_of, variables_of
 from muster.sbatch.site import Partition, Qos, Site
+from scheduler.model.given import check_name
 
 _MAIL = {
     "BEGIN": ("started",),
@@ -73,6 +76,10 @@ class Translation:
     notes: tuple[str, ...]
     folder: str | None = None
     """The folder of the submission where nodes have it too, so that the job runs in place."""
+    export: str = "ALL"
+    """The value of `--export`, by which the submitter's environment goes with a job that runs in place."""
+    keeps_waiting: bool = True
+    """Whether it waits on if a dependency can never be met."""
 
 
 def translate(submission: Submission, site: Site, now: datetime) -> Translation:
@@ -144,17 +151,30 @@ class _Translator:
         size = self._size(layout, partition)
         self._require_room(layout, size, partition)
         self._when()
-        self._signal()
+        self._read("signal", lambda given: values.signal(given.value))
         self._retry_and_mail()
+        folder = self._site.in_place(self._submission.folder)
+        self._run(folder)
         self._rest(sized)
-        self._variables(layout, partition)
         spec = {"name": self._spec.pop("name"), "command": self._command(), **size, **self._spec}
-        spec |= {"env": self._env, "slurm_env": True}
+        variables = variables_of(self._given, spec["name"], layout, partition)
+        spec["env"] = self._env | variables | {"SLURM_CLUSTER_NAME": self._site.cluster_name}
+        if folder is not None:
+            spec["env"]["SLURM_SUBMIT_DIR"] = folder
+        # A script may submit others or write into shared folders, so it does not run on trial first.
+        spec |= {"batch": batch_of(self._given, layout, folder), "screening": "never"}
         # By line within each source, as a reader goes through the script.
         order = list(Source)
         report = sorted(self._report, key=lambda entry: (order.index(entry.source), entry.line or 0))
-        folder = self._site.in_place(self._submission.folder)
-        return Translation(spec, tuple(_with_values(entry, spec) for entry in report), tuple(self._notes), folder)
+        waits = "kill-on-invalid-dep" not in self._given or self._given["kill-on-invalid-dep"].value == "no"
+        return Translation(
+            spec,
+            tuple(_with_values(entry, spec) for entry in report),
+            tuple(self._notes),
+            folder,
+            export_of(self._given),
+            waits,
+        )
 
     # Each of these puts keys into the spec and says so in the report.
 
@@ -382,17 +402,6 @@ class _Translator:
             after.append("singleton" if one.kind == "singleton" else f"{one.job_id}:{_AFTER[one.kind]}")
         self._spec["after"] = ["?".join(after)] if any_of else after
 
-    def _signal(self) -> None:
-        def read(given: Given) -> None:
-            found = values.signal(given.value)
-            self._spec["checkpoint"] = {"signal": found.name, "grace": f"{max(1, found.before_s)}s"}
-            limit = values.minutes(self._given["time"].value) if "time" in self._given else None
-            if limit is not None and limit * 60 > found.before_s:
-                # The platform sends the signal at `time` and kills after the grace.
-                self._spec["time"] = f"{limit * 60 - found.before_s}s"
-
-        self._read("signal", read)
-
     def _retry_and_mail(self) -> None:
         given = self._given.get("no-requeue")
         if given is not None:
@@ -409,47 +418,35 @@ class _Translator:
             kinds += [kind for kind in _MAIL.get(word, ()) if kind not in kinds]
         self._spec["notify"] = {"mail": kinds, "webhook": []}
 
+    def _run(self, folder: str | None) -> None:
+        """Take the folder and the variables of a job that does not run where it was submitted."""
+        chdir = self._given.get("chdir")
+        if folder is not None:
+            return
+        if chdir is not None and not chdir.value.startswith("/"):
+            self._read("chdir", lambda given: self._spec.update(workdir=below(given.value)), says="workdir")
+        self._read("export", self._export)
+
+    def _export(self, given: Given) -> None:
+        for name, value in assigned(given.value).items():
+            try:
+                check_name(name)
+            except ValueError as error:
+                self._notes.append(f"{name} of {given.text} is not set: {error}")
+            else:
+                self._env[name] = value
+
     def _rest(self, sized: set[str]) -> None:
         """Report the options of size, those that are ignored, and those that need no more than a line."""
         self._read(
             "comment", lambda given: self._spec.update(tags={"comment": given.value[:200]} if given.value else {})
         )
-        self._read("export", self._export)
         said = {(entry.text, entry.line) for entry in self._report}
         for name, given in self._given.items():
             if (given.text, given.line) in said:
                 continue
             fate = Fate.TRANSLATED if name in sized else given.option.fate
             self._report.append(_entry(given, fate, given.option.why))
-
-    def _export(self, given: Given) -> None:
-        for part in given.value.split(","):
-            name, equals, value = part.partition("=")
-            if equals and name:
-                self._env[name] = value
-
-    def _variables(self, layout: Layout, partition: Partition) -> None:
-        """The variables of Slurm that do not depend on where the job runs."""
-        given = self._given
-        variables = {"SLURM_JOB_NAME": self._spec["name"], "SLURM_TASKS_PER_NODE": _each(layout)}
-        if {"ntasks", "ntasks-per-node", "ntasks-per-gpu"} & given.keys() or layout.ntasks != layout.nodes:
-            variables |= {"SLURM_NTASKS": str(layout.ntasks), "SLURM_NPROCS": str(layout.ntasks)}
-        for option, name in (
-            ("ntasks-per-node", "SLURM_NTASKS_PER_NODE"),
-            ("cpus-per-task", "SLURM_CPUS_PER_TASK"),
-            ("cpus-per-gpu", "SLURM_CPUS_PER_GPU"),
-            ("gpus", "SLURM_GPUS"),
-            ("gpus-per-node", "SLURM_GPUS_PER_NODE"),
-            ("gpus-per-task", "SLURM_GPUS_PER_TASK"),
-        ):
-            if option in given:
-                variables[name] = given[option].value
-        for option, name in (("mem", "NODE"), ("mem-per-cpu", "CPU"), ("mem-per-gpu", "GPU")):
-            if option in given:
-                variables[f"SLURM_MEM_PER_{name}"] = str(values.mebibytes(given[option].value))
-        if partition.memory_per_cpu_mib is not None and not given.keys() & set(MEMORY):
-            variables["SLURM_MEM_PER_CPU"] = str(partition.memory_per_cpu_mib)
-        self._env |= variables
 
     def _command(self) -> str:
         wrap = self._given.get("wrap")
@@ -459,19 +456,15 @@ class _Translator:
 
 def _with_values(entry: Entry, spec: Mapping[str, Any]) -> Entry:
     """The entry with the values of the keys that it names, where it names only keys."""
-    keys = entry.says.removesuffix(", and SLURM_NTASKS").replace(" and ", ", ").split(", ")
-    if entry.fate is not Fate.TRANSLATED or not all(key in spec for key in keys):
+    within = {**spec, **{f"batch.{key}": value for key, value in spec["batch"].items()}}
+    keys = entry.says.replace(" and ", ", ").split(", ")
+    if entry.fate is not Fate.TRANSLATED or not all(key in within for key in keys):
         return entry
-    return replace(entry, says=", ".join(f"{key}: {_short(spec[key])}" for key in keys))
+    return replace(entry, says=", ".join(f"{key}: {_short(within[key])}" for key in keys))
 
 
 def _short(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value)
-
-
-def _each(layout: Layout) -> str:
-    times = f"(x{layout.nodes})" if layout.nodes > 1 else ""
-    return f"{layout.tasks_per_node}{times}"
 
 
 def _iso(at: datetime) -> str:

@@ -11,7 +11,23 @@ _CLOCK = re.compile(r"(\d+)(?::(\d+)(?::(\d+))?)?", re.ASCII)
 _SIZE = re.compile(r"(\d+)(?:([kmgt])b?)?", re.ASCII | re.IGNORECASE)
 _COUNT = re.compile(r"\d+", re.ASCII)
 _RANGE = re.compile(r"(\d+)(?:-(\d+)(?::(\d+))?)?", re.ASCII)
-_SIGNALS = {"HUP": 1, "INT": 2, "TERM": 15, "USR1": 10, "USR2": 12}
+_SIGNALS = {
+    "HUP": 1,
+    "INT": 2,
+    "QUIT": 3,
+    "ABRT": 6,
+    "KILL": 9,
+    "USR1": 10,
+    "USR2": 12,
+    "ALRM": 14,
+    "TERM": 15,
+    "CONT": 18,
+    "STOP": 19,
+    "TSTP": 20,
+    "TTIN": 21,
+    "TTOU": 22,
+    "URG": 23,
+}
 _NODES = re.compile(r"-?(\d+)(k?)(?:-(\d+)(k?))?", re.ASCII)
 _GROUP = re.compile(r"([^,\[\]]*)(?:\[([^\[\]]*)\]([^,\[\]]*))?")
 MAX_HOSTS = 4096
@@ -149,11 +165,11 @@ def array(text: str, most: int) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """A signal and how many seconds before the limit it is sent; `batch`: to the script itself."""
+    """A signal and how many seconds before the limit it is sent; `to_script`: to the script, and not to its steps."""
 
     name: str
     before_s: int
-    batch: bool
+    to_script: bool
 
 
 def signal(text: str) -> Signal:

@@ -49,14 +49,6 @@ def test_a_trial_shows_the_report_and_the_spec_and_submits_nothing(server: FakeS
     assert not server.sent("POST /jobs")
 
 
-def test_a_script_on_several_nodes_is_not_submitted(server: FakeServer, run: Run) -> None:
-    translated(server, nodes=2)
-    result = run("sbatch", "train.sbatch")
-    assert result.exit_code != 0
-    assert "srun" in result.stderr
-    assert not server.sent("POST /jobs")
-
-
 def test_a_refusal_is_shown_with_its_line(server: FakeServer, run: Run) -> None:
     errors = [{"field": "script", "message": "line 2: there is no option --gress"}]
     server.on("POST /sbatch:translate", problem(422, "Some fields are wrong", errors=errors))

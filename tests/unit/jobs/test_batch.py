@@ -15,7 +15,12 @@ ELASTIC = {"gpus": 1, "checkpoint": {}, "elastic": {"min": 1, "max": 4, "over": 
 def test_a_batch_script_is_stored_with_its_defaults() -> None:
     given = {"command": "true", "nodes": 2, "batch": {"output": "%x-%j.out", "tasks": 3, "tasks_per_node": [2, 1]}}
     stored = parse_spec(given).stored()["batch"]
-    assert stored == given["batch"] | {"open_mode": "truncate", "export": "ALL", "signal_script": False}
+    assert stored == given["batch"] | {
+        "open_mode": "truncate",
+        "export": "ALL",
+        "signal_before_s": 60,
+        "signal_script": False,
+    }
     assert "batch" not in parse_spec({"command": "true"}).stored()
 
 
@@ -26,10 +31,10 @@ def test_a_batch_script_is_stored_with_its_defaults() -> None:
         ({"batch": {"output": "a\nb"}}, "batch.output"),
         ({"batch": {"open_mode": "a"}}, "batch.open_mode"),
         ({"batch": {"tasks": 0}}, "batch.tasks"),
+        ({"batch": {"signal": "usr1"}}, "batch.signal"),
         ({"batch": {"outptu": "a"}}, "batch.outptu"),
         ({"nodes": 2, "batch": {"tasks_per_node": [1]}}, "batch.tasks_per_node"),
-        ({"nodes": 2, "batch": {"tasks": 2, "tasks_per_node": [2, 1]}}, "batch.tasks_per_node"),
-        ({"batch": {"tasks_per_node": [0]}}, "batch.tasks_per_node"),
+        ({"batch": {"tasks_per_node": [0]}}, "batch.tasks_per_node.0"),
         ({"batch": {}, **ELASTIC}, "batch"),
         ({"batch": {}, "slurm_env": True}, "slurm_env"),
         ({"batch": True}, "batch"),

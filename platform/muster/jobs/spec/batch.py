@@ -25,7 +25,7 @@ def _folder(text: str) -> str:
 
 
 _Path = Annotated[str, AfterValidator(_path), Field(max_length=4096)]
-_Count = Annotated[int, Field(ge=0, le=MAX_TASKS)]
+_Count = Annotated[int, Field(ge=1, le=MAX_TASKS)]
 
 
 class Batch(BaseModel):
@@ -49,7 +49,7 @@ class Batch(BaseModel):
         default=None, description="The number of tasks that `srun` starts. Default: one on each node."
     )
     tasks_per_node: list[_Count] | None = Field(
-        default=None, max_length=4096, description="The tasks on each node by rank, such as [2, 1]."
+        default=None, max_length=4096, description="The tasks that each node has room for, by rank, such as [2, 1]."
     )
     cpus_per_task: Annotated[int, Field(ge=1, le=4096)] | None = Field(
         default=None, description="CPUs of each task. Default: 1."
@@ -60,8 +60,14 @@ class Batch(BaseModel):
     export: Literal["ALL", "NONE"] = Field(
         default="ALL", description="Whether it has the environment from which it was submitted, where that is known."
     )
+    signal: Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9]{1,6}$")] | None = Field(
+        default=None, description="A signal, such as USR1, that is sent some time before `time` is over."
+    )
+    signal_before_s: Annotated[int, Field(ge=0, le=65_535)] = Field(
+        default=60, description="Seconds between that signal and the end of `time`."
+    )
     signal_script: bool = Field(
-        default=False, description="Whether the stop signal goes to the script, and not to the tasks of `srun`."
+        default=False, description="Whether that signal goes to the script alone, and not to the tasks of `srun`."
     )
 
 
@@ -70,8 +76,6 @@ def problems_of(batch: Batch, *, nodes: int, slurm_env: bool, grows: bool) -> It
     layout = batch.tasks_per_node
     if layout is not None and len(layout) != nodes:
         yield FieldError("batch.tasks_per_node", f"write a number for each of the {nodes} nodes, not {len(layout)}")
-    elif layout is not None and sum(layout) != (batch.tasks or sum(layout) or 1):
-        yield FieldError("batch.tasks_per_node", f"write as many tasks as batch.tasks has, {batch.tasks or 1}")
     if grows:
         yield FieldError("batch", "a batch script keeps its nodes: leave out elastic.over: gang")
     if slurm_env:

@@ -21,7 +21,10 @@ _MAPPINGS = {
     "tags": "{project: seg}",
     "throughput": "{A100: 410, V100: 190}",
 }
-_PATTERNS = {"code.upload": "write the SHA-256 of an upload, 64 hex digits"}
+_PATTERNS = {
+    "code.upload": "write the SHA-256 of an upload, 64 hex digits",
+    "batch.signal": "write the name of a signal, such as USR1",
+}
 
 
 def _choices(context: Mapping[str, Any]) -> str:
