@@ -93,8 +93,9 @@ engines: ## install what some tests are skipped without: Docker, Podman, sshd, i
 bench: setup ## measure the platform on this machine, beside Slurm where it is installed (ARGS="--quick")
 	@$(PY) -m bench $(ARGS)
 
-sbatch-reference: setup ## record what a real Slurm does with the scripts of tests/unit/sbatch (as root, with Slurm)
+sbatch-reference: setup ## record what a real Slurm does with the scripts of the tests (as root, with Slurm and its accounting)
 	@PYTHONPATH=.:platform $(PY) -m tests.unit.sbatch.record
+	@PYTHONPATH=.:platform $(PY) -m tests.slurm.record
 
 figures: setup ## simulate what others have published, and write the figures in docs (needs their traces)
 	@$(PY) -m bench.published $(ARGS)

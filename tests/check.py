@@ -67,13 +67,13 @@ PARTS = (
     Part("docker", tests=("tests/agent",), long=True, only="not podman"),
     Part("agent", tests=("tests/agent",)),
     Part("scheduler", tests=(_SCHEDULER,)),
-    Part("outside", tests=("tests/gpu", "tests/unit", _LINKS), long=True),
+    Part("outside", tests=("tests/gpu", "tests/unit", "tests/slurm", _LINKS), long=True),
     Part("rows", tests=(_JOBS, _LINKS, "tests/api")),
     Part("histories", tests=("tests/protocol",)),
     Part("e2e", tests=("tests/e2e", "tests/plugins")),
     Part("requests", tests=("tests/api", "tests/sim"), long=True),
     Part("frontend", targets=("check-frontend", "audit")),
-    Part("unit", tests=("tests/unit", "tests/contract", "tests/sim"), but=(_SCHEDULER,)),
+    Part("unit", tests=("tests/unit", "tests/contract", "tests/sim", "tests/slurm"), but=(_SCHEDULER,)),
 )
 
 

@@ -29,7 +29,12 @@ _LONG = {
     *("tests/e2e/test_demo.py", "tests/e2e/test_torch.py", "tests/e2e/test_two_speeds.py"),
     "tests/gpu/test_rehearsal.py",
     *("tests/api/test_openapi.py", "tests/db/links/test_links_ssh.py"),
-    *("tests/sim/test_published.py", "tests/unit/deploy/test_compose_starts.py", "tests/unit/test_examples.py"),
+    *(
+        "tests/slurm/test_on_slurm.py",
+        "tests/sim/test_published.py",
+        "tests/unit/deploy/test_compose_starts.py",
+        "tests/unit/test_examples.py",
+    ),
 }
 _PURE = ("tests/unit/", "tests/contract/")
 # Of the folders above, the files whose tests start processes or services.

@@ -10,11 +10,12 @@ import stat
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from bench.slurm.accounting import PROGRAMS, Accounting
 from bench.slurm.config import Layout, Profile, gres_conf, slurm_conf
 from muster.local import processes
 
@@ -41,7 +42,7 @@ class Cluster:
     @property
     def environment(self) -> dict[str, str]:
         """The environment of its command line tools."""
-        return {**_without_slurm(), "PATH": _PATH, "SLURM_CONF": str(self.layout.config)}
+        return _environment(self.layout)
 
     def groups(self) -> dict[str, list[int]]:
         """The processes of each daemon with what they have started."""
@@ -51,9 +52,10 @@ class Cluster:
         }
 
 
-def missing() -> str:
-    """The reason that Slurm cannot be measured here; empty if it can."""
-    absent = [name for name in _PROGRAMS if shutil.which(name, path=_PATH) is None]
+def missing(*, accounting: bool = False) -> str:
+    """The reason that Slurm cannot be run here; empty if it can."""
+    wanted = (*_PROGRAMS, *(PROGRAMS if accounting else ()))
+    absent = [name for name in wanted if shutil.which(name, path=_PATH) is None]
     if absent:
         return f"not installed: {', '.join(absent)}"
     return "" if os.geteuid() == 0 else "needs root, to make device files for its GPUs"
@@ -62,25 +64,31 @@ def missing() -> str:
 @contextmanager
 def running_slurm(profile: Profile, *, nodes: int, gpus_per_node: int) -> Iterator[Cluster]:
     """An instance whose nodes are all idle; it and its folder are gone when the block ends."""
-    reason = missing()
+    reason = missing(accounting=bool(profile.accounts))
     if reason:
         raise SlurmError(reason)
     processes.become_subreaper()  # a step's daemon leaves its parent, and must be found all the same
     with tempfile.TemporaryDirectory(prefix="muster-bench-slurm-") as name, ExitStack() as stack:
         folder = Path(name)
         folder.chmod(0o755)
-        controller_port, *node_ports = _free_ports(1 + nodes)
+        controller_port, database_port, accounting_port, *node_ports = _free_ports(3 + nodes)
         layout = Layout(folder, socket.gethostname(), controller_port, tuple(node_ports), gpus_per_node)
+        accounting = Accounting(folder, layout.host, layout.munge_socket, database_port, accounting_port)
+        if profile.accounts:
+            profile = replace(profile, settings={**profile.settings, **accounting.settings()})
         _write_files(layout, profile)
         stack.callback(_end_strays, frozenset(processes.descendants(os.getpid())))
         munged = _start(stack, "munged", _munged(folder, layout.munge_socket), layout)
         _await(layout.munge_socket.exists, "munged", folder)
+        daemons = {"munged": [munged]}
+        if profile.accounts:
+            daemons |= _keep_accounts(stack, accounting, profile.accounts, layout)
         controller = _start(stack, "slurmctld", ["slurmctld", "-D", "-f", str(layout.config)], layout)
         agents = [
             _start(stack, f"slurmd-{node}", ["slurmd", "-D", "-N", node, "-f", str(layout.config)], layout)
             for node in layout.node_names
         ]
-        cluster = Cluster(layout, {"munged": [munged], "slurmctld": [controller], "slurmd": agents})
+        cluster = Cluster(layout, {**daemons, "slurmctld": [controller], "slurmd": agents})
         _await(lambda: _idle_nodes(cluster) == nodes, "slurmctld", folder)
         yield cluster
 
@@ -101,6 +109,29 @@ def _write_files(layout: Layout, profile: Profile) -> None:
     (folder / "cgroup.conf").write_text("CgroupAutomount=no\n")
 
 
+def _keep_accounts(
+    stack: ExitStack, accounting: Accounting, accounts: Sequence[str], layout: Layout
+) -> dict[str, list[int]]:
+    """Starts a database and slurmdbd, and makes the accounts."""
+
+    def runs(*words: str) -> bool:
+        told = subprocess.run(words, env=_environment(layout), capture_output=True, text=True, check=False)
+        with (layout.folder / "accounting.out").open("a") as output:
+            output.write(f"{words}: {told.returncode}\n{told.stdout}{told.stderr}")
+        return told.returncode == 0
+
+    accounting.write()
+    runs(*accounting.installation)
+    database = _start(stack, "mariadbd", accounting.database, layout)
+    _await(lambda: runs(*accounting.preparation), "mariadbd", layout.folder)
+    daemon = _start(stack, "slurmdbd", ["slurmdbd", "-D"], layout)
+    _await(lambda: runs("sacctmgr", "-n", "show", "cluster"), "slurmdbd", layout.folder)
+    failed = [words for words in accounts if not runs("sacctmgr", "-i", *words.split())]
+    if failed:
+        raise SlurmError(f"sacctmgr refuses: {'; '.join(failed)}")
+    return {"mariadbd": [database], "slurmdbd": [daemon]}
+
+
 def _munged(folder: Path, door: Path) -> list[str]:
     files = {"key-file": "key", "pid-file": "pid", "log-file": "log", "seed-file": "seed"}
     options = [f"--{option}={folder / 'munge' / name}" for option, name in files.items()]
@@ -113,7 +144,7 @@ def _start(stack: ExitStack, name: str, argv: list[str], layout: Layout) -> int:
     with (layout.folder / f"{name}.out").open("wb") as output:
         daemon = subprocess.Popen(
             argv,
-            env={**_without_slurm(), "PATH": _PATH},
+            env=_environment(layout),
             cwd=layout.folder,
             stdin=subprocess.DEVNULL,
             stdout=output,
@@ -168,6 +199,10 @@ def _idle_nodes(cluster: Cluster) -> int:
 def _without_slurm() -> dict[str, str]:
     # A Slurm job of the user's own may have started us; its variables would steer our instance.
     return {name: value for name, value in os.environ.items() if not name.startswith(("SLURM_", "SBATCH_"))}
+
+
+def _environment(layout: Layout) -> dict[str, str]:
+    return {**_without_slurm(), "PATH": _PATH, "SLURM_CONF": str(layout.config)}
 
 
 def _free_ports(count: int) -> list[int]:

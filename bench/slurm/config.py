@@ -22,6 +22,9 @@ class Profile:
     """Features by node."""
     partitions: Sequence[str] = ("PartitionName=main Default=YES MaxTime=INFINITE",)
     """Lines of partitions, each of all nodes."""
+    memory_mib: int = MEMORY_MIB_PER_NODE
+    accounts: Sequence[str] = ()
+    """Commands of `sacctmgr`; where there are any, slurmdbd runs and keeps the accounting."""
 
 
 PROFILES = (
@@ -73,7 +76,8 @@ class Layout:
 def slurm_conf(layout: Layout, profile: Profile) -> str:
     """The text of slurm.conf.
 
-    Accounting and its sampling are off and no cgroups are used, which both make Slurm faster than in most places.
+    Accounting, if the profile has no accounts, and its sampling are off and no cgroups are used, which make Slurm
+    faster than in most places.
     """
     folder = layout.folder
     settings = {
@@ -108,7 +112,7 @@ def slurm_conf(layout: Layout, profile: Profile) -> str:
     }
     nodes = [
         f"NodeName={name} NodeHostname={layout.host} NodeAddr=127.0.0.1 Port={port} CPUs={CPUS_PER_NODE} "
-        f"RealMemory={MEMORY_MIB_PER_NODE} Gres=gpu:{GPU_TYPE}:{layout.gpus_per_node} State=UNKNOWN"
+        f"RealMemory={profile.memory_mib} Gres=gpu:{GPU_TYPE}:{layout.gpus_per_node} State=UNKNOWN"
         + (f" Feature={profile.features[name]}" if name in profile.features else "")
         for name, port in zip(layout.node_names, layout.node_ports, strict=True)
     ]
