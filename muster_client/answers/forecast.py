@@ -105,3 +105,12 @@ class SlurmAnswer(TypedDict):
     stdout: Annotated[str, "The text for standard output."]
     stderr: Annotated[str, "The text for standard error."]
     exit_code: Annotated[int, "The exit code; 0: all went well."]
+
+
+class SlurmWords(TypedDict):
+    """The operators' table, which gives the words of scripts their meaning."""
+
+    version: Annotated[int, "The number of the version; 0: nothing is stored yet."]
+    table: Annotated[Values, "The keys `cluster_name`, `partitions`, `accounts`, `qos` and `shared_folders`."]
+    changed_by: Annotated[str | None, "The operator who stored this version."]
+    changed_at: Annotated[Moment | None, "When it was stored."]

@@ -119,6 +119,8 @@ TABLE: list[tuple[str, str, Any, tuple[int, ...]]] = [
     ("POST", "/vcs/{vc}/queue:reorder", {"jobs": [1, 2]}, (401, 422, 422, 422, 422, 404)),
     ("GET", "/pools", None, (401, 200, 200, 200, 200, 200)),
     ("GET", "/policies", None, (401, 200, 200, 200, 200, 200)),
+    ("GET", "/slurm-table", None, (401, 403, 403, 403, 200, 403)),
+    ("PUT", "/slurm-table", {"version": 0, "table": {}}, (401, 403, 403, 403, 200, 403)),
     ("GET", "/pools/{pool}/policy", None, (401, 403, 403, 403, 200, 403)),
     ("PUT", "/pools/{pool}/policy", {"policy": "fifo"}, (401, 403, 403, 403, 200, 403)),
     ("GET", "/pools/{pool}/decisions", None, (401, 403, 403, 403, 200, 403)),

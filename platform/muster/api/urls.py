@@ -27,6 +27,7 @@ from muster.api.queue import views as queue
 from muster.api.service import views as service
 from muster.api.shells import views as shells
 from muster.api.slurm import views as slurm
+from muster.api.slurm_table import views as slurm_table
 from muster.api.sweeps import views as sweeps
 from muster.api.tree import views as tree
 from muster.api.usage import views as usage
@@ -134,6 +135,7 @@ v1 = [
     _to("pools/<name:name>/cells", cells.CellsOfPool),
     _to("pools/<name:name>/fairness", fairness.FairnessOfPool, Scope.ADMIN),
     _to("policies", policies.Policies),
+    _to("slurm-table", slurm_table.Words, Scope.ADMIN),
     _to("nodes", fleet.Nodes),
     _to("nodes/<name:name>", fleet.OneNode, Scope.ADMIN),
     _to("nodes/<name:name>:check", fleet.NodeCheck, Scope.ADMIN),

@@ -76,6 +76,7 @@ DOCUMENTS = {
     "links": "operator/ssh",
     "notices": "user/notifications",
     "offers": "operator/offers",
+    "sbatch": "operator/slurm",
     "screening": "user/screening-runs",
     "shells": "user/shell",
     "tenants": "operator/tenants",

@@ -108,6 +108,7 @@ UNFOLD: dict[str, Any] = {
                 ("Attempts", "replay", "jobs_attempt_changelist"),
                 ("Allocations", "splitscreen", "jobs_allocation_changelist"),
                 ("Screening runs", "labs", "screening_screeningresult_changelist"),
+                ("Slurm's words", "translate", "sbatch_slurmtable_changelist"),
                 ("Rules for failures", "rule", "failures_rulebook_changelist"),
                 ("Unknown failures", "question_mark", "failures_unknown"),
                 ("Rules for logs", "receipt_long", "failures_logrulebook_changelist"),

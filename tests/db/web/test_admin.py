@@ -25,6 +25,7 @@ from muster.links.models import Server
 from muster.notices.models import Webhook
 from muster.offers.models import Framework, Offer
 from muster.offers.models import Role as OfferRole
+from muster.sbatch.models import SlurmTable
 from muster.screening.models import PoolScreening, ScreeningResult
 from muster.settings import PASSWORD_HASHERS
 from muster.shells.models import Shell
@@ -92,6 +93,7 @@ def one_of_each() -> None:
     JobGroup.objects.create(
         kind="sweep", tenant=vc.tenant, vc=vc, pool=pool, owner=job.owner, name="<script>", spec={}, size=2, parallel=1
     )
+    SlurmTable.objects.create(version=1, text="shared_folders: [/shared]", author="<script>alert(1)</script>")
     Lane.objects.create(pool=pool)
     planner = Planner.objects.create(pool=pool, name="second")
     planner.clusters.create(vc=make_vc(pool=pool))
