@@ -25,7 +25,7 @@ MODULES = {
     "jobs": ("ls", "show", "why", "logs", "cancel", "requeue", "wait"),
     "specs": ("clone", "spec"),
     "queue": ("queue", "hold", "release", "bump"),
-    "slurm.words": ("squeue",),
+    "slurm.words": ("squeue", "sinfo", "sacct"),
     "shell": ("shell",),
     "files": ("files", "download"),
     "nodes": ("nodes",),

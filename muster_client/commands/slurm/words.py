@@ -13,7 +13,9 @@ import typer
 from muster_client.commands.options import JsonFlag
 from muster_client.session import begin
 
-CONTEXT_SETTINGS = {name: {"ignore_unknown_options": True, "allow_interspersed_args": False} for name in ("squeue",)}
+CONTEXT_SETTINGS = {
+    name: {"ignore_unknown_options": True, "allow_interspersed_args": False} for name in ("squeue", "sinfo", "sacct")
+}
 _PREFIXES = ("SLURM_", "SLURMD_", "SQUEUE_", "SACCT_", "SINFO_", "SCANCEL_", "SCONTROL_")
 
 Words = Annotated[
@@ -25,6 +27,16 @@ Words = Annotated[
 def squeue_command(ctx: typer.Context, *, words: Words = None, as_json: JsonFlag = False) -> None:
     """List waiting and running jobs, as Slurm's squeue does and with its options."""
     _run(ctx, "squeue", [*(["--json"] if as_json else []), *(words or [])])
+
+
+def sinfo_command(ctx: typer.Context, *, words: Words = None, as_json: JsonFlag = False) -> None:
+    """List partitions and the states of their nodes, as Slurm's sinfo does and with its options."""
+    _run(ctx, "sinfo", words or [], as_json=as_json)
+
+
+def sacct_command(ctx: typer.Context, *, words: Words = None, as_json: JsonFlag = False) -> None:
+    """List jobs and what became of them, as Slurm's sacct does and with its options."""
+    _run(ctx, "sacct", words or [], as_json=as_json)
 
 
 def _run(ctx: typer.Context, command: str, words: list[str], *, as_json: bool = False) -> None:

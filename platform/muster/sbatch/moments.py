@@ -8,34 +8,37 @@ from datetime import datetime, time, timedelta
 _UNITS_S = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
 _DAYS_LATER = {"today": 0, "tomorrow": 1}
 _NAMED = {"midnight": time(0), "noon": time(12), "fika": time(15), "teatime": time(16)}
-_LATER = re.compile(r"now ?\+ ?(\d+)([a-z]*)", re.ASCII)
+_AWAY = re.compile(r"now ?([+-]) ?(\d+)([a-z]*)", re.ASCII)
 _CLOCK = re.compile(r"(\d{1,2}):(\d\d)(?::(\d\d))? ?(am|pm)?", re.ASCII)
-_THIS_YEAR = "%Y/%m/%d"
-_DATES = ("%Y-%m-%d", "%m/%d/%y", "%m%d%y", _THIS_YEAR)
+_DATES = ("%Y-%m-%d", "%m/%d/%y", "%m.%d.%y")
+_DAYS_OF_YEAR = ("%Y/%m/%d", "%Y/%m.%d")
+_COMPACT = re.compile(r"(\d\d)(\d\d)(\d\d)?", re.ASCII)
 
 
-def moment(text: str, now: datetime) -> datetime:
+def moment(text: str, now: datetime, *, coming: bool = True) -> datetime:
     """The moment that a text means at `now`, whose time zone it has.
+
+    `coming`: a time of day that has passed is tomorrow's, and `today` is now and not its beginning.
 
     Raises:
         ValueError: it is none of the forms.
     """
     text = text.strip()
-    if text in {"now", "today"}:
+    if text == "now" or (text == "today" and coming):
         return now
-    if found := _LATER.fullmatch(text):
-        unit = found[2].removesuffix("s") or "second"
+    if found := _AWAY.fullmatch(text):
+        unit = found[3].removesuffix("s") or "second"
         if unit not in _UNITS_S:
             raise ValueError(f"the units are {', '.join(_UNITS_S)}")
         try:
-            return now + timedelta(seconds=int(found[1]) * _UNITS_S[unit])
+            return now + timedelta(seconds=int(f"{found[1]}{found[2]}") * _UNITS_S[unit])
         except OverflowError as error:
-            raise ValueError("that is too late") from error
+            raise ValueError("that is too far away") from error
     date_text, clock_text = _halves(text)
     clock = _clock(clock_text) if clock_text else time(0)
     if clock_text and not date_text:
         at = _at(now, clock)
-        return at if at > now else at + timedelta(days=1)
+        return at if at > now or not coming else at + timedelta(days=1)
     return _at(_date(date_text, now), clock)
 
 
@@ -43,7 +46,7 @@ def _halves(text: str) -> tuple[str, str]:
     """The date and the time of day in a text; empty where one is missing."""
     if text in _NAMED or _CLOCK.fullmatch(text):
         return "", text
-    for part in (r"(.+)T([\d:]+)", r"(\d\S*/\S+)-([\d:]+)", r"(\S*[-/]\S*)\s+(\S+)"):
+    for part in (r"(.+)T([\d:]+)", r"(\d\S*[-/.]\S+)-(\d+:[\d:]+)", r"(\S*[-/]\S*)\s+(\S+)"):
         if found := re.fullmatch(part, text, re.ASCII):
             return found[1], found[2]
     if found := re.fullmatch(r"(\S+)\s+(\S+)", text, re.ASCII):
@@ -71,12 +74,14 @@ def _clock(text: str) -> time:
 def _date(text: str, now: datetime) -> datetime:
     if text in _DAYS_LATER:
         return now + timedelta(days=_DAYS_LATER[text])
-    for form in _DATES:
+    if found := _COMPACT.fullmatch(text):
+        text = "/".join(part for part in found.groups() if part)
+    for form in (*_DATES, *_DAYS_OF_YEAR):
         try:
-            found = datetime.strptime(f"{now.year}/{text}" if form == _THIS_YEAR else text, form)  # noqa: DTZ007 (the zone follows)
+            day = datetime.strptime(f"{now.year}/{text}" if form in _DAYS_OF_YEAR else text, form)  # noqa: DTZ007 (the zone follows)
         except ValueError:
             continue
-        return found.replace(tzinfo=now.tzinfo)
+        return day.replace(tzinfo=now.tzinfo)
     raise ValueError("write now+2hours, HH:MM, YYYY-MM-DD, YYYY-MM-DDTHH:MM, tomorrow, noon or midnight")
 
 

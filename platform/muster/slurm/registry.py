@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from muster.slurm import squeue
 from muster.slurm.call import Answer, Call, Refused
 from muster.slurm.options import Option
+from muster.slurm.sacct import command as sacct
+from muster.slurm.sinfo import command as sinfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +21,8 @@ class Command:
 
 
 COMMANDS: Mapping[str, Command] = {
+    "sacct": Command(sacct.sacct, sacct.OPTIONS),
+    "sinfo": Command(sinfo.sinfo, sinfo.OPTIONS),
     "squeue": Command(squeue.squeue, squeue.OPTIONS),
 }
 

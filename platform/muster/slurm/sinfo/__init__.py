@@ -1,0 +1,1 @@
+"""`sinfo`: partitions, and the states of their nodes."""
