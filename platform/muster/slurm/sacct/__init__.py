@@ -1,0 +1,1 @@
+"""`sacct`: jobs, their attempts and what became of them."""
