@@ -44,9 +44,10 @@ def labels_ranks(output: Output, job: Job) -> bool:
     return output.on_terminal and not output.as_json and job["nodes"] > 1
 
 
-def follow_to_the_end(client: Client, output: Output, job: Job) -> Job:
+def follow_to_the_end(client: Client, output: Output, job: Job, *, labelled: bool | None = None) -> Job:
     """Print what a job writes, over all its attempts, and return it when it has finished."""
-    job_id, labelled, after = job["id"], labels_ranks(output, job), ""
+    job_id, after = job["id"], ""
+    labelled = labels_ranks(output, job) if labelled is None else labelled
     while True:
         after = show_logs(client, output, job_id, labelled=labelled, after=after)
         job = client.job(job_id)

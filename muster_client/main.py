@@ -26,6 +26,7 @@ MODULES = {
     "specs": ("clone", "spec"),
     "queue": ("queue", "hold", "release", "bump"),
     "slurm.words": ("squeue", "sinfo", "sacct"),
+    "slurm.srun": ("srun",),
     "shell": ("shell",),
     "files": ("files", "download"),
     "nodes": ("nodes",),

@@ -6,12 +6,13 @@ import codecs
 import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
+from muster_client.client import Client
 from muster_client.commands.options import JobId, JsonFlag
 from muster_client.errors import EXIT_NO_SHELL
 from muster_client.local.shell import ShellOnTerminal, terminal_size
@@ -40,27 +41,34 @@ def shell_command(
     one JSON line for each piece of output, and one for the end.
     """
     session = begin(ctx, as_json=as_json)
-    terminal = not (no_terminal or as_json) and all(one and one.isatty() for one in (sys.stdin, sys.stdout))
+    with session.client() as client:
+        raise typer.Exit(run_shell(client, session.output, job_id, command or (), rank=rank, raw=no_terminal))
+
+
+def run_shell(
+    client: Client, output: Output, job_id: int, command: Sequence[str], *, rank: int = 0, raw: bool = False
+) -> int:
+    """Return the exit status of a shell on this terminal; with `raw` it has none, as where input or output is none."""
+    terminal = not (raw or output.as_json) and all(one and one.isatty() for one in (sys.stdin, sys.stdout))
     rows, cols = terminal_size() if terminal else (24, 80)
     term = os.environ.get("TERM", "")
-    with session.client() as client:
-        opened = client.open_shell(
-            job_id,
-            rank=rank,
-            command=command or (),
-            terminal=terminal,
-            term=term if _TERM.fullmatch(term) else "xterm",
-            rows=rows,
-            cols=cols,
-        )
-        with client.shell_calls(opened) as calls:
-            end = ShellOnTerminal(calls, terminal=terminal, show=_lines(session.output) if as_json else None).run()
-    if as_json:
-        session.output.line({"event": "end", **asdict(end)})
+    opened = client.open_shell(
+        job_id,
+        rank=rank,
+        command=command,
+        terminal=terminal,
+        term=term if _TERM.fullmatch(term) else "xterm",
+        rows=rows,
+        cols=cols,
+    )
+    with client.shell_calls(opened) as calls:
+        end = ShellOnTerminal(calls, terminal=terminal, show=_lines(output) if output.as_json else None).run()
+    if output.as_json:
+        output.line({"event": "end", **asdict(end)})
     if end.reason == "exited" and end.exit_code is not None:
-        raise typer.Exit(end.exit_code)
-    session.output.warn(f"the shell was closed ({end.reason}): {end.detail or 'no more is known'}")
-    raise typer.Exit(EXIT_NO_SHELL)
+        return end.exit_code
+    output.warn(f"the shell was closed ({end.reason}): {end.detail or 'no more is known'}")
+    return EXIT_NO_SHELL
 
 
 def _lines(output: Output) -> Callable[[bytes], None]:

@@ -38,6 +38,7 @@ def main(words: Sequence[str]) -> int:
         "environment": _environment(),
         "folder": folder,
         "host": socket.gethostname(),
+        "zone": time.strftime("%z"),
     }
     try:
         headers = {"Idempotency-Key": str(uuid.uuid4())}

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 
 _END = "END_OF_THE_SCRIPT"
 _NEEDS = (
-    'test -x "$MUSTER_PYTHON" && test -x "$MUSTER_COMMANDS/muster-batch" || '
-    "{ echo 'muster: batch scripts run with the Python of the agent, which is not here: "
-    "run it without image, or on another node' >&2; exit 127; }"
+    'command -v "$MUSTER_PYTHON" >/dev/null && test -x "$MUSTER_COMMANDS/muster-batch" || '
+    "{ echo 'muster: a batch script needs Python: use an image that has python3, or none' >&2; exit 127; }"
 )
 
 

@@ -169,10 +169,10 @@ def test_a_script_may_hold_the_word_that_ends_it(tmp_path: Path, supervised: dic
     assert ran(command_of(script, []), tmp_path, supervised).stdout == "hello $HOME\n"
 
 
-def test_without_the_agents_python_the_command_says_so(tmp_path: Path) -> None:
+def test_without_a_python_the_command_says_so(tmp_path: Path) -> None:
     told = ran(command_of("#!/bin/sh\ntrue\n", []), tmp_path, {"PATH": os.environ["PATH"]})
     assert told.returncode == 127
-    assert "Python of the agent, which is not here" in told.stderr
+    assert "a batch script needs Python" in told.stderr
 
 
 def test_a_wrapped_command_is_a_script_of_the_shell() -> None:
