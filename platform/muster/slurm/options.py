@@ -16,6 +16,8 @@ class Takes(Enum):
     VALUE = 1
     PERHAPS = 2
     """Only one that is written behind `=`, or behind the letter."""
+    NEXT = 3
+    """The same, or the next word, if that is no option."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +99,7 @@ def _long(command: str, word: str, rest: list[str], known: dict[str, Option]) ->
         if not rest:
             raise wrong_usage(command, f"option '--{option.name}' requires an argument")
         value = rest.pop(0)
-    return option.name, value
+    return option.name, value or _next(option, rest)
 
 
 def _letters(command: str, letters: str, rest: list[str], known: dict[str, Option]) -> list[tuple[str, str]]:
@@ -114,9 +116,14 @@ def _letters(command: str, letters: str, rest: list[str], known: dict[str, Optio
             if not rest:
                 raise wrong_usage(command, f"option requires an argument -- '{letter}'")
             value = rest.pop(0)
-        found.append((option.name, value))
+        found.append((option.name, value or _next(option, rest)))
         break
     return found
+
+
+def _next(option: Option, rest: list[str]) -> str:
+    """The next word, where it may be the option's value."""
+    return rest.pop(0) if option.takes is Takes.NEXT and rest and not rest[0].startswith("-") else ""
 
 
 def wrong_usage(command: str, message: str) -> Refused:

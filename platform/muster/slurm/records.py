@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import posixpath
+import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from typing import Any
 
-from django.db.models import Q, QuerySet
+from django.db.models import F, Q, QuerySet
 from django.db.models.fields.json import KT
 
 from muster.accounts.models import User
 from muster.common.clock import utc_now
-from muster.jobs.models import Allocation, Attempt, Job
+from muster.jobs.dependents import rows_of
+from muster.jobs.models import Allocation, Attempt, Dependency, Job
 from muster.jobs.selectors import visible_jobs
 from muster.slurm.states import State, reason_of, state_of
-from scheduler.model.lifecycle import GroupKind, JobState
+from muster.tenants.selectors import tenants_of
+from scheduler.model.dependencies import DependencyKind, DependencyState
+from scheduler.model.lifecycle import JobState
 
 KNOWN_FOR = timedelta(seconds=300)
-"""How long an ended job is known to squeue, scancel and scontrol, as by MinJobAge."""
+"""The time for which squeue, scancel and scontrol know an ended job: the default of MinJobAge."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +40,14 @@ class Record:
     """The names of its nodes, by rank."""
     indices: Sequence[int] = ()
     """Of members of an array that wait together; `job` is the first of them."""
-    words: dict[str, str] = field(default_factory=dict)
-    """The words of the script for partition, account and qos."""
+    told_limit: bool = True
+    """True if the id of members that wait together tells how many of them run at once."""
+    words: Mapping[str, str] = field(default_factory=dict)
+    """The words of the script for partition, account, qos and cluster."""
+    batch: Mapping[str, Any] = field(default_factory=dict)
+    """The key `batch` of its spec."""
+    waits_for: str = ""
+    """Its dependencies that are not met, as Slurm writes them."""
 
     @property
     def array_id(self) -> int | None:
@@ -45,11 +57,15 @@ class Record:
     @property
     def task(self) -> str:
         """The index in the array, or those that wait together, as in `[3-9%2]`; empty outside of an array."""
-        if self.indices:
-            limit = self.job.group.parallel if self.job.group else 0
-            few = f"%{limit}" if self.job.group and limit < self.job.group.size else ""
-            return f"[{ranges(self.indices)}{few}]"
+        if len(self.indices) > 1:
+            return f"[{ranges(self.indices)}{self.limit}]"
         return "" if self.job.array_index is None else str(self.job.array_index)
+
+    @property
+    def limit(self) -> str:
+        """The number of members that run at once, behind a per cent sign; empty if there is no limit."""
+        group = self.job.group
+        return f"%{group.parallel}" if self.told_limit and group and group.parallel < group.size else ""
 
     @property
     def id(self) -> str:
@@ -70,6 +86,39 @@ class Record:
     def qos(self) -> str:
         """The word for its class and priority."""
         return self.words.get("QOS") or "normal"
+
+    @property
+    def count(self) -> int:
+        """The number of its nodes."""
+        return len(self.nodes) or self.job.nodes
+
+    @property
+    def tasks(self) -> int:
+        """The number of its tasks."""
+        return int(self.batch.get("tasks") or self.job.nodes)
+
+    @property
+    def folder(self) -> str:
+        """The folder in which its script runs; empty for the job's own, which only its node knows."""
+        return str(self.batch.get("folder") or "")
+
+    def file(self, key: str) -> str:
+        """The path of the file of its `output`, `error` or `input`."""
+        if key == "error" and not self.batch.get("error"):
+            key = "output"
+        pattern = self.batch.get(key)
+        return "/dev/null" if pattern is None else posixpath.join(self.folder, self._filled(str(pattern)))
+
+    def _filled(self, pattern: str) -> str:
+        job = self.job
+        values = {"j": job.pk, "A": self.array_id or job.pk, "a": job.array_index, "x": job.name, "s": "batch"}
+        values |= {"u": job.owner.username, "J": job.pk, "t": 0, "n": 0, "N": self.nodes[0] if self.nodes else "%N"}
+
+        def fill(found: re.Match[str]) -> str:
+            value = values.get(found[2])
+            return "%" if found[2] == "%" else found[0] if value is None else str(value).zfill(int(found[1] or 0))
+
+        return re.sub(r"%(\d?)([a-zA-Z%])", fill, pattern)
 
     @property
     def started_at(self) -> datetime | None:
@@ -100,25 +149,35 @@ def known_jobs(user: User) -> QuerySet[Job]:
     return visible_jobs(user).filter(recent)
 
 
-def records_of(jobs: QuerySet[Job], *, folded: bool) -> list[Record]:
-    """The records of these jobs; `folded`: members of an array that have not started are one record."""
+def known_users(user: User, names: Collection[str]) -> set[str]:
+    """Those of the names that are the user's own or belong to a member of a tenant of theirs."""
+    members = User.objects.filter(username__in=names, memberships__tenant__in=tenants_of(user))
+    return {*members.values_list("username", flat=True), user.username}
+
+
+def records_of(jobs: QuerySet[Job], *, folded: bool, limits: bool = True) -> list[Record]:
+    """The records of these jobs; `folded`: members of an array that have not started are one record, which tells with
+    `limits` how many of them run at once."""
     jobs = jobs.order_by("pk")
     together: dict[tuple[int, bool], list[int]] = defaultdict(list)
     if folded:
         first: dict[tuple[int, bool], int] = {}
-        waiting = jobs.filter(state=JobState.QUEUED, attempt_count=0, group__kind=GroupKind.ARRAY)
-        rows = waiting.values_list("pk", "group", "held", "array_index")
+        rows = jobs.filter(_TOGETHER).values_list("pk", "group", "held", "array_index")
         for pk, group_id, held, index in rows:
             key = (group_id or 0, held)
             first.setdefault(key, pk)
             together[key].append(index or 0)
-        jobs = jobs.exclude(state=JobState.QUEUED, attempt_count=0, group__kind=GroupKind.ARRAY) | jobs.filter(
-            pk__in=list(first.values())
-        )
+        if first:
+            jobs = jobs.filter(~_TOGETHER | Q(pk__in=list(first.values())))
     loaded = list(_with_words(jobs))
     attempts = _last_attempts(loaded)
     nodes = _nodes_of(attempts.values())
-    return [_record(job, attempts.get(job.pk), nodes, together) for job in loaded]
+    waits = _dependencies_of(loaded)
+    records = [_record(job, attempts.get(job.pk), nodes, together, waits.get(job.pk, "")) for job in loaded]
+    return records if limits else [replace(record, told_limit=False) for record in records]
+
+
+_TOGETHER = Q(state=JobState.QUEUED, attempt_count=0, array_index__isnull=False)
 
 
 def ranges(indices: Iterable[int]) -> str:
@@ -133,7 +192,11 @@ def ranges(indices: Iterable[int]) -> str:
 
 
 def _record(
-    job: Job, attempt: Attempt | None, nodes: dict[int, list[str]], together: dict[tuple[int, bool], list[int]]
+    job: Job,
+    attempt: Attempt | None,
+    nodes: Mapping[int, list[str]],
+    together: Mapping[tuple[int, bool], list[int]],
+    waits_for: str,
 ) -> Record:
     state = state_of(job, attempt)
     waits = state is State.PENDING and not job.attempt_count and job.array_index is not None
@@ -145,16 +208,44 @@ def _record(
         attempt=attempt,
         nodes=nodes.get(attempt.pk, ()) if attempt is not None and state is not State.PENDING else (),
         indices=together.get((job.group_id or 0, job.held), ()) if waits else (),
-        words={name: loaded[f"word_{name.lower()}"] for name in _WORDS},
+        words={name: loaded[f"word_{name.lower()}"] or "" for name in _WORDS},
+        batch=loaded["batch"] or {},
+        waits_for=waits_for,
     )
 
 
-_WORDS = ("PARTITION", "ACCOUNT", "QOS")
+_WORDS = {"PARTITION": "JOB_PARTITION", "ACCOUNT": "JOB_ACCOUNT", "QOS": "JOB_QOS", "CLUSTER": "CLUSTER_NAME"}
+_KINDS: Mapping[str, str] = {
+    DependencyKind.OK: "afterok",
+    DependencyKind.ANY: "afterany",
+    DependencyKind.FAILED: "afternotok",
+    DependencyKind.CORR: "aftercorr",
+    DependencyKind.STARTED: "after",
+}
 
 
 def _with_words(jobs: QuerySet[Job]) -> QuerySet[Job]:
-    words = {f"word_{name.lower()}": KT(f"spec__env__SLURM_JOB_{name}") for name in _WORDS}
-    return jobs.select_related("owner", "vc", "pool", "group").defer("spec", "group__spec").annotate(**words)
+    words = {f"word_{name.lower()}": KT(f"spec__env__SLURM_{variable}") for name, variable in _WORDS.items()}
+    loaded = jobs.select_related("owner", "vc", "pool", "group").defer("spec", "group__spec")
+    return loaded.annotate(batch=F("spec__batch"), **words)
+
+
+def _dependencies_of(jobs: Iterable[Job]) -> dict[int, str]:
+    """The dependencies of the jobs that wait for others, as Slurm writes them."""
+    blocked = [job for job in jobs if job.blocked_by]
+    return {pk: _told(rows) for pk, rows in rows_of(blocked).items()} if blocked else {}
+
+
+def _told(rows: Sequence[Dependency]) -> str:
+    """The open dependencies of a job, those with one clause as alternatives; one on each member of a group once."""
+    clauses: dict[int, dict[str, None]] = defaultdict(dict)
+    for row in rows:
+        if row.state != DependencyState.MET:
+            stands = "failed" if row.state == DependencyState.NEVER else "unfulfilled"
+            target = f"{row.on_group_id}_*" if row.on_group_id is not None else str(row.on_job_id)
+            kind = _KINDS.get(row.kind)
+            clauses[row.clause][f"{kind}:{target}({stands})" if kind else f"singleton({stands})"] = None
+    return ",".join("?".join(alternatives) for alternatives in clauses.values())
 
 
 def _last_attempts(jobs: Iterable[Job]) -> dict[int, Attempt]:
