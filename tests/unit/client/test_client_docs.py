@@ -41,8 +41,8 @@ COMMANDS = dict(commands(typer.main.get_command(app), "muster"))
 def options_of(name: str) -> set[str]:
     if name == "muster simulate":
         return set(parser(name)._option_string_actions)
-    if name == "muster sbatch":
-        return {"--json", *(f"--{option.name}" for option in OPTIONS)}
+    if name in {"muster sbatch", "muster srun"}:
+        return {"--json", "--pty", *(f"--{option.name}" for option in OPTIONS)}
     if (slurm := COMMANDS_OF_SLURM.get(name.removeprefix("muster "))) is not None:
         letters = {f"-{option.letter}" for option in slurm.options if option.letter}
         return {"--json", *letters, *(f"--{option.name}" for option in slurm.options)}
