@@ -99,6 +99,16 @@ class TranslatedScript(TypedDict):
     folder: Annotated[str | None, "The folder of the submission, if nodes have it too; null if its files must be sent."]
 
 
+class SubmittedScript(TypedDict):
+    """The answer of sbatch, and the number of the job or the array that was submitted."""
+
+    stdout: Annotated[str, "The standard output of the command."]
+    stderr: Annotated[str, "The error output of the command."]
+    exit_code: Annotated[int, "0, or why it failed."]
+    job: Annotated[int | None, "The number of the job; null if none was submitted, or an array."]
+    array: Annotated[int | None, "The number of the array; null if none was submitted."]
+
+
 class SlurmAnswer(TypedDict):
     """The output of a command of Slurm."""
 

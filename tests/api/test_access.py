@@ -54,6 +54,7 @@ TABLE: list[tuple[str, str, Any, tuple[int, ...]]] = [
     ("POST", "/jobs:batch", {"jobs": [SPEC]}, (401, 201, 201, 201, 201, 201)),
     ("POST", "/jobs:dry-run", {**SPEC, "vc": "vision-vc"}, (401, 200, 200, 200, 200, 422)),
     ("POST", "/sbatch:translate", {"options": ["--wrap=true", "-Avision"]}, (401, 200, 200, 200, 200, 422)),
+    ("POST", "/slurm/sbatch", {"arguments": ["--wrap=true"]}, (401, 200, 200, 200, 200, 200)),
     ("POST", "/slurm/squeue", {"arguments": ["-h"]}, (401, 200, 200, 200, 200, 200)),
     ("GET", "/jobs/{job}", None, (401, 200, 200, 200, 200, 404)),
     ("PATCH", "/jobs/{job}", {"name": "better"}, (401, 200, 403, 200, 200, 404)),

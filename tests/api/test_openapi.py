@@ -69,6 +69,7 @@ def test_nothing_in_an_answer_is_left_to_guess() -> None:
         "JobSpecElastic",
         "JobSpecLocalitySpec",
         "JobSpecIdle",
+        "JobSpecBatch",
         "JobEdit",
     }
     for name, schema in openapi()["components"]["schemas"].items():

@@ -103,6 +103,7 @@ v1 = [
     _to("arrays/<id:array_id>:retry", arrays.RetryArray, Scope.SUBMIT, jobs=True),
     _to("arrays/<id:array_id>:clone", arrays.CloneArray, Scope.SUBMIT, jobs=True),
     _to("sbatch:translate", scripts.TranslateScript, Scope.SUBMIT, jobs=True),
+    _to("slurm/sbatch", slurm.SubmitScript, Scope.SUBMIT, jobs=True),
     _to("slurm/<name:name>", slurm.SlurmCommand, Scope.SUBMIT, jobs=True),
     _to("sweeps", sweeps.Sweeps, Scope.SUBMIT, jobs=True),
     _to("sweeps/<id:sweep_id>", sweeps.OneSweep, jobs=True),

@@ -13,7 +13,7 @@ from muster.common.errors import Invalid, MusterError
 from muster.jobs.attempt.estimates import estimate_jobs
 from muster.jobs.groups.ends import end_members
 from muster.jobs.groups.services import cancel_group, retry_members
-from muster.jobs.groups.submit import Draft, Own, changed_spec, draft_member, share_code, submit_group
+from muster.jobs.groups.submit import Draft, Own, cloned_spec, draft_member, submit_group
 from muster.jobs.models import Job, JobGroup
 from muster.jobs.rights import require_may_act
 from muster.jobs.submit.desk import Desk
@@ -22,12 +22,22 @@ from scheduler.model.reasons import Reason
 
 
 def submit_array(
-    *, user: User, data: object, idempotency_key: str | None = None, cloned_from: JobGroup | None = None
+    *,
+    user: User,
+    data: object,
+    idempotency_key: str | None = None,
+    cloned_from: JobGroup | None = None,
+    keeps_waiting: bool = False,
+    sent: object = None,
 ) -> tuple[JobGroup, bool]:
-    """The stored array and True; with a key that was used before for the same data, that array and False."""
+    """The stored array and True; with a key that was used before for the same data, that array and False.
+
+    `sent`: what the client sent with the key, if that is not the data. Members of one that `keeps_waiting` do so where
+    their dependencies can never be met.
+    """
 
     def draft() -> Draft:
-        found = draft_array(user=user, data=data)
+        found = draft_array(user=user, data=data, keeps_waiting=keeps_waiting)
         estimate_jobs([found.job])
         return found
 
@@ -38,10 +48,11 @@ def submit_array(
         draft=draft,
         idempotency_key=idempotency_key,
         cloned_from=cloned_from,
+        sent=sent,
     )
 
 
-def draft_array(*, user: User, data: object, desk: Desk | None = None) -> Draft:
+def draft_array(*, user: User, data: object, desk: Desk | None = None, keeps_waiting: bool = False) -> Draft:
     """The array that the data describes, checked against what the user may use, and not stored."""
     if not isinstance(data, dict) or "array" not in data:
         raise Invalid.field("array", "it is required here; a spec without it is one job: send it to POST /api/v1/jobs")
@@ -55,7 +66,9 @@ def draft_array(*, user: User, data: object, desk: Desk | None = None) -> Draft:
             if isinstance(others, dict) and name in others:
                 raise Invalid.field(f"array.params.{name}", f"{key} has this variable too: leave one of them out")
     members = [Own({"params": {**shared, **own}} if own else {}, index) for index, own in array.members]
-    job = draft_member(user=user, data=data, kind=GroupKind.ARRAY, own=members[0], desk=desk)
+    job = draft_member(
+        user=user, data=data, kind=GroupKind.ARRAY, own=members[0], desk=desk, keeps_waiting=keeps_waiting
+    )
     spec = {key: value for key, value in job.spec.items() if key != "params"} | {"array": array.spec.stored()}
     if shared:
         spec["params"] = shared
@@ -72,8 +85,9 @@ def size_of(data: object) -> int:
 
 def clone_array(*, user: User, group: JobGroup, changes: Mapping[str, Any] | None = None) -> JobGroup:
     """A new array of the user's with the same spec but for `changes`; of `array` only the given keys are changed."""
-    share_code(user=user, group=group)
-    return submit_array(user=user, data=changed_spec(group, changes or {}), cloned_from=group)[0]
+    return submit_array(user=user, data=cloned_spec(user=user, group=group, changes=changes or {}), cloned_from=group)[
+        0
+    ]
 
 
 def cancel_array(*, user: User, group: JobGroup, indices: str | None = None) -> None:

@@ -55,6 +55,11 @@ class CodeArchive(models.Model):
     size = models.BigIntegerField()
     created_at = models.DateTimeField(db_default=DatabaseNow())
     owners = models.ManyToManyField(settings.AUTH_USER_MODEL, related_name="code_archives")
+    private = models.BooleanField(
+        default=False,
+        db_default=False,
+        help_text="Whether it is the environment of its owner, which no one else may run.",
+    )
 
     def __str__(self) -> str:
         return self.sha256[:12]

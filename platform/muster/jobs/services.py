@@ -30,6 +30,7 @@ from muster.jobs.submit.idempotency import once
 from muster.jobs.submit.images import require_runtime
 from muster.jobs.submit.memory import with_types
 from muster.jobs.submit.nodes import require_nodes
+from muster.jobs.submit.uploads import shared_with
 from muster.jobs.submit.volumes import require_volumes
 from muster.jobs.transitions import forget_reservations, move_job, settle
 from muster.tenants.caps import caps_of
@@ -79,11 +80,12 @@ def submit_job(
     idempotency_key: str | None = None,
     has_place: bool = False,
     keeps_waiting: bool = False,
+    sent: object = None,
 ) -> tuple[Job, bool]:
     """The stored job and True; with a key that was used before for the same data, that job and False.
 
-    One that `has_place` already is not screened. One that `keeps_waiting` does so where its dependencies can never be
-    met, and is not refused or ended.
+    `sent`: what the client sent with the key, if that is not the data. One that `has_place` already is not screened.
+    One that `keeps_waiting` does so where its dependencies can never be met, and is not refused or ended.
     """
 
     def store(note: Callable[..., object]) -> Job:
@@ -95,7 +97,8 @@ def submit_job(
             note(job_ids=[job.pk])
         return job
 
-    return once(user=user, key=idempotency_key, data=data, store=store, known=lambda key: _batch_of(key).jobs[0])
+    given = data if sent is None else sent
+    return once(user=user, key=idempotency_key, data=given, store=store, known=lambda key: _batch_of(key).jobs[0])
 
 
 def submit_batch(*, user: User, items: list[object], idempotency_key: str | None = None) -> BatchResult:
@@ -239,10 +242,10 @@ def requeue_job(*, user: User, job: Job) -> Job:
 
 def clone_job(*, user: User, job: Job, changes: Mapping[str, Any] | None = None) -> Job:
     """A new job of the user's with the same spec but for the keys in `changes`; the code archive comes along."""
-    if job.code and not job.code.owners.filter(pk=user.pk).exists():
-        # Who may see the job may run its code: it stands readable in the job's own work folder.
-        job.code.owners.add(user)
-    draft = draft_job(user=user, data=job.spec | (changes or {}))
+    spec = job.spec
+    if job.code and not shared_with(user, job.code):
+        spec = {key: value for key, value in spec.items() if key != "code"}
+    draft = draft_job(user=user, data=spec | (changes or {}))
     draft.cloned_from = job
     estimate_jobs([draft])
     with transaction.atomic():

@@ -5,14 +5,38 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 PREFIX = "#SBATCH"
+# Lines of sbatch's own that are not errors by their beginning.
+_PLAIN = ("sbatch: ", 'Try "')
+
+
+_NO_SCRIPT = """This does not look like a batch script.  The first
+line must start with #! followed by the path to an interpreter.
+For instance: #!/bin/sh"""
+_DOS = """Batch script contains DOS line breaks (\\r\\n)
+instead of expected UNIX line breaks (\\n)."""
 
 
 class Refused(Exception):
-    """The reason why a script cannot be submitted, and its line; None if it is not in the script."""
+    """The reason why a script cannot be submitted, and its line; None if it is not in the script.
 
-    def __init__(self, message: str, line: int | None = None) -> None:
+    `slurm`: the words of sbatch for it, empty where Slurm would submit the script. `code`: the exit code of sbatch.
+    """
+
+    def __init__(self, message: str, line: int | None = None, *, slurm: str = "", code: int = 1) -> None:
         super().__init__(message)
-        self.message, self.line = message, line
+        self.message, self.line, self.slurm, self.code = message, line, slurm, code
+
+    @property
+    def stderr(self) -> str:
+        """The output of sbatch: the words of Slurm, and the message."""
+        where = f"line {self.line}: " if self.line else ""
+        lines = [*self.slurm.splitlines(), f"{where}{self.message}"]
+        return "".join(f"{line if line.startswith(_PLAIN) else f'sbatch: error: {line}'}\n" for line in lines)
+
+
+def failed(reason: str) -> str:
+    """The words of sbatch for a job that the controller refuses."""
+    return f"Batch job submission failed: {reason}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +55,21 @@ def read_directives(script: str) -> list[Directive]:
         Refused: it is no batch script, or the words of a directive cannot be told apart.
     """
     if not script:
-        raise Refused("the script is empty")
+        raise Refused("the script is empty", slurm="Batch script is empty!")
     if not script.startswith("#!"):
-        raise Refused("the first line must be #! and the path of an interpreter, such as #!/bin/bash", 1)
+        message = "the first line must be #! and the path of an interpreter, such as #!/bin/bash"
+        raise Refused(message, 1, slurm=_NO_SCRIPT)
     if "\0" in script:
-        raise Refused("the script has a NUL byte", script.count("\n", 0, script.index("\0")) + 1)
+        where = script.count("\n", 0, script.index("\0")) + 1
+        raise Refused(
+            "the script has a NUL byte",
+            where,
+            slurm="The Slurm controller does not allow scripts that\ncontain a NULL character '\\0'.",
+        )
     if "\r\n" in script:
         where = script.count("\n", 0, script.index("\r\n")) + 1
-        raise Refused("the script has DOS line ends (CR LF): convert it, such as with sed -i 's/\\r$//'", where)
+        message = "the script has DOS line ends (CR LF): convert it, such as with sed -i 's/\\r$//'"
+        raise Refused(message, where, slurm=_DOS)
     found = []
     for number, line in enumerate(script.split("\n"), start=1):
         if line.startswith(PREFIX):
@@ -76,7 +107,8 @@ def _words(text: str, line: int) -> tuple[str, ...]:
         else:
             word += one
     if quote:
-        raise Refused(f"a quote ({quote}) is not closed", line)
+        unmatched = f"sbatch: fatal: line {line}: Unmatched `{quote}` in [{text.strip()}]"
+        raise Refused(f"a quote ({quote}) is not closed", line, slurm=unmatched)
     words = [word for word in (*words, word) if word]
     if ":" in words or words in (["hetjob"], ["packjob"]):
         raise Refused("heterogeneous jobs (hetjob) are not supported: submit the parts as jobs of their own", line)

@@ -9,6 +9,7 @@ from muster.sbatch.directives import Refused
 from muster.sbatch.site import NodeFacts
 from muster.sbatch.values import Gpus
 
+_MEMORIES = "sbatch: fatal: --mem, --mem-per-cpu, and --mem-per-gpu are mutually exclusive."
 MEMORY = ("mem", "mem-per-cpu", "mem-per-gpu")
 
 
@@ -55,7 +56,7 @@ def layout_of(asked: Asked, node: NodeFacts | None) -> Layout:
         Refused: options contradict each other, or nodes of a gang would differ.
     """
     if sum(one is not None for one in (asked.mem, asked.mem_per_cpu, asked.mem_per_gpu)) > 1:
-        raise Refused("--mem, --mem-per-cpu and --mem-per-gpu exclude each other")
+        raise Refused("--mem, --mem-per-cpu and --mem-per-gpu exclude each other", slurm=_MEMORIES)
     if asked.cpus_per_gpu is not None and asked.cpus_per_task is not None:
         raise Refused("--cpus-per-gpu and --cpus-per-task exclude each other")
     named = _ntasks(asked)
@@ -114,7 +115,10 @@ def _nodes(asked: Asked, ntasks: int | None, node: NodeFacts | None) -> int:
     if asked.nodes is not None:
         least, most = asked.nodes
         if asked.named_nodes > most:
-            raise Refused(f"--nodelist names {asked.named_nodes} nodes, more than the {most} of --nodes")
+            raise Refused(
+                f"--nodelist names {asked.named_nodes} nodes, more than the {most} of --nodes",
+                slurm=f"invalid number of nodes (-N {asked.named_nodes}-{most})",
+            )
         return max(least, asked.named_nodes, 1)
     if asked.gpus is not None and asked.gpus_per_node is not None and asked.gpus_per_node.number:
         per_node = asked.gpus_per_node.number

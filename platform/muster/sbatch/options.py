@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from muster.sbatch.directives import Directive, Refused
+from muster.sbatch.directives import Directive, Refused, failed
 
 
 class Fate(StrEnum):
@@ -61,9 +61,18 @@ class Given:
     source: Source
     line: int | None = None
 
-    def refused(self, message: str) -> Refused:
-        """The error about its value."""
-        return Refused(f"{self.text}: {message}", self.line)
+    def refused(self, message: str, *, slurm: str = "", code: int = 1) -> Refused:
+        """The refusal of its value; `slurm`: in the words of sbatch."""
+        return Refused(f"{self.text}: {message}", self.line, slurm=slurm, code=code)
+
+    def invalid(self, message: str) -> Refused:
+        """The refusal of a value that sbatch cannot read."""
+        name = self.option.name
+        if name in _COUNTED:
+            return self.refused(message, slurm=f'Invalid numeric value "{self.value}" for --{name}.')
+        if name in _READ_BY_CONTROLLER:
+            return self.refused(message, slurm=failed(_READ_BY_CONTROLLER[name]))
+        return self.refused(message, slurm=f"Invalid --{name} specification", code=255)
 
 
 _ONE_LAYOUT = "Muster does not choose sockets, cores or threads"
@@ -71,6 +80,16 @@ _BOUND = "a task sees the GPUs and CPUs of its job on the node"
 _OPERATORS = "only operators of a cluster may do that, and not by a script"
 _ADMIN = "nodes are set up by operators"
 
+_COUNTED = frozenset(
+    {"cpus-per-gpu", "cpus-per-task", "mincpus", "ntasks", "ntasks-per-gpu", "ntasks-per-node", "tasks-per-node"}
+)
+_READ_BY_CONTROLLER = {
+    "array": "Invalid job array specification",
+    "constraint": "Invalid feature specification",
+    "dependency": "Job dependency problem",
+    "nodelist": "Invalid node name specified",
+    "exclude": "Invalid node name specified",
+}
 _VALUES = {
     "distribution": r"(block|cyclic|arbitrary|plane=\d+|\*|pack|nopack)([:,](block|cyclic|fcyclic|\*|pack|nopack))*",
     "gpu-bind": r"(verbose,)?(closest|none|single:\d+|per_task:\d+|map_gpu:[\d,x*]+|mask_gpu:[\da-fx,*]+)",
@@ -235,7 +254,8 @@ def given_in(directives: Sequence[Directive]) -> list[Given]:
     for directive in directives:
         given, rest = parse(directive.words, source=Source.SCRIPT, line=directive.line)
         if rest:
-            raise Refused(f"{rest[0]} belongs to no option of this directive", directive.line)
+            words = f"Invalid directive found in batch script: {rest[0]}"
+            raise Refused(f"{rest[0]} belongs to no option of this directive", directive.line, slurm=words, code=255)
         found += given
     return found
 
@@ -270,10 +290,14 @@ def parse(words: Sequence[str], *, source: Source, line: int | None = None) -> t
             option = _named(name, line)
             text = word
             if option.takes is Takes.NOTHING and equals:
-                raise Refused(f"--{option.name} has no value", line)
+                raise _unread(
+                    f"option '--{option.name}' doesn't allow an argument", f"--{option.name} has no value", line
+                )
             if option.takes is Takes.VALUE and not equals:
                 if not rest:
-                    raise Refused(f"--{option.name} needs a value", line)
+                    raise _unread(
+                        f"option '--{option.name}' requires an argument", f"--{option.name} needs a value", line
+                    )
                 value = rest.pop(0)
                 text = f"{word} {value}"
             found.append(Given(option, value, text, source, line))
@@ -289,15 +313,20 @@ def _take_short(word: str, rest: list[str], found: list[Given], source: Source, 
         letter, letters = letters[0], letters[1:]
         option = _BY_SHORT.get(letter)
         if option is None:
-            raise Refused(f"there is no option -{letter}", line)
+            raise _unread(f"invalid option -- '{letter}'", f"there is no option -{letter}", line)
         if option.takes is not Takes.VALUE:
             found.append(Given(option, "", f"-{letter}", source, line))
             continue
         if not letters and not rest:
-            raise Refused(f"-{letter} needs a value", line)
+            raise _unread(f"option requires an argument -- '{letter}'", f"-{letter} needs a value", line)
         text = f"-{letter}{letters}" if letters else f"-{letter} {rest[0]}"
         found.append(Given(option, letters or rest.pop(0), text, source, line))
         return
+
+
+def _unread(words: str, message: str, line: int | None) -> Refused:
+    """The refusal of options that cannot be read, with the words of getopt_long."""
+    return Refused(message, line, slurm=f'sbatch: {words}\nTry "sbatch --help" for more information', code=255)
 
 
 def _named(name: str, line: int | None) -> Option:
@@ -306,7 +335,9 @@ def _named(name: str, line: int | None) -> Option:
         return option
     alike = sorted(known for known in _BY_NAME if known.startswith(name)) if name else []
     if len(alike) > 1:
-        raise Refused(f"--{name} may be any of {', '.join(f'--{one}' for one in alike)}", line)
+        possible = " ".join(f"'--{one}'" for one in alike)
+        words = f"option '--{name}' is ambiguous; possibilities: {possible}"
+        raise _unread(words, f"--{name} may be any of {', '.join(f'--{one}' for one in alike)}", line)
     if not alike:
-        raise Refused(f"there is no option --{name}", line)
+        raise _unread(f"unrecognized option '--{name}'", f"there is no option --{name}", line)
     return _BY_NAME[alike[0]]

@@ -11,7 +11,7 @@ from typing import Any
 
 from muster.sbatch import values
 from muster.sbatch.command import command_of
-from muster.sbatch.directives import Refused, read_directives
+from muster.sbatch.directives import Refused, failed, read_directives
 from muster.sbatch.exports import assigned
 from muster.sbatch.features import nodes_with
 from muster.sbatch.geometry import MEMORY, Asked, Layout, layout_of, take
@@ -38,6 +38,10 @@ _NO_MAIL = (
     "TIME_LIMIT_80",
     "TIME_LIMIT_50",
 )
+_FLAGS = frozenset({"parsable", "quiet", "test-only", "wait"})
+_NO_ACCOUNT = failed("Invalid account or account/partition combination specified")
+_NOT_AVAILABLE = failed("Requested node configuration is not available")
+_TOO_LONG = "Requested time limit is invalid (missing or exceeds some limit)"
 # Options that set one thing.
 _SAME = {"tasks-per-node": "ntasks-per-node", "requeue": "no-requeue", "oversubscribe": "exclusive"}
 _AFTER = {"after": "started", "afterany": "any", "afternotok": "failed", "afterok": "ok", "aftercorr": "corr"}
@@ -80,6 +84,8 @@ class Translation:
     """The value of `--export`, by which the submitter's environment goes with a job that runs in place."""
     keeps_waiting: bool = True
     """Whether it waits on if a dependency can never be met."""
+    flags: frozenset[str] = frozenset()
+    """The options that say what is printed, such as `parsable`, and `test-only`."""
 
 
 def translate(submission: Submission, site: Site, now: datetime) -> Translation:
@@ -102,7 +108,9 @@ def settle(submission: Submission) -> tuple[dict[str, Given], list[Entry]]:
         raise Refused(f"{rest[0]} is no option of sbatch")
     wrapped = any(given.option.name == "wrap" for given in command_line)
     if wrapped and submission.script:
-        raise Refused("--wrap and a script exclude each other")
+        raise Refused(
+            "--wrap and a script exclude each other", slurm="Script arguments not permitted with --wrap option"
+        )
     directives = [] if wrapped else read_directives(submission.script)
     from_environment = _without_other_memory(given_by(submission.environment), given_in(directives), command_line)
     effective: dict[str, Given] = {}
@@ -140,7 +148,7 @@ class _Translator:
             if given.option.fate is Fate.REFUSED:
                 raise given.refused(given.option.why)
             if given.option.values and not re.fullmatch(given.option.values, given.value, re.ASCII):
-                raise given.refused("it has no such value")
+                raise given.invalid("it has no such value")
         partition = self._partition()
         self._read("account", lambda _: None, says="vc")
         qos = self._qos()
@@ -174,6 +182,7 @@ class _Translator:
             folder,
             export_of(self._given),
             waits,
+            frozenset(_FLAGS & self._given.keys()),
         )
 
     # Each of these puts keys into the spec and says so in the report.
@@ -186,7 +195,7 @@ class _Translator:
         try:
             read(given)
         except ValueError as error:
-            raise given.refused(str(error)) from error
+            raise given.invalid(str(error)) from error
         self._report.append(_entry(given, Fate.TRANSLATED, says or given.option.why))
 
     def _partition(self) -> Partition:
@@ -197,7 +206,8 @@ class _Translator:
         named = given.value.split(",") if given else [next(iter(partitions))]
         unknown = [name for name in named if name not in partitions]
         if given is not None and unknown:
-            raise given.refused(f"there is no partition {unknown[0]}; there are {', '.join(partitions)}")
+            words = f"invalid partition specified: {unknown[0]}\n{failed('Invalid partition name specified')}"
+            raise given.refused(f"there is no partition {unknown[0]}; there are {', '.join(partitions)}", slurm=words)
         partition = partitions[named[0]]
         vcs = self._account(partition)
         self._spec["vc"] = vcs[0]
@@ -217,9 +227,11 @@ class _Translator:
         given, default = self._given.get("account"), self._site.default_account
         name = given.value if given else default if default in there else next(iter(there), None)
         if given is not None and name not in self._site.accounts:
-            raise given.refused(f"there is no account {name} that you may use")
+            raise given.refused(f"there is no account {name} that you may use", slurm=_NO_ACCOUNT)
         if given is not None and name not in there:
-            raise given.refused(f"account {name} has no virtual cluster in partition {partition.name}")
+            raise given.refused(
+                f"account {name} has no virtual cluster in partition {partition.name}", slurm=_NO_ACCOUNT
+            )
         if name is None:
             raise Refused(f"none of your accounts has a virtual cluster in partition {partition.name}")
         self._env["SLURM_JOB_ACCOUNT"] = name
@@ -231,7 +243,10 @@ class _Translator:
         if name is None:
             return Qos()
         if given is not None and name not in self._site.qos:
-            raise given.refused(f"there is no quality of service {name}; there are {', '.join(self._site.qos)}")
+            raise given.refused(
+                f"there is no quality of service {name}; there are {', '.join(self._site.qos)}",
+                slurm=failed("Invalid qos specification"),
+            )
         qos = self._site.qos[name]
         self._env["SLURM_JOB_QOS"] = name
         plain = Qos()
@@ -248,7 +263,7 @@ class _Translator:
                 if take(asked, given.option.name, given.value):
                     sized.add(name)
             except ValueError as error:
-                raise given.refused(str(error)) from error
+                raise given.invalid(str(error)) from error
         if "nodelist" in self._given:
             asked.named_nodes = len(self._hosts("nodelist"))
         if not self._given.keys() & set(MEMORY):
@@ -256,7 +271,8 @@ class _Translator:
         layout = layout_of(asked, partition.largest)
         if partition.max_nodes is not None and layout.nodes > partition.max_nodes:
             raise Refused(
-                f"partition {partition.name} takes jobs of at most {partition.max_nodes} nodes, not {layout.nodes}"
+                f"partition {partition.name} takes jobs of at most {partition.max_nodes} nodes, not {layout.nodes}",
+                slurm=failed("Node count specification invalid"),
             )
         if asked.nodes is not None and layout.nodes < asked.nodes[0]:
             self._notes.append(f"It has {layout.ntasks} tasks, so it gets {layout.nodes} nodes")
@@ -289,7 +305,11 @@ class _Translator:
             if layout.memory_mib:
                 each += f" and {layout.memory_mib} MiB"
             asked = f"{layout.nodes} nodes with {each} each"
-            raise Refused(f"{asked} are asked for, and partition {partition.name} has {len(fitting)}")
+            few = layout.nodes > len(partition.nodes)
+            raise Refused(
+                f"{asked} are asked for, and partition {partition.name} has {len(fitting)}",
+                slurm=failed("Node count specification invalid") if few else _NOT_AVAILABLE,
+            )
 
     def _gpu_type(self, asked: str | None, partition: Partition) -> str | None:
         """The type as the platform writes it."""
@@ -299,7 +319,7 @@ class _Translator:
             if kind.lower() == asked.lower():
                 return kind
         there = f"there are {', '.join(partition.gpu_types)}" if partition.gpu_types else "it has no GPUs"
-        raise Refused(f"partition {partition.name} has no GPUs of type {asked}; {there}")
+        raise Refused(f"partition {partition.name} has no GPUs of type {asked}; {there}", slurm=_NOT_AVAILABLE)
 
     def _name(self) -> None:
         given = self._given.get("job-name")
@@ -321,7 +341,7 @@ class _Translator:
                 if given is None:
                     limit = most
                 else:
-                    raise given.refused(f"{what} allows {_duration(most)} at most")
+                    raise given.refused(f"{what} allows {_duration(most)} at most", slurm=failed(_TOO_LONG))
         if limit is not None:
             self._spec["time"] = _duration(limit)
 
@@ -330,7 +350,7 @@ class _Translator:
         try:
             return values.hosts(given.value)
         except ValueError as error:
-            raise given.refused(str(error)) from error
+            raise given.invalid(str(error)) from error
 
     def _nodes(self, partition: Partition, layout: Layout) -> None:
         names = [node.name for node in partition.nodes]
@@ -340,7 +360,7 @@ class _Translator:
             listed = self._hosts(option)
             unknown = [name for name in listed if name not in names]
             if unknown:
-                raise self._given[option].refused(f"partition {partition.name} has no node {unknown[0]}")
+                raise self._given[option].invalid(f"partition {partition.name} has no node {unknown[0]}")
             self._spec[key] = listed
             self._read(
                 option,

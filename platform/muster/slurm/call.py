@@ -34,7 +34,7 @@ class Call:
             return UTC if offset >= timedelta(days=1) else timezone(offset if name[0] == "+" else -offset)
         try:
             return ZoneInfo(name) if name else UTC
-        except (ValueError, OSError):  # it names no file of the zones, or one outside of their folder
+        except (KeyError, ValueError, OSError):  # it names no zone, or a file outside of their folder
             return UTC
 
     def moment(self, at: datetime | None, *, missing: str = "N/A") -> str:

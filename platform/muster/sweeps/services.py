@@ -8,7 +8,7 @@ from typing import Any
 from muster.accounts.models import User
 from muster.common.errors import Invalid, MusterError
 from muster.jobs.attempt.estimates import estimate_jobs
-from muster.jobs.groups.submit import Draft, Own, changed_spec, draft_member, share_code, submit_group
+from muster.jobs.groups.submit import Draft, Own, cloned_spec, draft_member, submit_group
 from muster.jobs.models import Job, JobGroup
 from muster.jobs.spec.spec_texts import checked_params
 from muster.jobs.submit.desk import Desk
@@ -83,8 +83,8 @@ def size_of(data: object) -> int:
 
 def clone_sweep(*, user: User, group: JobGroup, changes: Mapping[str, Any] | None = None) -> JobGroup:
     """A new sweep of the user's with the same spec but for `changes`; of `sweep` only the given keys are changed."""
-    share_code(user=user, group=group)
-    return submit_sweep(user=user, data=changed_spec(group, changes or {}), cloned_from=group)[0]
+    spec = cloned_spec(user=user, group=group, changes=changes or {})
+    return submit_sweep(user=user, data=spec, cloned_from=group)[0]
 
 
 def _expect_stops(job: Job, sweep: SweepSpec, size: int) -> None:

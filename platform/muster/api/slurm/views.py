@@ -8,12 +8,54 @@ from rest_framework.response import Response
 from muster.accounts.scopes import Scope
 from muster.api import limits
 from muster.api.base import ApiView, body_of, caller, describe
-from muster.api.scopes import token_of
-from muster.api.slurm.bodies import SlurmCall
+from muster.api.jobs.views import KEY, idempotency_key
+from muster.api.scopes import calling_job, token_of
+from muster.api.slurm.bodies import SlurmCall, SlurmScript
 from muster.common.errors import NotFound
 from muster.slurm.call import Call
 from muster.slurm.registry import COMMANDS, answer_to
-from muster_client.answers.forecast import SlurmAnswer
+from muster.slurm.sbatch import Script, sbatch
+from muster_client.answers.forecast import SlurmAnswer, SubmittedScript
+
+
+class SubmitScript(ApiView):
+    @describe(
+        "submit_script",
+        "jobs",
+        {200: SubmittedScript},
+        problems=(404, 409, 429),
+        request=SlurmScript,
+        parameters=[KEY],
+    )
+    def post(self, request: Request) -> Response:
+        """Submit a script with `#SBATCH` directives, as sbatch does: a job, or with `--array` an array.
+
+        What Slurm would refuse is told by `exit_code` and `stderr`, with status 200. A script in a folder that the
+        nodes share runs there, with the environment of its submitter; any other in the uploaded folder. One that a job
+        submits gets the code of that job if it names no other.
+        """
+        user, body = caller(request), body_of(request, SlurmScript)
+        limits.take(limits.SUBMIT, user.pk)
+        environment = body["environment"]
+        zone = {"TZ": body["zone"]} if body["zone"] else {}
+        call = Call(user, tuple(body["arguments"]), {**environment, **zone}, folder=body["folder"])
+        script = Script(
+            text=body["script"],
+            name=body["script_name"],
+            arguments=tuple(body["script_arguments"]),
+            environment=environment,
+            host=body["host"],
+            code=body["code"],
+        )
+        found = sbatch(call, script, inside=calling_job(request), key=idempotency_key(request))
+        answer: SubmittedScript = {
+            "stdout": found.answer.stdout,
+            "stderr": found.answer.stderr,
+            "exit_code": found.answer.exit_code,
+            "job": found.job,
+            "array": found.array,
+        }
+        return Response(answer)
 
 
 class SlurmCommand(ApiView):

@@ -19,6 +19,7 @@ from muster.jobs.services import draft_job
 from muster.jobs.submit.awaited import await_each, tie, waiting_fields
 from muster.jobs.submit.desk import Desk
 from muster.jobs.submit.idempotency import once
+from muster.jobs.submit.uploads import shared_with
 from muster.tenants.selectors import require_open
 from scheduler.model.lifecycle import GroupKind
 
@@ -58,12 +59,14 @@ class Draft:
     env: Mapping[str, str] = field(default_factory=dict)
 
 
-def draft_member(*, user: User, data: Mapping[str, Any], kind: GroupKind, own: Own, desk: Desk | None) -> Job:
+def draft_member(
+    *, user: User, data: Mapping[str, Any], kind: GroupKind, own: Own, desk: Desk | None, keeps_waiting: bool = False
+) -> Job:
     """The first member of the group that the data describes, checked for all members, and not stored."""
     if data.get("screening") == "always":
         raise Invalid.field("screening", f"members of {kind}s are not screened: leave it out")
     member = {key: value for key, value in data.items() if key != kind} | dict(own.keys)
-    return draft_job(user=user, data=member, desk=desk, member=True)
+    return draft_job(user=user, data=member, desk=desk, member=True, keeps_waiting=keeps_waiting)
 
 
 def submit_group(
@@ -75,10 +78,12 @@ def submit_group(
     idempotency_key: str | None,
     cloned_from: JobGroup | None,
     stored: Callable[[JobGroup], object] = lambda _: None,
+    sent: object = None,
 ) -> tuple[JobGroup, bool]:
     """The stored group and True; with a key that was used before for the same data, that group and False.
 
-    `stored` is called with the group in the transaction that stores it.
+    `sent`: what the client sent with the key, if that is not the data. `stored` is called with the group in the
+    transaction that stores it.
     """
 
     def store(note: Callable[..., object]) -> JobGroup:
@@ -89,7 +94,8 @@ def submit_group(
             note(group=group)
         return group
 
-    return once(user=user, key=idempotency_key, data={kind.value: data}, store=store, known=_known)
+    given = {kind.value: data} if sent is None else sent
+    return once(user=user, key=idempotency_key, data=given, store=store, known=_known)
 
 
 def warnings_of(member: Job) -> list[str]:
@@ -98,10 +104,12 @@ def warnings_of(member: Job) -> list[str]:
     return [] if found is None else [f"{found.errors[0].message}. It waits until the pool or the quota grows"]
 
 
-def share_code(*, user: User, group: JobGroup) -> None:
-    """Let the user submit the code of the group again: who may see it can read it in its members' working folders."""
-    if group.code and not group.code.owners.filter(pk=user.pk).exists():
-        group.code.owners.add(user)
+def cloned_spec(*, user: User, group: JobGroup, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """The spec of a clone by the user, with the group's code where they may run it."""
+    spec = changed_spec(group, changes)
+    if group.code and "code" not in changes and not shared_with(user, group.code):
+        del spec["code"]
+    return spec
 
 
 def changed_spec(group: JobGroup, changes: Mapping[str, Any]) -> dict[str, Any]:

@@ -28,8 +28,10 @@ MAX_UNPACKED_BYTES = 1 << 30
 MAX_FILES = 50_000
 
 
-def store_code(*, user: User, draft: Path, sha256: str) -> tuple[CodeArchive, bool]:
+def store_code(*, user: User, draft: Path, sha256: str, private: bool = False) -> tuple[CodeArchive, bool]:
     """Keep an uploaded file as an archive of the user's; returns it and whether its bytes are new here.
+
+    `private`: clones of a job by other users do not get it.
 
     The file is checked whole before anything is stored, and moved into its place by a rename. `NoRoom` if the disk is
     full.
@@ -49,9 +51,21 @@ def store_code(*, user: User, draft: Path, sha256: str) -> tuple[CodeArchive, bo
             os.fsync(handle.fileno())
         draft.replace(place)
     with transaction.atomic():
-        archive, created = CodeArchive.objects.get_or_create(sha256=actual, defaults={"size": size})
+        archive, created = CodeArchive.objects.get_or_create(sha256=actual, defaults={"size": size, "private": private})
         archive.owners.add(user)
     return archive, created
+
+
+def shared_with(user: User, code: CodeArchive) -> bool:
+    """Whether the user may run this code of a job that they see; they may from then on, unless it is private.
+
+    Who may see a job may run its code: it stands readable in the job's own work folder.
+    """
+    if not code.owners.filter(pk=user.pk).exists():
+        if code.private:
+            return False
+        code.owners.add(user)
+    return True
 
 
 def has_code(user: User, sha256: str) -> bool:
