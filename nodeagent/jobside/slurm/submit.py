@@ -44,7 +44,7 @@ def main(words: Sequence[str]) -> int:
         headers = {"Idempotency-Key": str(uuid.uuid4())}
         answer = call("POST", "/slurm/sbatch", body, headers=headers, patience_s=_PATIENCE_S)
         code = show(str(answer["stdout"]), str(answer["stderr"]), int(answer["exit_code"]))
-        if code or not typed.has("wait", "W"):
+        if code or not (typed.has("wait", "W") or answer.get("wait")):  # the script may say so too
             return code
         return _wait_for(answer)
     except Failed as error:

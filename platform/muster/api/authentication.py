@@ -19,6 +19,7 @@ from muster.accounts.services import token_of_secret
 from muster.jobs.attempt.tokens import PREFIX, JobToken, owner_of_job_token
 
 MAX_TOKEN_CHARS = 200
+_TOKENS = "A token from POST /api/v1/tokens, or that of a running batch script, which opens the job's own tenant."
 
 
 class TokenAuthentication(BaseAuthentication):
@@ -49,7 +50,7 @@ class TokenScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-ca
 
     def get_security_definition(self, auto_schema: Any) -> dict[str, Any]:
         """The scheme's entry among the components."""
-        return {"type": "http", "scheme": "bearer", "description": "A token from POST /api/v1/tokens."}
+        return {"type": "http", "scheme": "bearer", "description": _TOKENS}
 
 
 @dataclass(frozen=True, slots=True)
