@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal, cast
 from muster_client.calls.transport import Transport, new_idempotency_key
 
 if TYPE_CHECKING:
+    from muster_client.answers.queue import HeldMembers
     from muster_client.answers.sweeps import RetriedSweep, SubmittedSweep, Sweep, SweepMember, SweepPage
     from muster_client.answers.terms import JobSpec, JsonObject
 
@@ -49,6 +50,14 @@ class SweepCalls:
     def cancel_sweep(self, sweep_id: int) -> Sweep:
         """Return the sweep, all members of which are being stopped."""
         return cast("Sweep", self._http.document("POST", f"/sweeps/{sweep_id}:cancel", repeatable=True))
+
+    def hold_sweep(self, sweep_id: int) -> HeldMembers:
+        """Hold the waiting members back until they are released, and return how many."""
+        return cast("HeldMembers", self._http.document("POST", f"/sweeps/{sweep_id}:hold", repeatable=True))
+
+    def release_sweep(self, sweep_id: int) -> HeldMembers:
+        """Let the held members wait for their turns again, and return how many."""
+        return cast("HeldMembers", self._http.document("POST", f"/sweeps/{sweep_id}:release", repeatable=True))
 
     def clone_sweep(self, sweep_id: int, *, changes: JobSpec | None = None) -> SubmittedSweep:
         """Return a new sweep with the same spec, but for the keys in `changes` and, within `sweep`, its keys."""

@@ -1,4 +1,4 @@
-"""The commands about job groups: sweep ls, show, cancel, retry, clone, and array show, cancel, retry, clone."""
+"""The commands about job groups: `muster sweep` and `muster array`."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from muster_client.commands.options import JsonFlag, Sets
 from muster_client.errors import UsageError
 from muster_client.follow import warn_of
 from muster_client.local.spec import apply_sets, changed_keys
-from muster_client.session import begin
+from muster_client.session import Session, begin
 from muster_client.show.sweepsheet import by_value, members_table, rungs_table, sweep_sheet, sweeps_table
 from muster_client.show.times import utc_now
 from muster_client.submission import submitted_line
 
 if TYPE_CHECKING:
+    from muster_client.answers.queue import HeldMembers
     from muster_client.answers.terms import JobSpec
 
 sweep_app = typer.Typer(
@@ -75,6 +76,20 @@ def cancel_command(ctx: typer.Context, sweep_id: SweepId, as_json: JsonFlag = Fa
     session = begin(ctx, as_json=as_json)
     sweep = session.ask(lambda client: client.cancel_sweep(sweep_id))
     session.output.answer(sweep, f"Sweep {sweep['id']} is being cancelled; members that run stop within their grace.")
+
+
+@sweep_app.command("hold")
+def hold_command(ctx: typer.Context, sweep_id: SweepId, as_json: JsonFlag = False) -> None:
+    """Hold the waiting members of a sweep back until they are released."""
+    session = begin(ctx, as_json=as_json)
+    _tell_held(session, session.ask(lambda client: client.hold_sweep(sweep_id)), "are held")
+
+
+@sweep_app.command("release")
+def release_command(ctx: typer.Context, sweep_id: SweepId, as_json: JsonFlag = False) -> None:
+    """Let the held members of a sweep wait for their turns again."""
+    session = begin(ctx, as_json=as_json)
+    _tell_held(session, session.ask(lambda client: client.release_sweep(sweep_id)), "wait for their turns")
 
 
 @sweep_app.command("retry")
@@ -140,6 +155,20 @@ def array_cancel_command(
     session.output.answer(array, f"Array {array['id']} {which}; members that run stop within their grace.")
 
 
+@array_app.command("hold")
+def array_hold_command(ctx: typer.Context, array_id: ArrayId, as_json: JsonFlag = False) -> None:
+    """Hold the waiting members of an array back until they are released."""
+    session = begin(ctx, as_json=as_json)
+    _tell_held(session, session.ask(lambda client: client.hold_array(array_id)), "are held")
+
+
+@array_app.command("release")
+def array_release_command(ctx: typer.Context, array_id: ArrayId, as_json: JsonFlag = False) -> None:
+    """Let the held members of an array wait for their turns again."""
+    session = begin(ctx, as_json=as_json)
+    _tell_held(session, session.ask(lambda client: client.release_array(array_id)), "wait for their turns")
+
+
 @array_app.command("retry")
 def array_retry_command(
     ctx: typer.Context, array_id: ArrayId, indices: Indices = None, as_json: JsonFlag = False
@@ -164,3 +193,7 @@ def array_clone_command(ctx: typer.Context, array_id: ArrayId, sets: Sets = None
         array = client.clone_array(array_id, changes=changes)
     warn_of(session.output, array)
     session.output.answer(array, submitted_line("array", array))
+
+
+def _tell_held(session: Session, answer: HeldMembers, words: str) -> None:
+    session.output.answer(answer, f"Members that {words}: {answer['members']}.")

@@ -141,6 +141,7 @@ def run_command(
             show_default=False,
         ),
     ] = None,
+    hold: Annotated[bool, typer.Option("--hold", help="Hold it back until muster release.")] = False,
     follow: Follow = False,
     idempotency_key: IdempotencyKey = None,
     as_json: JsonFlag = False,
@@ -166,6 +167,7 @@ def run_command(
         "screening": screening.value if screening else None,
         "after": [part.strip() for text in after for part in text.split(",")] if after else None,
         "begin": begin_,
+        "hold": hold or None,
     }
     # Several words are passed on exactly as they came; a single one may hold pipes and variables.
     text = command[0] if len(command) == 1 else shlex.join(command)

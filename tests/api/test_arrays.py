@@ -235,6 +235,15 @@ def test_waiting_members_are_held_and_released(world: World, api: Api) -> None:
     assert list(holds) == ["", "", HoldReason.GROUP, HoldReason.GROUP]
 
 
+def test_members_of_an_array_that_is_submitted_held_wait_for_their_release(world: World, api: Api) -> None:
+    client = api(world.owner)
+    array_id = submitted(client, "0-3%2", hold=True)["id"]
+    jobs = Job.objects.filter(group=array_id).order_by("member")
+    assert {(job.held, job.hold_reason, job.hold["detail"]) for job in jobs} == {(True, "held", "olivia holds it back")}
+    assert client.post(f"{ARRAYS}/{array_id}:release").json() == {"members": 4}
+    assert [job.hold_reason for job in jobs.all()] == ["", "", HoldReason.GROUP, HoldReason.GROUP]
+
+
 def test_a_clone_changes_keys_of_the_array(world: World, api: Api) -> None:
     client = api(world.owner)
     found = submitted(client, "0-9")

@@ -186,6 +186,18 @@ def hold_of(clauses: Sequence[Clause], *, why_never: str = "", before: Any = Non
     }
 
 
+def held_by(username: str, *, before: Any = None) -> dict[str, Any]:
+    """The pending reason of a job that a user holds back; `before`: the reason that follows once it is released."""
+    detail = f"{username} holds it back"
+    return {
+        "reason": HoldReason.HELD,
+        "detail": detail,
+        "evidence": {},
+        "helps": ["it is released"],
+        "before": before,
+    }
+
+
 def put_hold(job: Job, hold: dict[str, Any] | None) -> None:
     """Give the job this pending reason, or the one of before for None; a job that its owner holds gets it later."""
     shown = job.hold if job.held else {"before": job.hold}

@@ -12,6 +12,7 @@ from muster.accounts.models import User
 from muster.common.errors import Conflict, Forbidden, Invalid
 from muster.common.statements import Statement
 from muster.events.services import record, recorded_together, wake_pool
+from muster.jobs.dependents import held_by
 from muster.jobs.models import Job, QueueOrder
 from muster.jobs.rights import require_may_act
 from muster.jobs.transitions import forget_reservations
@@ -92,11 +93,10 @@ def hold_jobs(job_ids: Iterable[int], *, user: User) -> int:
     """Hold those of the jobs back that wait, and return their number."""
     with transaction.atomic(), recorded_together():
         jobs = list(_waiting(job_ids).filter(held=False).defer("spec"))
-        detail = f"{user.username} holds it back"
-        hold = {"reason": HoldReason.HELD, "detail": detail, "evidence": {}, "helps": ["it is released"]}
+        hold = held_by(user.username)
         _HOLD.run(HoldReason.HELD.value, orjson.dumps(hold).decode(), [job.pk for job in jobs])
         for job in jobs:
-            data = {"state": JobState.QUEUED, "reason": HoldReason.HELD, "detail": detail}
+            data = {"state": JobState.QUEUED, "reason": hold["reason"], "detail": hold["detail"]}
             record("job.held", actor=user.username, tenant_id=job.tenant_id, job_id=job.pk, data=data)
         forget_reservations([job.pk for job in jobs])
         _wake(jobs)

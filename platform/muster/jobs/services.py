@@ -16,6 +16,7 @@ from muster.common.errors import Conflict, FieldError, Forbidden, Invalid, Muste
 from muster.events.services import record, recorded_together, wake_pool
 from muster.jobs.attempt.attempts import stop_attempt
 from muster.jobs.attempt.estimates import estimate_jobs
+from muster.jobs.dependents import held_by
 from muster.jobs.models import Attempt, CodeArchive, Dependency, IdempotencyKey, Job
 from muster.jobs.ports import ports
 from muster.jobs.rights import require_may_act
@@ -42,6 +43,7 @@ from scheduler.model.lifecycle import (
     JOB_TERMINAL,
     AttemptState,
     Desired,
+    HoldReason,
     JobState,
     Stage,
 )
@@ -174,6 +176,7 @@ def draft_job(
         grace_s=spec.grace_s,
         priority=PRIORITIES[spec.priority],
         klass=spec.klass,
+        held=spec.hold,
         preemptible=spec.preemptible,
         checkpoints=spec.checkpoints,
         relax_after_s=spec.relax_after_s,
@@ -321,12 +324,18 @@ def _store(jobs: Sequence[Job], user: User, *, has_place: bool = False) -> None:
             (rows,) = await_each(job, [None])
             for name, value in waiting_fields(rows, before=job.hold).items():
                 setattr(job, name, value)
+            held = held_by(user.username, before=job.hold) if job.held else None
+            if held is not None:
+                job.hold, job.hold_reason = held, HoldReason.HELD
             job.save(force_insert=True)
             rows_of[job.pk] = rows
             data = {"name": job.name, "vc": job.vc.name, "gpus": job.gpus_total, "nodes": job.request.nodes}
             if job.stage == Stage.SCREENING:
                 data["stage"] = job.stage
             record("job.submitted", actor=user.username, tenant_id=job.tenant_id, job_id=job.pk, data=data)
+            if held is not None:
+                data = {"state": JobState.QUEUED, "reason": held["reason"], "detail": held["detail"]}
+                record("job.held", actor=user.username, tenant_id=job.tenant_id, job_id=job.pk, data=data)
             if tell is not None:
                 tell()
     # Behind the jobs, whose foreign key waits for a deletion of their virtual cluster.

@@ -139,6 +139,7 @@ OPTIONS: tuple[Option, ...] = (
         gpus-per-node= GPUS_PER_NODE: gpus
         gpus-per-task= GPUS_PER_TASK: gpus
         gres= GRES: gpus
+        hold -H: hold
         input= -i INPUT: batch.input
         job-name= -J JOB_NAME: name
         kill-on-invalid-dep=: with no, or without it, a job waits on if a dependency can never be met
@@ -226,7 +227,6 @@ OPTIONS: tuple[Option, ...] = (
         delay-boot= DELAY_BOOT: @admin
         export-file=: name the variables with export
         gid=: @operators
-        hold -H: submit it, and hold it with muster hold
         gpus-per-socket=: write gpus-per-node
         licenses= -L: there are no licenses to count
         mcs-label=: there are no MCS labels; tenants are kept apart

@@ -390,6 +390,7 @@ class _Translator:
 
     def _when(self) -> None:
         self._read("begin", lambda given: self._spec.update(begin=_iso(moment(given.value, self._now))))
+        self._read("hold", lambda _: self._spec.update(hold=True))
         self._read("deadline", self._deadline)
         self._read("array", self._array)
         self._read("dependency", self._depend)

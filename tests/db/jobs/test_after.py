@@ -146,6 +146,22 @@ def test_jobs_that_can_never_start_end_with_the_reason_and_theirs_follow(world: 
     assert is_free(otherwise)
 
 
+def test_a_job_that_is_submitted_held_waits_for_its_release_and_for_others(world: World) -> None:
+    first, held = submit(world), submit(world, hold=True)
+    assert (now_of(held).hold_reason, is_free(held), kinds(held)) == ("held", False, ["job.submitted", "job.held"])
+    assert "It is held back until it is released" in notes_of(held)
+    second = submit(world, hold=True, after=[f"{first.pk}:any"])
+    release_job(user=world.user, job=held)
+    assert is_free(held)
+    release_job(user=world.user, job=second)
+    assert now_of(second).hold["detail"] == f"waits for job {first.pk} to end"
+    last = submit(world, hold=True, after=[f"{first.pk}:any"])
+    leave(first, "succeeded")
+    assert (is_free(second), is_free(last), now_of(last).hold_reason) == (True, False, "held")
+    release_job(user=world.user, job=last)
+    assert is_free(last)
+
+
 def test_a_cancel_a_hold_and_a_release_work_while_a_job_waits_for_others(world: World) -> None:
     first = submit(world)
     second = submit(world, after=[f"{first.pk}:any"])

@@ -285,11 +285,15 @@ def test_run_makes_a_spec_of_its_flags(server: FakeServer, run: Run) -> None:
     }
     assert run("run", "--gpus", "2", "--elastic", "1-32:gang", "true").exit_code == 0
     assert json.loads(server.requests[4].content)["elastic"] == {"min": 1, "max": 32, "over": "gang"}
-    assert run("run", "--after", "1042", "--after", "7:any,9:failed?8:ok", "--begin", "2h", "true").exit_code == 0
+    assert (
+        run("run", "--after", "1042", "--after", "7:any,9:failed?8:ok", "--begin", "2h", "--hold", "true").exit_code
+        == 0
+    )
     assert json.loads(server.requests[5].content) == {
         "command": "true",
         "after": ["1042", "7:any", "9:failed?8:ok"],
         "begin": "2h",
+        "hold": True,
     }
     assert run("run").exit_code == 2
     for option, value in (("--screening", "perhaps"), ("--elastic", "8"), ("--elastic", "1-x")):

@@ -49,6 +49,13 @@ def test_queue_lists_what_waits_in_the_own_virtual_cluster(server: FakeServer, r
     assert (missing.exit_code, "There is no virtual cluster nowhere" in missing.stderr) == (2, True)
 
 
+def test_members_of_groups_are_held_and_released(server: FakeServer, run: Run) -> None:
+    for kind in ("array", "sweep"):
+        for act, words in (("hold", "are held"), ("release", "wait for their turns")):
+            server.on(f"POST /{kind}s/7:{act}", httpx.Response(200, json={"members": 3}))
+            assert run(kind, act, "7").stdout == f"Members that {words}: 3.\n"
+
+
 def test_waiting_jobs_are_held_released_and_bumped(server: FakeServer, run: Run) -> None:
     for act in ("hold", "release", "bump", "unbump"):
         server.on(f"POST /jobs/7:{act}", httpx.Response(200, json=job()))

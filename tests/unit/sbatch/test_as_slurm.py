@@ -25,8 +25,6 @@ DIFFERENCES = {
         "-w n1,n2 | -N | 2-4",
     ],
     "not supported, and refused by name": [
-        "-HJ name",
-        "--hold | --begin=now",
         "--dependency=after:1+5",
         "--dependency=afterok:1_2",
         "--dependency=afterburstbuffer:1",

@@ -38,6 +38,7 @@ export const ORDER = [
   "deadline",
   "after",
   "begin",
+  "hold",
   "vc",
   "priority",
   "class",

@@ -12,6 +12,7 @@ from django.db import connection, transaction
 from muster.accounts.models import User
 from muster.common.errors import Invalid
 from muster.events.services import record, wake_pool
+from muster.jobs.dependents import held_by
 from muster.jobs.groups.services import waits_for_turn
 from muster.jobs.models import IdempotencyKey, Job, JobGroup
 from muster.jobs.ports import ports
@@ -21,7 +22,7 @@ from muster.jobs.submit.desk import Desk
 from muster.jobs.submit.idempotency import once
 from muster.jobs.submit.uploads import shared_with
 from muster.tenants.selectors import require_open
-from scheduler.model.lifecycle import GroupKind
+from scheduler.model.lifecycle import GroupKind, HoldReason
 
 MAX_STORED_BYTES = 256 << 20
 """Of the specs of all members together."""
@@ -166,9 +167,12 @@ def _store_members(group: JobGroup, first: Job, members: Sequence[Own]) -> None:
     first.group, first.member, first.array_index = group, 1, members[0].index
     for name, value in waiting_fields(first.awaited, before=None).items():
         setattr(first, name, value)
-    first.save(force_insert=True)
     later = waits_for_turn(group)
     later = waiting_fields(first.awaited, before=later).get("hold", later)
+    if first.held:
+        later = held_by(group.owner.username, before=later)
+        first.hold, first.hold_reason = later | {"before": first.hold}, HoldReason.HELD
+    first.save(force_insert=True)
     fields = [one for one in Job._meta.concrete_fields if not one.generated and not one.primary_key]
     columns = ", ".join(str(one.column) for one in fields if one.attname not in own)
     params: dict[str, Any] = {

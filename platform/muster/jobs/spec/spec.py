@@ -241,6 +241,9 @@ class JobSpec(_Strict):
     begin: Begin | None = Field(
         default=None, description="When it may start at the earliest: 2026-12-01T08:00Z, or 2h from its submission on."
     )
+    hold: bool = Field(
+        default=False, description="Whether it is held back from its submission on, until it is released."
+    )
     vc: Annotated[Text, Field(max_length=63)] | None = Field(
         default=None, description="The virtual cluster whose quota it uses. Default: your own."
     )

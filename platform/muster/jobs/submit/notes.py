@@ -26,6 +26,8 @@ def notes_of(job: Job) -> list[str]:
     hold = job.hold if job.pk else hold_of_draft(job)
     if hold and hold["reason"] == HoldReason.DEPENDENCY:
         notes.append(f"It {hold['detail']}")
+    if job.held:
+        notes.append("It is held back until it is released")
     begin = job.spec.get("begin") or ""
     if "T" in begin and parse_moment(begin) <= (job.submitted_at if job.pk else utc_now()):
         notes.append(f"Its begin, {begin}, has passed, so it is scheduled at once")
