@@ -132,6 +132,8 @@ class FakePlatform:
         self.syncs: list[SyncRequest] = []
         self.log_pause_s = 0.0
         self.checks: tuple[WantedCheck, ...] = ()
+        self.successors: list[str] = []
+        """The commands of allocations that follow others: each comes with the answer to an end, claimed."""
         self._generation = 1
         self._next_id = 100
         self._connections: set[socket.socket] = set()
@@ -331,7 +333,8 @@ class FakePlatform:
             status, answer = self.claim(allocation, item.claim.to_json())
             return ItemOutcome(status, launch=answer if status == 200 else None)
         if item.end is not None:
-            return ItemOutcome(self.end(allocation, item.end.to_json())[0])
+            status = self.end(allocation, item.end.to_json())[0]
+            return ItemOutcome(status, launch=self._successor(item.end) if status == 200 else None)
         assert item.finish is not None
         if item.finish.rest:
             rest = base64.b64decode(item.finish.rest)
@@ -341,6 +344,14 @@ class FakePlatform:
             if status != 202:
                 return ItemOutcome(status, size=answer.size if status == 416 else None)
         return ItemOutcome(self.finish(allocation, item.finish.to_json())[0])
+
+    def _successor(self, end: EndRequest) -> LaunchSpec | None:
+        if not self.successors or end.epoch != self.epoch:
+            return None
+        with self.changed:
+            following = self.allocations[self.place(self.successors.pop(0))]
+            following.claimed_by = (end.boot_id, end.state_id)
+            return following.spec
 
     def log(self, allocation: Allocation, headers: Any, body: bytes) -> tuple[int, Any]:
         first, last = calls.parse_content_range(headers[calls.CONTENT_RANGE_HEADER])
