@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from django.db.models import Count, QuerySet
+from django.db.models import Count, Prefetch, QuerySet
 from django.db.models.fields.json import KT
 
 from muster.common.clock import utc_now
-from muster.jobs.models import Allocation, Attempt, GpuClaim, Job
+from muster.jobs.models import Allocation, Attempt, GpuClaim, Job, JobGroup
 from muster.slurm.records import ranges
 from muster.slurm.states import State, reason_of, state_of, state_of_attempt, status_of
 from scheduler.model.request import Request
@@ -105,10 +105,12 @@ class Record:
 
 
 def records_of(jobs: QuerySet[Job], *, steps: bool) -> list[Record]:
-    """The records of all attempts of the jobs, by number, and those of steps; four queries for any number of jobs."""
+    """The records of all attempts of the jobs, by number, and of steps; the same queries for any number of jobs."""
+    groups = Prefetch("group", JobGroup.objects.defer("spec", "env"))
     rows = list(
-        jobs.select_related("owner", "vc", "pool", "group")
-        .defer(*_UNREAD, "group__spec", "group__env")
+        # Jobs share few of these, so they are read once each, and not with each job.
+        jobs.prefetch_related("owner", "vc", "pool", groups)
+        .defer(*_UNREAD)
         .annotate(**{f"word_{name}": KT(path) for name, path in _WORDS.items()})
         .order_by("pk")
     )
