@@ -254,10 +254,12 @@ class Client(ArrayCalls, SweepCalls, QueueCalls, SlurmCalls):
         options: Sequence[str] = (),
         arguments: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
+        folder: str = "",
     ) -> TranslatedScript:
-        """Return the spec that a script with `#SBATCH` directives asks for, without storing it."""
+        """Return the spec that a script with `#SBATCH` directives asks for, submitted in the folder, without storing
+        it."""
         body = {"script": script, "name": name, "options": list(options), "arguments": list(arguments)}
-        sent = body | {"environment": dict(environment or {})}
+        sent = body | {"environment": dict(environment or {}), "folder": folder}
         answer = self._http.document("POST", "/sbatch:translate", json_body=sent, repeatable=True)
         return cast("TranslatedScript", answer)
 

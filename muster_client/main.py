@@ -20,11 +20,12 @@ gc.enable()
 # Each module of `muster_client.commands` with its commands, in the order of the help.
 MODULES = {
     "account": ("login", "logout", "whoami", "tokens"),
-    "submit": ("submit", "run", "sbatch", "dry-run"),
+    "submit": ("submit", "run", "dry-run"),
     "jobgroups": ("array", "sweep"),
     "jobs": ("ls", "show", "why", "logs", "cancel", "requeue", "wait"),
     "specs": ("clone", "spec"),
     "queue": ("queue", "hold", "release", "bump"),
+    "slurm.sbatch": ("sbatch",),
     "slurm.words": ("squeue", "sinfo", "sacct"),
     "slurm.srun": ("srun",),
     "shell": ("shell",),

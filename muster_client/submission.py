@@ -109,11 +109,22 @@ def with_uploaded_code(client: Client, output: Output, spec: JobSpec, base: Path
     with _packed(output, spec, base) as archive:
         if archive is None:
             return spec
-        if not client.knows_upload(archive.sha256):
-            with output.progress("Sending the code", archive.size) as progress:
-                task = progress.task_ids[0]
-                client.upload(archive, sent=lambda done: progress.update(task, completed=done))
+        _upload(client, output, archive)
         return {**spec, "code": {"upload": archive.sha256}}
+
+
+def uploaded_folder(client: Client, output: Output, folder: Path) -> str:
+    """Return the digest by which the server knows the folder, now that it is stored there."""
+    with _packed_folder(output, folder) as archive:
+        _upload(client, output, archive)
+        return archive.sha256
+
+
+def _upload(client: Client, output: Output, archive: Archive) -> None:
+    if not client.knows_upload(archive.sha256):
+        with output.progress("Sending the code", archive.size) as progress:
+            task = progress.task_ids[0]
+            client.upload(archive, sent=lambda done: progress.update(task, completed=done))
 
 
 def for_dry_run(client: Client, output: Output, spec: JobSpec, base: Path) -> JobSpec:
@@ -137,7 +148,12 @@ def _packed(output: Output, spec: JobSpec, base: Path) -> Iterator[Archive | Non
         raise SpecError(
             f"code: {clean(code)} - code from a git repository is not supported yet; clone it and write its folder."
         )
-    folder = base / Path(code).expanduser()
+    with _packed_folder(output, base / Path(code).expanduser()) as archive:
+        yield archive
+
+
+@contextmanager
+def _packed_folder(output: Output, folder: Path) -> Iterator[Archive]:
     with output.busy("Packing the code"):
         archive = pack_folder(folder)
     with archive:

@@ -107,6 +107,7 @@ class SubmittedScript(TypedDict):
     exit_code: Annotated[int, "0, or why it failed."]
     job: Annotated[int | None, "The number of the job; null if none was submitted, or an array."]
     array: Annotated[int | None, "The number of the array; null if none was submitted."]
+    wait: Annotated[bool, "Whether the command waits for its end: `--wait` is among the options of the script too."]
 
 
 class SlurmAnswer(TypedDict):

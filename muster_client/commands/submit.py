@@ -1,9 +1,8 @@
-"""The commands that bring work in: submit, run, sbatch, dry-run."""
+"""The commands that bring work in: submit, run, dry-run."""
 
 from __future__ import annotations
 
 import shlex
-import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,27 +10,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from muster_client.commands.options import Follow, IdempotencyKey, JsonFlag, Sets, SpecFile
-from muster_client.errors import EXIT_ERROR, ApiError, MusterError, SpecError
-from muster_client.follow import exit_status_of
-from muster_client.local.scripts import Words, split, variables
-from muster_client.local.spec import parse_value, spec_text
-from muster_client.local.terminal import clean
+from muster_client.errors import EXIT_ERROR, ApiError
+from muster_client.local.spec import parse_value
 from muster_client.session import begin
 from muster_client.show.render import dry_run_sheet
-from muster_client.submission import for_dry_run, read_spec_argument, send, send_group, submit, with_uploaded_code
+from muster_client.submission import for_dry_run, read_spec_argument, submit
 
 if TYPE_CHECKING:
-    from muster_client.answers.forecast import TranslatedScript
     from muster_client.answers.service import FieldError, Problem
     from muster_client.answers.terms import JobSpec
 
 
 # Options end at the first word of the command, so that its own options reach it.
-CONTEXT_SETTINGS = {
-    "run": {"allow_interspersed_args": False},
-    # The server reads the options, which are those of sbatch.
-    "sbatch": {"ignore_unknown_options": True, "allow_interspersed_args": False},
-}
+CONTEXT_SETTINGS = {"run": {"allow_interspersed_args": False}}
 
 
 class Screening(StrEnum):
@@ -220,57 +211,6 @@ def _by_option(problem: Problem, mounts: list[str]) -> Problem:
     return {**problem, "detail": detail, "errors": errors}
 
 
-def sbatch_command(
-    ctx: typer.Context,
-    *,
-    words: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[OPTION]... [SCRIPT [ARGUMENT]...]",
-            help="Options of sbatch, and the script; without a script it comes from standard input.",
-            show_default=False,
-        ),
-    ] = None,
-    as_json: JsonFlag = False,
-) -> None:
-    """Submit a script with #SBATCH directives, in the current folder; --test-only shows the spec that it becomes."""
-    session = begin(ctx, as_json=as_json)
-    output, typed = session.output, split(words or [])
-    script, name = _script(typed)
-    with session.client() as client:
-        found = client.translate_script(
-            script,
-            name=name,
-            options=typed.options,
-            arguments=typed.arguments,
-            environment=variables(session.environ),
-        )
-        if typed.has("test-only"):
-            if as_json:
-                output.answer(found)
-            else:
-                output.text(_report(found) + spec_text(found["spec"]))
-            return
-        spec = found["spec"]
-        ignored = [one for one in found["report"] if one["fate"] == "ignored"]
-        if ignored and not typed.has("quiet", "Q"):
-            output.note(f"Ignored: {', '.join(clean(one['text']) for one in ignored)}. --test-only says why.")
-        spec = with_uploaded_code(client, output, {**spec, "code": "."}, Path.cwd())
-        is_array = "array" in spec
-        stored = (
-            send_group(client, output, "array", spec, key=None) if is_array else send(client, output, spec, key=None)
-        )
-        number = stored["id"]
-        output.answer(stored, f"{number}" if typed.has("parsable") else f"Submitted batch job {number}")
-        if not typed.has("wait", "W"):
-            return
-        if is_array:
-            array = client.wait_for_array(number)
-            raise typer.Exit(0 if array is not None and array["state"] == "succeeded" else EXIT_ERROR)
-        job = client.wait(number)
-        raise typer.Exit(EXIT_ERROR if job is None else exit_status_of(job))
-
-
 def dry_run_command(ctx: typer.Context, file: SpecFile, sets: Sets = None, as_json: JsonFlag = False) -> None:
     """Check a spec and tell whether it could run and would start now; stores nothing. Fails if it could never run."""
     session = begin(ctx, as_json=as_json)
@@ -281,28 +221,3 @@ def dry_run_command(ctx: typer.Context, file: SpecFile, sets: Sets = None, as_js
         why = result["hold"]["detail"] if result["hold"] else "it needs more than the pool or the quota has"
         session.output.warn(f"this job could never run as the pool and its quota are: {why}.")
         raise typer.Exit(EXIT_ERROR)
-
-
-def _script(typed: Words) -> tuple[str, str]:
-    """Return the text of the script, and the name that its job has by default."""
-    if typed.wraps:
-        return "", "wrap"
-    try:
-        if typed.script is None:
-            return sys.stdin.buffer.read().decode(), "sbatch"
-        path = Path(typed.script)
-        return path.read_bytes().decode(), path.name
-    except UnicodeDecodeError as error:
-        raise SpecError("The script is not text in UTF-8.") from error
-    except OSError as error:
-        raise MusterError(f"{typed.script}: {error.strerror}") from error
-
-
-def _report(found: TranslatedScript) -> str:
-    """Return a comment line for each option, with its line of the script or where else it was given."""
-    lines = []
-    for one in found["report"]:
-        where = one["source"] if one["line"] is None else f"line {one['line']}"
-        lines.append(f"{where}: {one['text']} - {one['fate']}: {one['says']}")
-    lines += [f"{note}." for note in found["notes"]]
-    return "".join(f"# {clean(line)}\n" for line in lines)

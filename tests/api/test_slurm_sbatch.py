@@ -53,6 +53,7 @@ def test_a_script_is_submitted_as_a_batch_job(client: Client) -> None:
         "exit_code": 0,
         "job": job.pk,
         "array": None,
+        "wait": False,
     }
     assert (job.name, job.spec["time"], job.spec["env"]["SLURM_SUBMIT_HOST"]) == ("study", "10m", "login1")
     assert job.spec["batch"]["tasks"] == 1
@@ -93,7 +94,7 @@ def test_a_clone_by_another_member_has_no_environment_of_the_submitter(
 def test_a_request_that_is_sent_again_submits_nothing(client: Client, shared: None) -> None:
     body = {"arguments": ["--begin=now+1hour", "--parsable"], "folder": "/shared/ada"}
     assert submitted(client, "one", **body) == submitted(client, "one", **body)
-    array = {"arguments": ["--array=0-2"]}
+    array = {"arguments": ["--array=0-2", "--wait"]}
     assert submitted(client, "two", **array) == submitted(client, "two", **array)
     assert (Job.objects.filter(name="study").count(), JobGroup.objects.count()) == (4, 1)
     assert send(client, "POST", SBATCH, {"script": SCRIPT}, Idempotency_Key="one").status_code == 409

@@ -17,7 +17,7 @@ from muster.sbatch.directives import Refused, failed
 from muster.sbatch.environment import store_environment
 from muster.sbatch.exports import exported
 from muster.sbatch.services import site_of
-from muster.sbatch.translate import Submission, Translation, translate
+from muster.sbatch.translate import Submission, Translation, settle, translate
 from muster.slurm.call import Answer, Call
 
 
@@ -42,6 +42,8 @@ class Submitted:
     answer: Answer
     job: int | None = None
     array: int | None = None
+    waits: bool = False
+    """Whether the command waits for its end."""
 
 
 def sbatch(call: Call, script: Script, *, inside: int | None = None, key: str | None = None) -> Submitted:
@@ -59,9 +61,9 @@ def sbatch(call: Call, script: Script, *, inside: int | None = None, key: str | 
     before = known_key(call.user, key, check_key(key, sent)) if key else None
     try:
         if before is not None:
-            return _known(before, call)
+            return _known(before, call, script)
         found = translate(
-            Submission(script.text, script.name, call.arguments, script.arguments, call.environment, call.folder),
+            _submission(call, script),
             site_of(call.user),
             utc_now().astimezone(call.zone),
         )
@@ -72,11 +74,11 @@ def sbatch(call: Call, script: Script, *, inside: int | None = None, key: str | 
             array, _ = submit_array(
                 user=call.user, data=spec, idempotency_key=key, keeps_waiting=found.keeps_waiting, sent=sent
             )
-            return Submitted(_told(array.pk, found), array=array.pk)
+            return Submitted(_told(array.pk, found), array=array.pk, waits="wait" in found.flags)
         job, _ = submit_job(
             user=call.user, data=spec, idempotency_key=key, keeps_waiting=found.keeps_waiting, sent=sent
         )
-        return Submitted(_told(job.pk, found), job=job.pk)
+        return Submitted(_told(job.pk, found), job=job.pk, waits="wait" in found.flags)
     except Refused as refused:
         return Submitted(Answer(stderr=refused.stderr, exit_code=refused.code))
     except MusterError as error:
@@ -96,12 +98,17 @@ def _spec(call: Call, script: Script, found: Translation, inside: int | None) ->
     return {**spec, "code": {"upload": code}} if code else spec
 
 
-def _known(before: IdempotencyKey, call: Call) -> Submitted:
+def _known(before: IdempotencyKey, call: Call, script: Script) -> Submitted:
     """The answer to a request that was sent before."""
     number = before.group_id or before.job_ids[0]
-    parsable = any(word == "--parsable" for word in call.arguments)
-    answer = Answer(stdout=f"{number}\n" if parsable else f"Submitted batch job {number}\n")
-    return Submitted(answer, None if before.group_id else number, before.group_id)
+    given, _ = settle(_submission(call, script))
+    plain = "" if "quiet" in given else f"Submitted batch job {number}\n"
+    answer = Answer(f"{number}\n" if "parsable" in given else plain)
+    return Submitted(answer, None if before.group_id else number, before.group_id, "wait" in given)
+
+
+def _submission(call: Call, script: Script) -> Submission:
+    return Submission(script.text, script.name, call.arguments, script.arguments, call.environment, call.folder)
 
 
 def _told(number: int, found: Translation) -> Answer:

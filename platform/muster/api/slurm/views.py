@@ -54,6 +54,7 @@ class SubmitScript(ApiView):
             "exit_code": found.answer.exit_code,
             "job": found.job,
             "array": found.array,
+            "wait": found.waits,
         }
         return Response(answer)
 
