@@ -26,7 +26,7 @@ MODULES = {
     "specs": ("clone", "spec"),
     "queue": ("queue", "hold", "release", "bump"),
     "slurm.sbatch": ("sbatch",),
-    "slurm.words": ("squeue", "sinfo", "sacct"),
+    "slurm.words": ("squeue", "scancel", "sinfo", "sacct", "scontrol"),
     "slurm.srun": ("srun",),
     "shell": ("shell",),
     "files": ("files", "download"),

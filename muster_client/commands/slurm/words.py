@@ -14,7 +14,8 @@ from muster_client.commands.options import JsonFlag
 from muster_client.session import begin
 
 CONTEXT_SETTINGS = {
-    name: {"ignore_unknown_options": True, "allow_interspersed_args": False} for name in ("squeue", "sinfo", "sacct")
+    name: {"ignore_unknown_options": True, "allow_interspersed_args": False}
+    for name in ("squeue", "scancel", "sinfo", "sacct", "scontrol")
 }
 _PREFIXES = ("SLURM_", "SLURMD_", "SQUEUE_", "SACCT_", "SINFO_", "SCANCEL_", "SCONTROL_")
 
@@ -27,6 +28,16 @@ Words = Annotated[
 def squeue_command(ctx: typer.Context, *, words: Words = None, as_json: JsonFlag = False) -> None:
     """List waiting and running jobs, as Slurm's squeue does and with its options."""
     _run(ctx, "squeue", [*(["--json"] if as_json else []), *(words or [])])
+
+
+def scancel_command(ctx: typer.Context, *, words: Words = None, as_json: JsonFlag = False) -> None:
+    """End jobs by their numbers, or by name, user, state and the like, as Slurm's scancel does."""
+    _run(ctx, "scancel", words or [], as_json=as_json)
+
+
+def scontrol_command(ctx: typer.Context, *, words: Words = None, as_json: JsonFlag = False) -> None:
+    """Show jobs, nodes and partitions in full, and hold, release, requeue and update jobs, as Slurm's scontrol does."""
+    _run(ctx, "scontrol", words or [], as_json=as_json)
 
 
 def sinfo_command(ctx: typer.Context, *, words: Words = None, as_json: JsonFlag = False) -> None:

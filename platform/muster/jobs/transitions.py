@@ -25,7 +25,6 @@ from muster.jobs.ports import ports
 from scheduler.model.lifecycle import (
     ATTEMPT_TERMINAL,
     JOB_TERMINAL,
-    RETRIED_FROM,
     AllocationState,
     AttemptState,
     Desired,
@@ -220,13 +219,13 @@ def settle(*, jobs: Collection[int] = (), groups: Collection[int] = (), former_n
         jobs, groups = [job.pk for job in verdicts.ended], ()
 
 
-def requeue_ended(jobs: Sequence[Job], *, actor: str, hold: Mapping[str, Any]) -> None:
-    """Queue members of a group again that have failed or were cancelled; the caller has them under lock.
+def requeue_ended(jobs: Sequence[Job], *, actor: str, hold: Mapping[str, Any] | None) -> None:
+    """Queue jobs again that have ended; the caller has them under lock.
 
     They keep their attempts and what these cost. What was stored of their ends is forgotten first.
     """
-    if not {JobState(job.state) for job in jobs} <= RETRIED_FROM or any(job.group_id is None for job in jobs):
-        raise RuntimeError("only failed and cancelled members of groups are queued again")
+    if not {JobState(job.state) for job in jobs} <= JOB_TERMINAL:
+        raise RuntimeError("only jobs that have ended are queued again so")
     for forget in ports.when_requeued:
         forget([job.pk for job in jobs])
     for job in jobs:
@@ -239,7 +238,7 @@ def requeue_ended(jobs: Sequence[Job], *, actor: str, hold: Mapping[str, Any]) -
         held=False,
         paused=False,
         blocked_by=0,
-        hold_reason=hold["reason"],
+        hold_reason=hold["reason"] if hold else "",
         hold=hold,
         requeued_at=DatabaseNow(),
         eligible_at=DatabaseNow(),

@@ -26,7 +26,7 @@ def document(records: Iterable[Record]) -> str:
 
 def _job(one: Record) -> dict[str, Any]:
     job, choice = one.job, one.job.request.first
-    status, signal = fields.exit_code(one)
+    status, ended_by = fields.exit_code(one)
     return {
         "account": one.account,
         "array_job_id": one.array_id or 0,
@@ -44,7 +44,7 @@ def _job(one: Record) -> dict[str, Any]:
         "end_time": _seconds(one.ended_at),
         "excluded_nodes": fold(job.request.exclude_nodes),
         # As Slurm has it: the raw status of the process.
-        "exit_code": status << 8 | signal,
+        "exit_code": status << 8 | ended_by,
         "job_id": fields.raw_id(one),
         "job_state": one.state.name,
         "memory_per_node": choice.memory_mib,
@@ -55,7 +55,7 @@ def _job(one: Record) -> dict[str, Any]:
         "priority": fields.priority(one),
         "qos": one.qos,
         "required_nodes": fold(job.request.nodes_in),
-        "requeue": True,
+        "requeue": one.requeues,
         "restart_cnt": fields.restarts(one),
         "standard_error": one.file("error") if one.batch else "",
         "standard_input": one.file("input"),
@@ -69,7 +69,7 @@ def _job(one: Record) -> dict[str, Any]:
         "tres_alloc_str": "" if one.state is State.PENDING else fields.tres(one),
         "tres_per_node": "" if not choice.gpus else fields.gres(one),
         "tres_req_str": fields.tres(one),
-        "user_id": job.owner_id,
+        "user_id": job.owner.uid,
         "user_name": job.owner.username,
     }
 

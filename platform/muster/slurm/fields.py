@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -144,7 +145,7 @@ FIELDS: tuple[Field, ...] = (
         lambda one: one.array_id or one.job.pk,
     ),
     Field("g", "groupname", "GROUP", lambda one: one.job.owner.username),
-    Field("G", "groupid", "GROUP", lambda one: str(one.job.owner_id)),
+    Field("G", "groupid", "GROUP", lambda one: str(one.job.owner.uid)),
     Field("h", "oversubscribe", "OVER_SUBSCRIBE", _always("OK")),
     Field("H", "sockets", "SOCKETS_PER_NODE", _always("*")),
     Field("i", "jobarrayid", "JOBID", lambda one: one.id, _order),
@@ -183,7 +184,7 @@ FIELDS: tuple[Field, ...] = (
     Field("t", "statecompact", "ST", lambda one: one.state.value),
     Field("T", "state", "STATE", lambda one: one.state.name),
     Field("u", "username", "USER", lambda one: one.job.owner.username),
-    Field("U", "userid", "UID", lambda one: str(one.job.owner_id), lambda one: one.job.owner_id),
+    Field("U", "userid", "UID", lambda one: str(one.job.owner.uid), lambda one: one.job.owner.uid),
     Field("v", "reservation", "RESERVATION", _always(_NULL)),
     Field(
         "V",
@@ -204,7 +205,7 @@ FIELDS: tuple[Field, ...] = (
     Field("", "exit_code", "EXIT_CODE", lambda one: str(exit_code(one)[0])),
     Field("", "numtasks", "TASKS", lambda one: str(one.tasks)),
     Field("", "restartcnt", "RESTART_COUNT", lambda one: str(restarts(one))),
-    Field("", "requeue", "REQUEUE", _always("1")),
+    Field("", "requeue", "REQUEUE", lambda one: str(int(one.requeues))),
     Field("", "tres-alloc", "TRES_ALLOC", tres),
     Field("", "tres", "TRES_ALLOC", tres),
     Field("", "tres-per-job", "TRES_PER_JOB", _always("N/A")),
@@ -218,5 +219,7 @@ BY_NAME: Mapping[str, Field] = {field.name: field for field in FIELDS if field.n
 
 
 def exit_code(one: Record) -> tuple[int, int]:
-    """The exit status of a job, and the signal that ended it."""
+    """The exit status of a job, and the signal that ended it: TERM of one that was stopped while it ran."""
+    if one.state in {State.CANCELLED, State.TIMEOUT} and one.attempt is not None:
+        return 0, int(signal.SIGTERM)
     return status_of(one.state, one.job)

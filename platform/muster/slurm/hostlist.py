@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from itertools import groupby
+from dataclasses import dataclass, field
 
 from muster.sbatch.values import hosts
 
@@ -14,44 +14,47 @@ expand = hosts
 """The names of a list, in its order."""
 
 
-def fold(names: Iterable[str], *, ordered: bool = True) -> str:
-    """The names as one list, each once: sorted by their numbers, or in their own order."""
-    found = dict.fromkeys(names)
-    parts = [_parts(name) for name in (sorted(found, key=_parts) if ordered else found)]
-    texts = []
-    for (prefix, width), together in groupby(parts, key=lambda part: (part[0], _width(part))):
-        numbers = [number for _, number, _ in together]
-        if width is None:
-            texts += [prefix]
-        elif len(numbers) == 1:
-            texts.append(f"{prefix}{numbers[0]:0{width}}")
+@dataclass(slots=True)
+class _Group:
+    """Names with one prefix, whose numbers are written with `width` digits at least, in ranges."""
+
+    prefix: str
+    width: int = 0
+    ranges: list[list[int]] = field(default_factory=list)
+
+    def add(self, prefix: str, digits: str) -> bool:
+        """Take the next name in; False if it belongs to another group."""
+        if prefix != self.prefix or not digits or not self.ranges or f"{int(digits):0{self.width}}" != digits:
+            return False
+        number = int(digits)
+        if number == self.ranges[-1][-1] + 1:
+            self.ranges[-1] = [self.ranges[-1][0], number]
         else:
-            texts.append(f"{prefix}[{_ranges(numbers, width)}]")
-    return ",".join(texts)
+            self.ranges.append([number])
+        return True
+
+    def __str__(self) -> str:
+        parts = ["-".join(f"{number:0{self.width}}" for number in part) for part in self.ranges]
+        whole = len(parts) == 1 and len(self.ranges[0]) == 1
+        return self.prefix + (parts[0] if whole else f"[{','.join(parts)}]" if parts else "")
 
 
-def _parts(name: str) -> tuple[str, int, int]:
-    """The name without the number at its end, the number, and how many digits it is written with (0: it has none)."""
+def fold(names: Iterable[str], *, ordered: bool = False) -> str:
+    """The names as one list: sorted by their numbers and each once, or `ordered` as they are."""
+    parts = [_parts(name) for name in names]
+    groups: list[_Group] = []
+    for prefix, digits in parts if ordered else sorted(set(parts), key=_place):
+        if not groups or not groups[-1].add(prefix, digits):
+            width = len(digits) if digits.startswith("0") else 1
+            groups.append(_Group(prefix, width, [[int(digits)]] if digits else []))
+    return ",".join(map(str, groups))
+
+
+def _parts(name: str) -> tuple[str, str]:
+    """The name without the digits at its end, and these."""
     found = _NUMBERED.fullmatch(name)
-    return (found[1], int(found[2]), len(found[2])) if found else (name, 0, 0)
+    return (found[1], found[2]) if found else (name, "")
 
 
-def _width(part: tuple[str, int, int]) -> int | None:
-    """The digits that the number is filled up to; 1 without leading zeros, None for a name without a number."""
-    _, number, digits = part
-    if not digits:
-        return None
-    return digits if len(str(number)) < digits else 1
-
-
-def _ranges(numbers: list[int], width: int) -> str:
-    texts = []
-    first = last = numbers[0]
-    for number in (*numbers[1:], None):
-        if number is not None and number == last + 1:
-            last = number
-            continue
-        texts.append(f"{first:0{width}}" if first == last else f"{first:0{width}}-{last:0{width}}")
-        if number is not None:
-            first = last = number
-    return ",".join(texts)
+def _place(part: tuple[str, str]) -> tuple[str, int, int]:
+    return part[0], int(part[1] or 0), len(part[1])

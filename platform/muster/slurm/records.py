@@ -46,6 +46,8 @@ class Record:
     """The words of the script for partition, account, qos and cluster."""
     batch: Mapping[str, Any] = field(default_factory=dict)
     """The key `batch` of its spec."""
+    requeues: bool = True
+    """False for a batch script that was submitted with `--no-requeue`."""
     waits_for: str = ""
     """Its dependencies that are not met, as Slurm writes them."""
 
@@ -210,6 +212,7 @@ def _record(
         indices=together.get((job.group_id or 0, job.held), ()) if waits else (),
         words={name: loaded[f"word_{name.lower()}"] or "" for name in _WORDS},
         batch=loaded["batch"] or {},
+        requeues=not (loaded["batch"] and loaded["retries"] == 0),
         waits_for=waits_for,
     )
 
@@ -227,7 +230,7 @@ _KINDS: Mapping[str, str] = {
 def _with_words(jobs: QuerySet[Job]) -> QuerySet[Job]:
     words = {f"word_{name.lower()}": KT(f"spec__env__SLURM_{variable}") for name, variable in _WORDS.items()}
     loaded = jobs.select_related("owner", "vc", "pool", "group").defer("spec", "group__spec")
-    return loaded.annotate(batch=F("spec__batch"), **words)
+    return loaded.annotate(batch=F("spec__batch"), retries=F("spec__retry__max"), **words)
 
 
 def _dependencies_of(jobs: Iterable[Job]) -> dict[int, str]:

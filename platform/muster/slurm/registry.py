@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from muster.slurm import squeue
+from muster.slurm import scancel, squeue
 from muster.slurm.call import Answer, Call, Refused
 from muster.slurm.options import Option
 from muster.slurm.sacct import command as sacct
+from muster.slurm.scontrol import command as scontrol
 from muster.slurm.sinfo import command as sinfo
 
 
@@ -22,6 +23,8 @@ class Command:
 
 COMMANDS: Mapping[str, Command] = {
     "sacct": Command(sacct.sacct, sacct.OPTIONS),
+    "scancel": Command(scancel.scancel, scancel.OPTIONS),
+    "scontrol": Command(scontrol.scontrol, scontrol.OPTIONS),
     "sinfo": Command(sinfo.sinfo, sinfo.OPTIONS),
     "squeue": Command(squeue.squeue, squeue.OPTIONS),
 }

@@ -7,14 +7,13 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from django.db.models import QuerySet
 
 from muster.common.clock import utc_now
-from muster.fleet.models import Node
-from muster.jobs.models import Allocation, Job
+from muster.jobs.models import Job
 from muster.slurm.call import Answer, Call, Refused
 from muster.slurm.documents import document
 from muster.slurm.fields import BY_LETTER, BY_NAME, Field
 from muster.slurm.formats import Format, letters_format, names_format, table
-from muster.slurm.hostlist import expand
 from muster.slurm.jobids import JobId, job_id, split_ids, with_ids
+from muster.slurm.jobs import on_nodes
 from muster.slurm.options import Option, Parsed, Takes, flag, parse, valued
 from muster.slurm.records import Record, known_jobs, known_users, records_of
 from muster.slurm.states import State
@@ -173,7 +172,10 @@ def _selected(call: Call, given: Parsed, ids: Sequence[JobId]) -> tuple[list[Rec
     if names := _words(_value(given, call, "name")):
         jobs = jobs.filter(name__in=names)
     if text := given.last("nodelist"):
-        jobs = _on_nodes(jobs, text)
+        try:
+            jobs = jobs.filter(pk__in=on_nodes(text))
+        except ValueError as error:
+            raise Refused(f"squeue: error: Invalid node name {error}") from error
     unfolded = given.has("array") or "SQUEUE_ARRAY" in call.environment
     records = records_of(jobs, folded=not unfolded, limits=all(one.indices is None for one in ids))
     for option in ("partition", "account", "qos"):
@@ -193,19 +195,6 @@ def _of_users(call: Call, given: Parsed, jobs: QuerySet[Job]) -> tuple[QuerySet[
     unknown = set(names) - known_users(call.user, names)
     problems = [f"squeue: error: Invalid user: {name}\n\n" for name in names if name in unknown]
     return jobs.filter(owner__username__in=names), "".join(problems)
-
-
-def _on_nodes(jobs: QuerySet[Job], text: str) -> QuerySet[Job]:
-    try:
-        names = expand(text)
-    except ValueError as error:
-        raise Refused(f"squeue: error: Invalid node name {text}") from error
-    known = set(Node.objects.filter(name__in=names).values_list("name", flat=True))
-    for name in names:
-        if name not in known:
-            raise Refused(f"squeue: error: Invalid node name {name}")
-    live = Allocation.objects.filter(node__name__in=names, released_at__isnull=True)
-    return jobs.filter(pk__in=live.values("attempt__job"))
 
 
 def _sort(records: list[Record], given: Parsed, call: Call) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from django.db import transaction
@@ -18,8 +19,10 @@ from muster.jobs.submit.awaited import tie_again
 from muster.jobs.transitions import requeue_ended
 from muster.tenants.selectors import require_open
 from scheduler.model.lifecycle import (
+    JOB_TERMINAL,
     RETRIED_FROM,
     Desired,
+    GroupKind,
     GroupState,
     HoldReason,
     JobState,
@@ -66,8 +69,10 @@ def release_group(*, user: User, group: JobGroup) -> int:
     return release_jobs(_queued(group), user=user)
 
 
-def retry_members(*, user: User, group: JobGroup, members: QuerySet[Job]) -> list[Job]:
-    """Queue these members again, of those that have failed or were cancelled; a group that has ended goes on.
+def retry_members(
+    *, user: User, group: JobGroup, members: QuerySet[Job], states: Collection[str] = RETRIED_FROM
+) -> list[Job]:
+    """Queue those of the members again that ended in one of these states; a group that has ended goes on.
 
     Raises:
         Conflict: none of them has failed, or the group is being stopped.
@@ -77,9 +82,7 @@ def retry_members(*, user: User, group: JobGroup, members: QuerySet[Job]) -> lis
         if group.state == GroupState.ACTIVE and group.desired == Desired.STOP:
             raise Conflict(f"{group.kind} {group.pk} is being stopped: retry it when its last member has ended")
         ids = list(members.values_list("pk", flat=True))
-        jobs = list(
-            Job.objects.select_for_update(no_key=True).filter(pk__in=ids, state__in=RETRIED_FROM).order_by("pk")
-        )
+        jobs = list(Job.objects.select_for_update(no_key=True).filter(pk__in=ids, state__in=states).order_by("pk"))
         if not jobs:
             raise Conflict(f"no member of {group.kind} {group.pk} has failed, so there is none to run again")
         require_open(group.vc)
@@ -92,6 +95,30 @@ def retry_members(*, user: User, group: JobGroup, members: QuerySet[Job]) -> lis
         record(f"{group.kind}.retried", actor=user.username, tenant_id=group.tenant_id, data=data)
         wake_pool(group.pool_id)
     return jobs
+
+
+def rerun_job(*, user: User, job: Job) -> Job:
+    """Queue a job again that has ended, however, under its own number; its group goes on with it.
+
+    Raises:
+        Conflict: it has not ended, or is a member of a group that chooses by itself which members run.
+    """
+    require_may_act(user, job)
+    if job.group is not None and job.group.kind != GroupKind.ARRAY:
+        raise Conflict(f"job {job.pk} is a member of {job.group.kind} {job.group.pk}: retry that")
+    if job.group is not None:
+        retry_members(user=user, group=job.group, members=Job.objects.filter(pk=job.pk), states=JOB_TERMINAL)
+    else:
+        with transaction.atomic(), recorded_together():
+            job = Job.objects.select_for_update(no_key=True, of=("self",)).select_related("vc").get(pk=job.pk)
+            if job.state not in JOB_TERMINAL:
+                raise Conflict(f"job {job.pk} has not ended")
+            require_open(job.vc)
+            requeue_ended([job], actor=user.username, hold=None)
+            tie_again([job])
+            wake_pool(job.pool_id)
+    job.refresh_from_db()
+    return job
 
 
 def _queued(group: JobGroup) -> list[int]:

@@ -1,0 +1,1 @@
+"""scontrol: shows jobs, nodes and partitions in full, and changes jobs."""
