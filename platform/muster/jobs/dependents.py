@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import connection
@@ -15,6 +16,7 @@ from django.db.models import QuerySet
 
 from muster.common.statements import Statement
 from muster.jobs.models import Dependency, Job, JobGroup
+from muster.jobs.spec.after import later_text
 from scheduler.model.dependencies import DependencyKind, DependencyState, judged, of_all, of_alternatives
 from scheduler.model.lifecycle import JOB_TERMINAL, Desired, HoldReason, JobState
 from scheduler.model.reasons import Reason
@@ -96,6 +98,8 @@ class Fact:
     state: str
     started: bool
     reason: str = ""
+    at: datetime | None = None
+    """When it started, or ended before it had."""
 
 
 @dataclass(slots=True)
@@ -104,7 +108,7 @@ class Verdicts:
 
     rows: dict[DependencyState, list[int]] = field(default_factory=lambda: defaultdict(list))
     waiting: list[Job] = field(default_factory=list)
-    """Jobs with another `blocked_by`, and with it another `hold_reason` and `hold`."""
+    """Jobs with another `blocked_by`, and with it another `hold_reason`, `hold` and `eligible_at`."""
     ended: list[Job] = field(default_factory=list)
     """Jobs that can never start, with their `reason_detail`."""
 
@@ -227,6 +231,8 @@ def _judge(
                     else judged(DependencyKind(row.kind), fact.state, started=fact.started)
                 )
                 found.rows[DependencyState(row.state)].append(row.pk)
+                if row.later_s and fact is not None and fact.at is not None:
+                    job.eligible_at = max(job.eligible_at, fact.at + timedelta(seconds=row.later_s))
         left = [one for one in clauses_of(rows[job.pk]) if state_of(one) is not DependencyState.MET]
         lost = next((one for one in left if state_of(one) is DependencyState.NEVER), None)
         why = "" if lost is None else _why_never(lost, facts)
@@ -245,7 +251,11 @@ def _judge(
 def _told(clause: Clause, form: int) -> str:
     """The awaited jobs, as `waits for` or `once` goes on."""
     rows = [rows[0] for rows in clause[:_TOLD]]
-    return " or ".join(f"{row.target} {_AWAITED[DependencyKind(row.kind)][form]}" for row in rows)
+    return " or ".join(
+        f"{row.target} {_AWAITED[DependencyKind(row.kind)][form]}"
+        + (f", and {later_text(row.later_s)} more" if row.later_s else "")
+        for row in rows
+    )
 
 
 def _why_never(clause: Clause, facts: Mapping[tuple[str, int], Fact]) -> str:
@@ -267,8 +277,8 @@ def _key(row: Dependency) -> tuple[str, int]:
 def _facts(jobs: Collection[int], groups: Collection[int]) -> dict[tuple[str, int], Fact]:
     rows: QuerySet[Job, Any] = Job.objects.filter(pk__in=jobs)
     facts = {
-        ("job", pk): Fact(state, started is not None, reason)
-        for pk, state, started, reason in rows.values_list("pk", "state", "started_at", "reason")
+        ("job", pk): Fact(state, started is not None, reason, started or ended)
+        for pk, state, started, ended, reason in rows.values_list("pk", "state", "started_at", "ended_at", "reason")
     }
     ended = JobGroup.objects.filter(pk__in=groups).values_list("pk", "state") if groups else ()
     return facts | {("group", pk): Fact(state, started=state in JOB_TERMINAL) for pk, state in ended}

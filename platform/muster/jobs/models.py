@@ -432,6 +432,9 @@ class Dependency(models.Model):
         settings.AUTH_USER_MODEL, on_delete=models.CASCADE, null=True, related_name="+", db_index=False
     )
     on_name = models.CharField(max_length=200, default="", blank=True)
+    later_s = models.PositiveIntegerField(
+        default=0, db_default=0, help_text="How long after the start of the other job it may start."
+    )
     state = models.CharField(max_length=5, choices=choices(DependencyState), default=DependencyState.OPEN)
 
     class Meta:

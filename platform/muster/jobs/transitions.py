@@ -272,8 +272,9 @@ def _moved(row: Job | Attempt | Allocation, move: Callable[[Moves], None]) -> bo
 
 
 _WAIT = Statement(
-    "UPDATE jobs_job SET blocked_by = told.blocked_by, hold_reason = told.reason, hold = told.hold"
-    " FROM jsonb_to_recordset(%s) AS told(id bigint, blocked_by integer, reason text, hold jsonb)"
+    "UPDATE jobs_job SET blocked_by = told.blocked_by, hold_reason = told.reason, hold = told.hold,"
+    " eligible_at = told.eligible_at FROM jsonb_to_recordset(%s)"
+    " AS told(id bigint, blocked_by integer, reason text, hold jsonb, eligible_at timestamptz)"
     " WHERE jobs_job.id = told.id"
 )
 _END = Statement(
@@ -287,7 +288,16 @@ def _let_wait(jobs: Sequence[Job]) -> None:
     """Store what the jobs wait for now; those that wait for no other job any more are for the next cycle."""
     if not jobs:
         return
-    told = [{"id": job.pk, "blocked_by": job.blocked_by, "reason": job.hold_reason, "hold": job.hold} for job in jobs]
+    told = [
+        {
+            "id": job.pk,
+            "blocked_by": job.blocked_by,
+            "reason": job.hold_reason,
+            "hold": job.hold,
+            "eligible_at": job.eligible_at,
+        }
+        for job in jobs
+    ]
     _WAIT.run(orjson.dumps(told).decode())
     free = [job for job in jobs if not job.blocked_by]
     for job in free:

@@ -416,11 +416,12 @@ class _Translator:
         found, any_of = values.dependencies(given.value)
         after = []
         for one in found:
-            if one.later_min:
-                raise ValueError("a time after the start of another job (+) is not supported")
-            if one.index is not None:
-                raise ValueError("a member of an array cannot be named: name the array, or the member's own number")
-            after.append("singleton" if one.kind == "singleton" else f"{one.job_id}:{_AFTER[one.kind]}")
+            if one.later_min and any_of:
+                raise ValueError("a time after the start of another job (+) cannot be one of several conditions (?)")
+            index = "" if one.index is None else f"_{one.index}"
+            later = f"+{one.later_min}m" if one.later_min else ""
+            named = f"{one.job_id}{index}:{_AFTER.get(one.kind)}{later}"
+            after.append("singleton" if one.kind == "singleton" else named)
         self._spec["after"] = ["?".join(after)] if any_of else after
 
     def _retry_and_mail(self) -> None:

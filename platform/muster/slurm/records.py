@@ -246,6 +246,7 @@ def _told(rows: Sequence[Dependency]) -> str:
         if row.state != DependencyState.MET:
             stands = "failed" if row.state == DependencyState.NEVER else "unfulfilled"
             target = f"{row.on_group_id}_*" if row.on_group_id is not None else str(row.on_job_id)
+            target += f"+{row.later_s // 60}" if row.later_s else ""
             kind = _KINDS.get(row.kind)
             clauses[row.clause][f"{kind}:{target}({stands})" if kind else f"singleton({stands})"] = None
     return ",".join("?".join(alternatives) for alternatives in clauses.values())

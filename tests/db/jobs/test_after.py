@@ -124,6 +124,57 @@ def test_a_job_that_waits_says_for_what_and_has_no_place_in_the_queue(world: Wor
         reorder_jobs(user=world.user, vc=world.vc, job_ids=[job.pk, first.pk])
 
 
+def test_a_job_waits_for_a_time_after_the_start_of_the_other(world: World) -> None:
+    first, never = place(world), submit(world)
+    second = submit(world, after=[f"{first.job_id}:started+10m"])
+    told = f"waits for job {first.job_id} to start, and 10m more"
+    assert now_of(second).hold["detail"] == told
+    (rank,) = ranks(first)
+    claim(rank)
+    run(rank)
+    started_at = now_of(first.job).started_at
+    late = submit(world, after=[f"{first.job_id}:started+600s", f"{first.job_id}:started+90s"])
+    for job in (second, late):
+        assert (now_of(job).blocked_by, now_of(job).eligible_at) == (0, started_at + timedelta(minutes=10))
+    cycle(world)
+    assert (now_of(second).state, now_of(second).hold_reason) == (JobState.QUEUED, HoldReason.BEGIN)
+    last = submit(world, after=[f"{never.pk}:started+1h"])
+    cancel_job(user=world.user, job=never)
+    assert now_of(last).eligible_at == now_of(never).ended_at + timedelta(hours=1)
+
+
+def test_a_job_waits_for_one_member_of_an_array(world: World) -> None:
+    data = {"command": "true", "vc": world.vc.name, "array": "3-5", **NO_RETRY}
+    array, _ = submit_array(user=world.user, data=data)
+    four = Job.objects.get(group=array, array_index=4)
+    job = submit(world, after=[f"{array.pk}_4:ok", f"{array.pk}_3:failed?{array.pk}_5:any"])
+    assert now_of(job).hold["detail"].startswith(f"waits for job {four.pk} to succeed and job ")
+    leave(four, "succeeded")
+    leave(Job.objects.get(group=array, array_index=5), "succeeded")
+    assert is_free(job)
+    with pytest.raises(Invalid, match=f"there is no job {array.pk}_6"):
+        submit(world, after=[f"{array.pk}_6"])
+    with pytest.raises(Invalid, match=f"there is no job {four.pk}_0"):
+        submit(world, after=[f"{four.pk}_0"])
+    with pytest.raises(Invalid, match=f"{array.pk}_4 is one job and has no members"):
+        submit(world, after=[f"{array.pk}_4:corr"])
+
+
+@pytest.mark.parametrize(
+    ("entry", "says"),
+    [
+        ("7:ok+10m", "only a start has a time after it"),
+        ("7:started+soon", "soon"),
+        ("7:started+400d", "more than a year"),
+        ("7:started+5m?8:ok", "no alternative"),
+        ("7_:ok", "write 1042:ok"),
+    ],
+)
+def test_an_entry_that_is_written_wrongly_is_refused(world: World, entry: str, says: str) -> None:
+    with pytest.raises(Invalid, match=says):
+        submit(world, after=[entry])
+
+
 def test_a_job_waits_until_the_other_runs(world: World) -> None:
     first = place(world)
     second = submit(world, after=[f"{first.job_id}:started"])

@@ -25,8 +25,6 @@ DIFFERENCES = {
         "-w n1,n2 | -N | 2-4",
     ],
     "not supported, and refused by name": [
-        "--dependency=after:1+5",
-        "--dependency=afterok:1_2",
         "--dependency=afterburstbuffer:1",
         "-w n1 -N 2",
         "-C 'ib*2' -N 2",

@@ -131,6 +131,7 @@ def test_an_export_keeps_the_variables_that_it_names_and_those_of_slurm(value: s
         ("afternotok:7?after:8", ["7:failed?8:started"]),
         ("singleton,aftercorr:7", ["singleton", "7:corr"]),
         ("7", ["7:any"]),
+        ("afterok:7_2:8_*,after:9+5", ["7_2:ok", "8:ok", "9:started+5m"]),
     ],
 )
 def test_a_dependency_is_what_a_spec_has_after(dependency: str, after: list[str]) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import reduce
+from operator import or_
 from typing import Any, TypeVar
 
 import orjson
-from django.db.models import Model, QuerySet
+from django.db.models import Model, Q, QuerySet
 
 from muster.accounts.models import User
 from muster.common.errors import FieldError, Invalid
@@ -38,12 +40,12 @@ _LOCK_NAMED = Statement(
     "SELECT id FROM jobs_job WHERE owner_id = %s AND name = %s AND state IN ('queued', 'active') ORDER BY id FOR SHARE"
 )
 _TIE = Statement(
-    "INSERT INTO jobs_dependency (job_id, clause, kind, on_job_id, on_group_id, on_owner_id, on_name, state)"
-    " SELECT job_id, clause, kind, on_job_id, on_group_id, on_owner_id, on_name, 'open' FROM jsonb_to_recordset(%s)"
-    " AS told(job_id bigint, clause integer, kind text, on_job_id bigint, on_group_id bigint, on_owner_id bigint,"
-    " on_name text)"
+    "INSERT INTO jobs_dependency (job_id, clause, kind, on_job_id, on_group_id, on_owner_id, on_name, later_s, state)"
+    " SELECT job_id, clause, kind, on_job_id, on_group_id, on_owner_id, on_name, later_s, 'open'"
+    " FROM jsonb_to_recordset(%s) AS told(job_id bigint, clause integer, kind text, on_job_id bigint,"
+    " on_group_id bigint, on_owner_id bigint, on_name text, later_s integer)"
 )
-_COLUMNS = ("clause", "kind", "on_job_id", "on_group_id", "on_owner_id", "on_name")
+_COLUMNS = ("clause", "kind", "on_job_id", "on_group_id", "on_owner_id", "on_name", "later_s")
 
 
 def begin_of(spec: JobSpec, now: datetime) -> datetime | None:
@@ -68,16 +70,20 @@ def awaited_by(spec: JobSpec, user: User, *, member: bool, keeps_waiting: bool) 
     numbers = {term.number for terms in entries for term in terms if term.number}
     jobs = _found(visible_to(user, Job.objects.only("state", "started_at")), numbers)
     groups = _found(visible_to(user, JobGroup.objects.defer("spec")), numbers - jobs.keys())
+    members = _members(entries, groups)
     found: list[Dependency] = []
     errors: list[FieldError] = []
     for clause, terms in enumerate(entries):
         rows = []
         for term in terms:
-            problem = _problem(term, jobs, groups, member=member)
+            problem = _problem(term, jobs, groups, members, member=member)
             if problem:
                 errors.append(FieldError(f"after.{clause}", problem))
                 break
-            row = _row(clause, term, jobs.get(term.number), groups.get(term.number))
+            if term.index is None:
+                row = _row(clause, term, jobs.get(term.number), groups.get(term.number))
+            else:
+                row = _row(clause, term, members[term.number, term.index], None)
             if term.kind is DependencyKind.SINGLETON:
                 row.on_owner, row.on_name = user, spec.label
             rows.append(row)
@@ -182,20 +188,44 @@ def _found(rows: QuerySet[T], numbers: Collection[int]) -> dict[int, T]:
     return rows.in_bulk(numbers) if numbers else {}
 
 
-def _problem(term: Term, jobs: Mapping[int, Job], groups: Mapping[int, JobGroup], *, member: bool) -> str | None:
+def _members(entries: Sequence[Sequence[Term]], groups: Mapping[int, JobGroup]) -> dict[tuple[int, int], Job]:
+    """The members of arrays that the entries name, by array and index."""
+    named = [(term.number, term.index) for terms in entries for term in terms if term.index is not None]
+    wanted = {(number, index) for number, index in named if number in groups}
+    if not wanted:
+        return {}
+    indices: dict[int, list[int]] = defaultdict(list)
+    for number, index in wanted:
+        indices[number].append(index)
+    of_each = [Q(group=number, array_index__in=listed) for number, listed in indices.items()]
+    rows = Job.objects.filter(reduce(or_, of_each)).only("state", "started_at", "group", "array_index")
+    return {(job.group_id or 0, job.array_index or 0): job for job in rows}
+
+
+def _problem(
+    term: Term,
+    jobs: Mapping[int, Job],
+    groups: Mapping[int, JobGroup],
+    members: Mapping[tuple[int, int], Job],
+    *,
+    member: bool,
+) -> str | None:
     if term.kind is DependencyKind.SINGLETON:
         return None
-    if term.number not in jobs and term.number not in groups:
-        return f"there is no job {term.number}"
+    if term.index is not None:
+        if (term.number, term.index) not in members:
+            return f"there is no job {term.target}"
+    elif term.number not in jobs and term.number not in groups:
+        return f"there is no job {term.target}"
     if term.kind is not DependencyKind.CORR:
         return None
-    if term.number in jobs:
-        return f"{term.number} is one job and has no members: write {term.number}:ok"
+    if term.number in jobs or term.index is not None:
+        return f"{term.target} is one job and has no members: write {term.target}:ok"
     return None if member else f"this job is no member of a group: write {term.number}:ok"
 
 
 def _row(clause: int, term: Term, job: Job | None, group: JobGroup | None) -> Dependency:
-    row = Dependency(clause=clause, kind=term.kind, on_job=job, on_group=group)
+    row = Dependency(clause=clause, kind=term.kind, on_job=job, on_group=group, later_s=term.later_s)
     if job is not None:
         row.state = judged(term.kind, job.state, started=job.started_at is not None)
     elif group is not None and term.kind is not DependencyKind.CORR:
@@ -221,6 +251,6 @@ def _ties(
         # A group that has none for it counts as a whole.
         kind = kind if on != [None] else DependencyKind.OK
     for job_id in on:
-        copy = Dependency(clause=row.clause, kind=kind, on_job_id=job_id, on_group=row.on_group)
+        copy = Dependency(clause=row.clause, kind=kind, on_job_id=job_id, on_group=row.on_group, later_s=row.later_s)
         copy.on_owner_id, copy.on_name = row.on_owner_id, row.on_name
         yield copy
