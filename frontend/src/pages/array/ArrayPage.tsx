@@ -4,16 +4,18 @@ import { useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
 import { lazy, Suspense, useState } from "react";
 
+import { cancelArray, retryArray } from "../../api/client";
 import { loadPart } from "../../api/parts";
 import { arrayQuery, isMissing, useFallbackInterval } from "../../api/queries";
 import type { Array } from "../../api/types";
+import { Fact } from "../../components/Fact";
 import { Empty, Failed } from "../../components/Notice";
 import { Page, SectionHead } from "../../components/Page";
 import { gpuHours } from "../../format/amount";
 import job from "../job/JobPage.module.css";
+import { GroupHeader } from "../sweep/GroupHeader";
 import { MemberStates } from "../sweep/MemberStates";
 import sweep from "../sweep/SweepPage.module.css";
-import { ArrayHeader } from "./ArrayHeader";
 import classes from "./ArrayPage.module.css";
 import { MemberGrid } from "./MemberGrid";
 
@@ -71,7 +73,17 @@ function ArrayBody({ array }: { array: Array }) {
   const [specOpen, setSpecOpen] = useState(false);
   return (
     <>
-      <ArrayHeader array={array} />
+      <GroupHeader
+        kind="array"
+        group={array}
+        open={array.members.waiting + array.members.running}
+        retry={retryArray}
+        cancel={cancelArray}
+      >
+        <Fact name="Indices">
+          {array.first_index} to {array.last_index}
+        </Fact>
+      </GroupHeader>
       <div className={job.cards}>
         <section className={`card ${classes.summary}`} aria-label="Summary">
           <MemberStates members={array.members} />

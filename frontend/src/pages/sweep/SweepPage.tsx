@@ -4,19 +4,22 @@ import { useQuery, type UseQueryResult } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
 import { lazy, Suspense, useRef, useState } from "react";
 
+import { cancelSweep, retrySweep } from "../../api/client";
 import { loadPart } from "../../api/parts";
 import { isMissing, sweepMembersQuery, sweepQuery, useFallbackInterval } from "../../api/queries";
 import type { Sweep, SweepMember } from "../../api/types";
+import { Fact } from "../../components/Fact";
 import { Empty, Failed } from "../../components/Notice";
 import { Page, SectionHead } from "../../components/Page";
 import job from "../job/JobPage.module.css";
 import { BestCard } from "./BestCard";
+import { GroupHeader } from "./GroupHeader";
 import { MembersTable, type TableHandle } from "./MembersTable";
 import { ParallelCoordinates } from "./ParallelCoordinates";
 import { RungsCard } from "./RungsCard";
 import { SummaryCard } from "./SummaryCard";
-import { SweepHeader } from "./SweepHeader";
 import classes from "./SweepPage.module.css";
+import { methodWords } from "./words";
 
 const route = getRouteApi("/app/sweeps/$sweepId");
 
@@ -88,7 +91,18 @@ function SweepBody({
 
   return (
     <>
-      <SweepHeader sweep={sweep} />
+      <GroupHeader
+        kind="sweep"
+        group={sweep}
+        open={sweep.members.waiting + sweep.members.running + sweep.members.paused}
+        retry={retrySweep}
+        cancel={cancelSweep}
+      >
+        <Fact name="Method">{methodWords(sweep.method)}</Fact>
+        <Fact name="Metric">
+          {sweep.metric}, {sweep.goal === "min" ? "the smaller the better" : "the larger the better"}
+        </Fact>
+      </GroupHeader>
       <div className={job.cards}>
         <SummaryCard sweep={sweep} />
         {members.data === undefined ? (
