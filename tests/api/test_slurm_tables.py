@@ -30,6 +30,7 @@ def test_sinfo_lists_the_nodes_of_partitions(run: Commands) -> None:
 
 def test_sacct_lists_jobs_and_ends_with_slurms_exit_code(world: World, run: Commands) -> None:
     assert run("sacct", "-XnP", "-o", "jobname,state", "-j", str(world.running.pk)).stdout == "running|RUNNING\n"
+    assert run("sacct", "-V").stdout == run("sinfo", "-V").stdout == "slurm-wlm 22.05.8\n"
     refused = run("sacct", "-o", "nope")
     assert (refused.stdout, refused.exit_code) == ("", 1)
     assert refused.stderr == 'sacct: error: Invalid field requested: "nope"\n'

@@ -9,6 +9,9 @@ from zoneinfo import ZoneInfo
 
 from muster.accounts.models import User
 
+VERSION = "slurm-wlm 22.05.8"
+"""The version whose form the commands have, as `-V` prints it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Call:

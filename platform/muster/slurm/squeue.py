@@ -8,7 +8,7 @@ from django.db.models import QuerySet
 
 from muster.common.clock import utc_now
 from muster.jobs.models import Job
-from muster.slurm.call import Answer, Call, Refused
+from muster.slurm.call import VERSION, Answer, Call, Refused
 from muster.slurm.documents import document
 from muster.slurm.fields import BY_LETTER, BY_NAME, Field
 from muster.slurm.formats import Format, letters_format, names_format, table
@@ -21,7 +21,6 @@ from muster.slurm.states import State
 DEFAULT = "%.18i %.9P %.8j %.8u %.2t %.10M %.6D %R"
 LONG = "%.18i %.9P %.8j %.8u %.8T %.10M %.9l %.6D %R"
 START = "%.18i %.9P %.8j %.8u %.2t %.19S %.6D %20Y %R"
-VERSION = "slurm-wlm 22.05.8"
 OPTIONS = (
     valued("account", "A"),
     flag("all", "a"),

@@ -18,9 +18,9 @@ from muster.sbatch.values import minutes
 from muster.slurm.call import Call, Refused
 from muster.slurm.hostlist import expand
 from muster.slurm.options import Parsed
+from muster.slurm.records import known_users
 from muster.slurm.sacct.records import Record
 from muster.slurm.states import State
-from muster.tenants.selectors import tenants_of
 
 _JOB = re.compile(r"(\d{1,18})(?:_(\d{1,9}))?(?:\.(\w+))?", re.ASCII)
 _RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?", re.ASCII)
@@ -168,15 +168,9 @@ def _owned(given: Parsed, user: User) -> QuerySet[Job]:
         return jobs if given.has("allusers") or user.is_operator else jobs.filter(owner=user)
     uids = [int(name) for name in names if name.isdecimal() and len(name) < 10]
     words = {name for name in names if not name.isdecimal()}
-    known = set(User.objects.filter(username__in=words).filter(_colleagues(user)).values_list("username", flat=True))
-    for name in words - known:
+    for name in words - known_users(user, words):
         raise Refused(f"sacct: error: Invalid user id: {name}")
     return jobs.filter(Q(owner__username__in=words) | Q(owner__uid__in=uids))
-
-
-def _colleagues(user: User) -> Q:
-    """The users whom the user may know of."""
-    return Q() if user.is_operator else Q(pk=user.pk) | Q(memberships__tenant__in=tenants_of(user))
 
 
 def _named(given: Parsed, call: Call, jobs: QuerySet[Job]) -> QuerySet[Job]:

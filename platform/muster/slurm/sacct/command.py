@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from muster.common.clock import utc_now
-from muster.slurm.call import Answer, Call, Refused
+from muster.slurm.call import VERSION, Answer, Call, Refused
 from muster.slurm.formats import MAX_WIDTH
 from muster.slurm.options import Parsed, flag, parse, valued
 from muster.slurm.sacct.choice import Window, chosen
@@ -26,6 +26,7 @@ OPTIONS = (
     *(valued("nodelist", "N"), valued("name"), valued("format", "o"), flag("parsable", "p"), flag("parsable2", "P")),
     *(valued("qos", "q"), valued("partition", "r"), valued("state", "s"), valued("starttime", "S")),
     *(flag("truncate", "T"), valued("units"), valued("uid"), valued("user", "u"), flag("usage"), flag("verbose", "v")),
+    flag("version", "V"),
     *(valued("wckeys", "W"), flag("whole-hetjob"), valued("associations", "x"), flag("allocations", "X"), flag("yaml")),
 )
 _UNSUPPORTED = ("batch-script", "completion", "env-vars", "file", "json", "yaml")
@@ -52,6 +53,8 @@ class _Column:
 def sacct(call: Call) -> Answer:
     """The answer of `sacct`."""
     given = parse("sacct", call.arguments, OPTIONS)
+    if given.has("version"):
+        return Answer(f"{VERSION}\n")
     if given.has("help") or given.has("usage"):
         return Answer(_USAGE)
     if given.has("helpformat"):

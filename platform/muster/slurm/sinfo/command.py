@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 
 from muster.common.clock import utc_now
-from muster.slurm.call import Answer, Call, Refused
+from muster.slurm.call import VERSION, Answer, Call, Refused
 from muster.slurm.formats import Format, letters_format, names_format, table
 from muster.slurm.hostlist import expand
 from muster.slurm.options import Parsed, flag, parse, valued
@@ -39,6 +39,8 @@ _Fields = Mapping[str, Field]
 def sinfo(call: Call) -> Answer:
     """The answer of `sinfo`."""
     given = parse("sinfo", call.arguments, OPTIONS)
+    if given.has("version"):
+        return Answer(f"{VERSION}\n")
     if given.has("help") or given.has("usage"):
         return Answer(_USAGE)
     for name in ("json", "yaml", "iterate"):
