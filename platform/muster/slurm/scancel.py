@@ -11,12 +11,11 @@ from muster.arrays.services import cancel_array
 from muster.common.errors import Conflict
 from muster.jobs.models import Job
 from muster.jobs.services import cancel_job
-from muster.slurm.call import Answer, Call, Refused
+from muster.slurm.call import VERSION, Answer, Call, Refused
 from muster.slurm.jobids import JobId, job_id, split_ids, with_ids
 from muster.slurm.jobs import Named, may_change, named, on_nodes
 from muster.slurm.options import Option, Parsed, flag, parse, valued
 from muster.slurm.records import known_jobs, known_users, ranges, records_of
-from muster.slurm.squeue import VERSION
 from muster.slurm.states import State
 from scheduler.model.lifecycle import JobState
 

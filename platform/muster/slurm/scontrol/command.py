@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from muster.slurm.call import Answer, Call, Refused
+from muster.slurm.call import VERSION, Answer, Call, Refused
 from muster.slurm.options import Option, flag, parse, valued
 from muster.slurm.scontrol import change, show
-from muster.slurm.squeue import VERSION
 
 OPTIONS: Sequence[Option] = (
     flag("all", "a"),
