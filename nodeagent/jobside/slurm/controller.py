@@ -65,8 +65,9 @@ class Controller:
         self._job = job
         self._selector = selector
         told = job.told
-        nodes = zip(told["nodes"], told["cpus"], told["memory_mib"], told["gpus"])
-        self._layout = Layout([Node(name, cpus, memory, len(gpus)) for name, cpus, memory, gpus in nodes])
+        # As with Slurm, a script on whole nodes that has named no GPUs sees them, and its steps do not.
+        gpus = [len(one) if job.batch.get("step_gpus", True) else 0 for one in told["gpus"]]
+        self._layout = Layout([Node(*size) for size in zip(told["nodes"], job.cpus, told["memory_mib"], gpus)])
         self._clients: list[Client] = []
         self._greetings: list[Greeting] = []
         self._nodes: dict[int, socket.socket] = {}
@@ -315,12 +316,15 @@ class Controller:
             _send(connection, wire.line({"step": step}))
 
     def _node_gone(self, rank: int) -> None:
-        """Its part of each step has ended; the platform ends the gang."""
+        """Have what it still runs of steps ended; the platform ends the gang."""
         connection = self._nodes.pop(rank)
         self._selector.unregister(connection)
         connection.close()
-        for step in list(self._running):
-            self._part_ended(step, rank)
+        for step, running in list(self._running.items()):
+            if rank in running.ranks:
+                if running.client is not None:
+                    self._answer(running.client, {"lost": rank})
+                self._part_ended(step, rank)
 
 
 _ENDING = "Unable to create step for job {job}: Job/step already completing or completed"

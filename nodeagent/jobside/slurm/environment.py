@@ -67,6 +67,15 @@ class Job:
         return found
 
     @property
+    def cpus(self) -> Sequence[int]:
+        """The CPUs of each node for steps: where tasks are spread unevenly, those that its tasks need."""
+        each: Sequence[int] = self.told["cpus"]
+        tasks: Sequence[int] = self.batch.get("tasks_per_node") or [1]
+        if len(set(tasks)) == 1 or len(tasks) != len(each):
+            return each
+        return [max(1, cpus * count // max(tasks)) for cpus, count in zip(each, tasks)]
+
+    @property
     def work(self) -> str:
         """The folder in which the agent started it."""
         return self.environment.get("MUSTER_WORKDIR") or os.getcwd()
@@ -106,7 +115,12 @@ class Job:
 
 def script_environment(job: Job) -> dict[str, str]:
     """The environment of the script."""
-    environment = {**_base(job), **_slurm(job)}
+    environment = _base(job)
+    if not job.told["gpus"][job.rank]:
+        hidden = {"CUDA_VISIBLE_DEVICES": ""} if "CUDA_VISIBLE_DEVICES" in environment else hidden_gpus()
+        environment = {**without_gpus(environment), **hidden}
+        environment.pop("SLURM_JOB_GPUS", None)
+    environment.update(_slurm(job))
     if job.environment.get("MUSTER_COMMANDS"):
         environment["PATH"] = "{}:{}".format(job.environment["MUSTER_COMMANDS"], environment.get("PATH", os.defpath))
     return environment
@@ -114,7 +128,8 @@ def script_environment(job: Job) -> dict[str, str]:
 
 def _base(job: Job) -> dict[str, str]:
     """The submitter's environment where the job runs in its folder, else one as of a login on the node."""
-    own = {name: value for name, value in job.environment.items() if name not in _GANG}
+    gone = _GANG if job.told["gpus"][job.rank] else {*_GANG, *_DEVICES}
+    own = {name: value for name, value in job.environment.items() if name not in gone}
     submitted = _submitted(job)
     if submitted is None and not job.batch.get("folder"):
         return {**_login(job, own), **own}
@@ -157,11 +172,11 @@ def _slurm(job: Job) -> dict[str, str]:
         "HOSTNAME": nodes[job.rank],
         "SLURMD_NODENAME": nodes[job.rank],
         "SLURM_CLUSTER_NAME": told.get("cluster") or "muster",
-        "SLURM_CPUS_ON_NODE": told["cpus"][job.rank],
+        "SLURM_CPUS_ON_NODE": job.cpus[job.rank],
         "SLURM_GTIDS": "0",
         "SLURM_JOBID": job.id,
         "SLURM_JOB_ACCOUNT": told.get("account"),
-        "SLURM_JOB_CPUS_PER_NODE": runs(told["cpus"]),
+        "SLURM_JOB_CPUS_PER_NODE": runs(job.cpus),
         "SLURM_JOB_GID": os.getgid(),
         "SLURM_JOB_ID": job.id,
         "SLURM_JOB_NAME": told["name"],
@@ -193,7 +208,7 @@ def _slurm(job: Job) -> dict[str, str]:
     texts = {name: str(value) for name, value in found.items() if value not in (None, "")}
     places = range(len(told["gpus"][job.rank]))
     if not places:
-        return {**texts, **hidden_gpus()}
+        return texts
     return {**texts, **seen_gpus(job, places, len(places)), "SLURM_JOB_GPUS": ",".join(job.gpu_names(job.rank, places))}
 
 
@@ -210,8 +225,8 @@ def seen_gpus(job: Job, places: Sequence[int], on_node: int) -> dict[str, str]:
 
 
 def without_gpus(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment without the GPUs that another program sees."""
-    gone = {*_DEVICES, "SLURM_STEP_GPUS", "SLURM_GPUS_ON_NODE"}
+    """The environment of a program that has no GPUs, or other ones than this says."""
+    gone = {*_DEVICES, "CUDA_DEVICE_ORDER", "SLURM_STEP_GPUS", "SLURM_GPUS_ON_NODE"}
     return {name: value for name, value in environment.items() if name not in gone}
 
 

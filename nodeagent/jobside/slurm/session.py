@@ -129,6 +129,8 @@ class Session:
                 self._take_node(self._ranks[told["node"]], socket.socket(fileno=self._handed.pop(0)))
             elif "signal" in told:
                 self._ordered(int(told["signal"]))
+            elif "lost" in told:
+                self._lose(self._ranks[told["lost"]])
             elif told.get("stopping") is False:
                 self._force()
         if not data:
@@ -168,14 +170,23 @@ class Session:
                 self._watch_input()
             elif kind == wire.ENDED:
                 node.over = True
-        if not data or node.over:
+        if node.over:
             self._selector.unregister(node.connection)
             node.connection.close()
-            if not node.over:
-                node.over = True
-                lost = [task for task in node.tasks if task not in self._statuses]
-                self._statuses.update(dict.fromkeys(lost, int(signal.SIGKILL)))
-                self._say("error: Node failure on {}".format(node.name))
+        elif not data:
+            self._lose(node)
+
+    def _lose(self, node: NodeLink) -> None:
+        """Give up a node that has failed; without this connection it kills its tasks."""
+        if node.over:
+            return
+        node.over = True
+        if node.connection is not None:
+            self._selector.unregister(node.connection)
+            node.connection.close()
+        lost = [task for task in node.tasks if task not in self._statuses]
+        self._statuses.update(dict.fromkeys(lost, int(signal.SIGKILL)))
+        self._say("error: Node failure on {}".format(node.name))
 
     def _exited(self, node: NodeLink, told: Mapping[str, Any]) -> None:
         status, tasks = int(told["status"]), told["tasks"]

@@ -59,13 +59,13 @@ class Nodes:
         path.write_text(f"#!/bin/bash\n{script}")
         path.chmod(0o755)
         with socket.socket() as probe:
-            probe.bind(("127.0.0.2", 0))
+            probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
         job = {
             "batch": {"output": "out.txt", **({"folder": str(self.work)} if shared else {}), **(batch or {})},
             "job_id": 4242, "array_id": None, "array_index": None, "array": None, "name": "train", "user": "ann",
             "nodes": [f"n{number}" for number in range(1, nodes + 1)],
-            "addresses": [f"127.0.0.{number + 1}" for number in range(1, nodes + 1)],
+            "addresses": [f"127.0.0.{number}" for number in range(1, nodes + 1)],
             "cpus": [4] * nodes, "memory_mib": [8192] * nodes, "gpus": [[0, 3]] * nodes,
             "restarts": 0, "time_limit_s": None, "cluster": "lab", "partition": "gpu", "account": "lab1",
             "qos": "normal", "secret": secrets.token_hex(32), "port": port, "submit_dir": str(self.work),
@@ -79,7 +79,7 @@ class Nodes:
                 "PATH": os.environ["PATH"], "HOME": str(root / "home"), "TMPDIR": str(root / "tmp"), "LANG": "C.UTF-8",
                 "MUSTER_BATCH": json.dumps({**job, "rank": rank}), "MUSTER_COMMANDS": self.commands,
                 "MUSTER_PYTHON": sys.executable, "MUSTER_WORKDIR": str(root / "work"),
-                "MUSTER_ALLOCATION_DIR": str(root), "MUSTER_JOB_TOKEN": "mj-1-secret", "MASTER_ADDR": "127.0.0.2",
+                "MUSTER_ALLOCATION_DIR": str(root), "MUSTER_JOB_TOKEN": "mj-1-secret", "MASTER_ADDR": "127.0.0.1",
                 "MASTER_PORT": str(port), "WORLD_SIZE": str(nodes), "RANK": str(rank),
                 "CUDA_VISIBLE_DEVICES": "GPU-a,GPU-b" if job["gpus"][rank] else "", **(env or {}),
             }  # fmt: skip

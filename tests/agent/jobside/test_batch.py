@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import signal
 import time
@@ -153,9 +154,19 @@ def test_the_signal_before_the_limit_goes_to_the_script_or_to_the_tasks(
 
 
 def test_a_job_without_gpus_has_no_variables_of_them(nodes: Nodes) -> None:
-    ran = nodes.run("env | grep -E 'CUDA|GPU' ; srun -n1 env | grep -E 'CUDA_V|_GPUS'; true", gpus=[[]])
-    assert ran.statuses == [0]
-    assert all(line == "CUDA_VISIBLE_DEVICES=" for line in ran.lines())  # where the machine has GPUs itself
+    (nodes.folder / "node0" / "work").mkdir(parents=True)
+    outer = nodes.folder / "node0" / "work" / ".muster-environment"
+    outer.write_bytes(
+        b"SLURM_JOB_GPUS=1\0SLURM_GPUS_ON_NODE=1\0CUDA_VISIBLE_DEVICES=1\0SLURM_ARRAY_TASK_ID=3\0PATH=/bin\0"
+    )
+    ran = nodes.run("env | grep -E 'CUDA|GPUS|ARRAY'; srun -n1 /bin/env | grep -E 'CUDA|GPUS'; true", gpus=[[]])
+    seen = [] if not glob.glob("/dev/nvidia[0-9]*") else ["CUDA_VISIBLE_DEVICES="]
+    assert ran.lines() == ["CUDA_VISIBLE_DEVICES=", "SLURM_ARRAY_TASK_ID=3", *seen]
+
+
+def test_steps_of_a_whole_node_have_gpus_only_where_the_job_named_some(nodes: Nodes) -> None:
+    ran = nodes.run("echo $CUDA_VISIBLE_DEVICES; srun -n1 sh -c 'echo x$SLURM_STEP_GPUS'", batch={"step_gpus": False})
+    assert ran.lines() == ["0,3", "x"]
 
 
 def _group(root: int) -> list[int]:
