@@ -91,7 +91,7 @@ def test_members_of_an_array_that_wait_are_one_line(slurm: Slurm, array: JobGrou
             "   arrPD  1                   \n   arrR   1                   \n",
         ),
         (("-t", "running", "-o", "id=%i x%%"), "id=N_1 x%\n"),
-        (("-S", "-i", "-o", "%i"), "N_[3,5,7,9%2]\nN_1\n"),
+        (("-S", "t-i", "-o", "%i"), "N_[3,5,7,9%2]\nN_1\n"),
         (("-w", "gpu02", "-o", "%i %t %R"), "N_1 R gpu02\n"),
     ],
 )
@@ -112,6 +112,8 @@ def test_squeue_selects_and_formats(arguments: tuple[str, ...], printed: str, sl
         (("-w", "gpu[1-3]"), ("", "squeue: error: Invalid node name gpu1\n", 1)),
         (("-y",), ("", "squeue: invalid option -- 'y'\nTry \"squeue --help\" for more information\n", 1)),
         (("more",), ("", "squeue: error: Unrecognized option: more\n", 1)),
+        (("-S", "i,~"), ("", "squeue: error: Invalid sort specification: ~\n", 1)),
+        (("-h", "-j", ""), ("", "", 0)),
         (("--version",), ("slurm-wlm 22.05.8\n", "", 0)),
     ],
 )

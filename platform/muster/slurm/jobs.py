@@ -6,11 +6,11 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import QuerySet
+from django.db.models import Prefetch, QuerySet
 
 from muster.common.errors import Forbidden
 from muster.fleet.models import Node
-from muster.jobs.models import Allocation, Job
+from muster.jobs.models import Allocation, Job, JobGroup
 from muster.jobs.rights import require_may_act
 from muster.slurm.call import Call
 from muster.slurm.hostlist import expand
@@ -33,16 +33,18 @@ class Named:
 
 def named(call: Call, ids: Collection[JobId]) -> list[Named]:
     """The jobs of each number: those that wait, run, or ended a short time ago."""
-    rows = known_jobs(call.user).select_related("group", "owner", "tenant", "vc", "pool").defer("spec", "group__spec")
+    groups = Prefetch("group", JobGroup.objects.defer("spec"))
+    rows = known_jobs(call.user).prefetch_related("owner", "tenant", groups).defer("spec")
     return [Named(one, tuple(with_ids(rows, [one]).order_by("pk"))) for one in ids]
 
 
-def may_change(call: Call, job: Job) -> bool:
-    """True if the caller may change the job."""
-    if job.owner_id != call.user.pk and not call.manages:
+def may_change(call: Call, jobs: Collection[Job]) -> bool:
+    """True if the caller may change all of the jobs."""
+    if not call.manages and any(job.owner_id != call.user.pk for job in jobs):
         return False
     try:
-        require_may_act(call.user, job)
+        for job in {(job.owner_id, job.tenant_id): job for job in jobs}.values():
+            require_may_act(call.user, job)
     except Forbidden:
         return False
     return True

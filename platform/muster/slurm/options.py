@@ -126,6 +126,16 @@ def _next(option: Option, rest: list[str]) -> str:
     return rest.pop(0) if option.takes is Takes.NEXT and rest and not rest[0].startswith("-") else ""
 
 
+def usage(command: str, known: Sequence[Option]) -> str:
+    """The options of a command, a line for each."""
+    lines = [f"Usage: {command} [OPTION]... [WORD]...\n"]
+    for option in known:
+        letter = f"-{option.letter}, " if option.letter else "    "
+        value = {Takes.NOTHING: "", Takes.VALUE: "=VALUE"}.get(option.takes, "[=VALUE]")
+        lines.append(f"  {letter}--{option.name}{value}\n")
+    return "".join(lines)
+
+
 def wrong_usage(command: str, message: str) -> Refused:
     """The refusal of a command line."""
     return Refused(f'{command}: {message}\nTry "{command} --help" for more information')

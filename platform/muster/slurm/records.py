@@ -10,13 +10,13 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db.models import F, Q, QuerySet
+from django.db.models import F, Prefetch, Q, QuerySet
 from django.db.models.fields.json import KT
 
 from muster.accounts.models import User
 from muster.common.clock import utc_now
 from muster.jobs.dependents import rows_of
-from muster.jobs.models import Allocation, Attempt, Dependency, Job
+from muster.jobs.models import Allocation, Attempt, Dependency, Job, JobGroup
 from muster.jobs.selectors import visible_jobs
 from muster.slurm.states import State, reason_of, state_of
 from muster.tenants.selectors import tenants_of
@@ -179,6 +179,8 @@ def records_of(jobs: QuerySet[Job], *, folded: bool, limits: bool = True) -> lis
     return records if limits else [replace(record, told_limit=False) for record in records]
 
 
+# Columns that are long, or many to read for a long list.
+_UNREAD = ("spec", "memo", "screening", "failure", "failed_resize", "avoid_nodes")
 _TOGETHER = Q(state=JobState.QUEUED, attempt_count=0, array_index__isnull=False)
 
 
@@ -229,7 +231,9 @@ _KINDS: Mapping[str, str] = {
 
 def _with_words(jobs: QuerySet[Job]) -> QuerySet[Job]:
     words = {f"word_{name.lower()}": KT(f"spec__env__SLURM_{variable}") for name, variable in _WORDS.items()}
-    loaded = jobs.select_related("owner", "vc", "pool", "group").defer("spec", "group__spec")
+    # Jobs share these rows, so each is read once.
+    groups = Prefetch("group", JobGroup.objects.defer("spec"))
+    loaded = jobs.prefetch_related("owner", "vc", "pool", groups).defer(*_UNREAD)
     return loaded.annotate(batch=F("spec__batch"), retries=F("spec__retry__max"), **words)
 
 

@@ -9,12 +9,13 @@ from django.db.models import QuerySet
 
 from muster.arrays.services import cancel_array
 from muster.common.errors import Conflict
+from muster.jobs.groups.services import cancel_group
 from muster.jobs.models import Job
 from muster.jobs.services import cancel_job
 from muster.slurm.call import VERSION, Answer, Call, Refused
 from muster.slurm.jobids import JobId, job_id, split_ids, with_ids
 from muster.slurm.jobs import Named, may_change, named, on_nodes
-from muster.slurm.options import Option, Parsed, flag, parse, valued
+from muster.slurm.options import Option, Parsed, flag, parse, usage, valued
 from muster.slurm.records import known_jobs, known_users, ranges, records_of
 from muster.slurm.states import State
 from scheduler.model.lifecycle import JobState
@@ -24,6 +25,7 @@ OPTIONS: Sequence[Option] = (
     flag("batch", "b"),
     flag("ctld"),
     flag("full", "f"),
+    flag("help"),
     flag("hurry", "H"),
     flag("interactive", "i"),
     valued("clusters", "M"),
@@ -63,6 +65,8 @@ def scancel(call: Call) -> Answer:
     given = parse("scancel", call.arguments, OPTIONS)
     if given.has("version"):
         return Answer(f"{VERSION}\n")
+    if given.has("help") or given.has("usage"):
+        return Answer(usage("scancel", OPTIONS))
     if given.has("interactive"):
         raise Refused("scancel: error: --interactive is not supported: the server asks nothing")
     values = {name: call.environment[variable] for name, variable in _VARIABLES.items() if variable in call.environment}
@@ -89,7 +93,7 @@ def _end(call: Call, target: Named, sent: signal.Signals) -> tuple[bool, str, in
     """End jobs, or send them a signal: whether an error is told in any case, the error, and the exit code."""
     if not target.jobs:
         return False, "Invalid job id specified", 0
-    if not all(may_change(call, job) for job in target.jobs):
+    if not may_change(call, target.jobs):
         return True, "Access/permission denied", DENIED
     if not target.waiting:
         return False, "Job/step already completing or completed", 0
@@ -105,15 +109,16 @@ def _end(call: Call, target: Named, sent: signal.Signals) -> tuple[bool, str, in
 
 
 def _cancel(call: Call, target: Named) -> None:
-    """End the jobs; the members of an array together."""
-    first = target.jobs[0]
-    if first.array_index is None or first.group is None:
+    """End the jobs; those of a group together."""
+    group = target.jobs[0].group
+    if group is not None and target.id.indices is None and target.id.number == group.pk:
+        cancel_group(user=call.user, group=group)
+    elif group is not None and target.jobs[0].array_index is not None:
+        indices = sorted(job.array_index or 0 for job in target.waiting)
+        cancel_array(user=call.user, group=group, indices=ranges(indices))
+    else:
         for job in target.waiting:
             cancel_job(user=call.user, job=job)
-        return
-    indices = sorted(job.array_index or 0 for job in target.waiting)
-    whole = target.id.indices is None and target.id.number == first.group_id
-    cancel_array(user=call.user, group=first.group, indices=None if whole else ranges(indices))
 
 
 def _ids(given: Parsed) -> list[JobId]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from django.db.models import QuerySet
@@ -14,7 +15,7 @@ from muster.slurm.fields import BY_LETTER, BY_NAME, Field
 from muster.slurm.formats import Format, letters_format, names_format, table
 from muster.slurm.jobids import JobId, job_id, split_ids, with_ids
 from muster.slurm.jobs import on_nodes
-from muster.slurm.options import Option, Parsed, Takes, flag, parse, valued
+from muster.slurm.options import Option, Parsed, Takes, flag, parse, usage, valued
 from muster.slurm.records import Record, known_jobs, known_users, records_of
 from muster.slurm.states import State
 
@@ -30,6 +31,7 @@ OPTIONS = (
     flag("federation"),
     valued("format", "o"),
     valued("Format", "O"),
+    flag("help"),
     flag("hide"),
     valued("iterate", "i"),
     Option("jobs", "j", Takes.NEXT),
@@ -69,6 +71,7 @@ _VARIABLES = {
 _DEFAULT_STATES = frozenset(
     {State.PENDING, State.RUNNING, State.CONFIGURING, State.COMPLETING, State.SUSPENDED, State.STOPPED}
 )
+_SORT_KEY = re.compile(r"([-+]?)([^-+,\s])")
 _UNKNOWN_HERE = {"iterate": "run it again by watch(1)", "steps": "the platform does not know the steps of jobs"}
 
 
@@ -79,6 +82,8 @@ def squeue(call: Call) -> Answer:
         raise Refused(f"squeue: error: Unrecognized option: {given.words[0]}")
     if given.has("version"):
         return Answer(f"{VERSION}\n")
+    if given.has("help") or given.has("usage"):
+        return Answer(usage("squeue", OPTIONS))
     for name, why in _UNKNOWN_HERE.items():
         if given.has(name):
             raise Refused(f"squeue: error: --{name} is not supported: {why}")
@@ -165,7 +170,7 @@ def _selected(call: Call, given: Parsed, ids: Sequence[JobId]) -> tuple[list[Rec
         jobs = with_ids(jobs, ids)
         if len(ids) == 1 and not jobs.exists():
             raise Refused("slurm_load_jobs error: Invalid job id specified")
-    elif "" in given.all("jobs") and "--jobs=" in call.arguments:
+    elif given.has("jobs") and {"", "--jobs="} & {*call.arguments}:
         jobs = jobs.none()
     jobs, problem = _of_users(call, given, jobs)
     if names := _words(_value(given, call, "name")):
@@ -200,9 +205,8 @@ def _sort(records: list[Record], given: Parsed, call: Call) -> None:
     """Put the records in order: by number, and then by each key from the last one, which keeps the order of equals."""
     records.sort(key=lambda record: (record.array_id or record.job.pk, record.job.array_index or 0))
     text = _value(given, call, "sort") or ("S" if given.has("start") else "P,t,-p")
-    for key in reversed(_words(text)):
-        letter = key.lstrip("+-")
+    for sign, letter in reversed(_SORT_KEY.findall(text)):
         field = BY_LETTER.get(letter)
         if field is None:
             raise Refused(f"squeue: error: Invalid sort specification: {letter}")
-        records.sort(key=field.rank, reverse=key.startswith("-"))
+        records.sort(key=field.rank, reverse=sign == "-")

@@ -106,7 +106,7 @@ def _refused(call: Call, target: Named, foreign: str = FOREIGN) -> str:
     """The reason why the jobs cannot be changed; empty if they can."""
     if not target.jobs:
         return UNKNOWN
-    if not all(may_change(call, job) for job in target.jobs):
+    if not may_change(call, target.jobs):
         return foreign
     return "" if target.waiting else OVER
 

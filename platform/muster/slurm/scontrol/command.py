@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from muster.slurm.call import VERSION, Answer, Call, Refused
-from muster.slurm.options import Option, flag, parse, valued
+from muster.slurm.options import Option, flag, parse, usage, valued
 from muster.slurm.scontrol import change, show
 
 OPTIONS: Sequence[Option] = (
@@ -49,6 +49,8 @@ def scontrol(call: Call) -> Answer:
     given = parse("scontrol", call.arguments, OPTIONS)
     if given.has("version"):
         return Answer(f"{VERSION}\n")
+    if given.has("help"):
+        return Answer(usage("scontrol", OPTIONS))
     if not given.words:
         raise Refused("scontrol: error: the interactive mode is not supported: name a keyword")
     keyword, *words = given.words
