@@ -221,3 +221,20 @@ def test_an_echo_comes_back_sooner_than_a_person_notices(cluster: Cluster, job: 
     warnings.warn(shown, stacklevel=1)
     # What is meant is a tenth of a second; a machine that is busy with other tests has more time.
     assert quantiles[9] < 2.0, shown
+
+
+def test_srun_opens_a_terminal_in_a_job_of_its_own_and_ends_it(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "here.txt").write_text("brought along\n")
+    monkeypatch.chdir(tmp_path)
+    with terminal(command("srun", "-n2", "--pty", "bash", "--norc"), environment(cluster, tmp_path)) as person:
+        person.hear(b"queued and waiting for resources")
+        person.say(
+            "stty size; cat here.txt; echo tasks-$SLURM_NTASKS; srun -l echo hi; squeue -h -o %j-%T; exit $((2+3))\n"
+        )
+        assert person.end() == 5
+    for shown in (b"31 97", b"brought along", b"tasks-2", b"0: hi", b"1: hi", b"bash-RUNNING"):
+        assert shown in person.seen
+    (number,) = {job["id"] for job in cluster.client().jobs_page()["results"] if job["name"] == "bash"}
+    until(lambda: cluster.client().job(number)["state"] == "cancelled", "the job is over", 30)
