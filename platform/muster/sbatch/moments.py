@@ -12,6 +12,7 @@ _AWAY = re.compile(r"now ?([+-]) ?(\d+)([a-z]*)", re.ASCII)
 _CLOCK = re.compile(r"(\d{1,2}):(\d\d)(?::(\d\d))? ?(am|pm)?", re.ASCII)
 _DATES = ("%Y-%m-%d", "%m/%d/%y", "%m.%d.%y")
 _DAYS_OF_YEAR = ("%Y/%m/%d", "%Y/%m.%d")
+_NO_YEAR = re.compile(r"\d+[/.]\d+|\d{4}", re.ASCII)
 _COMPACT = re.compile(r"(\d\d)(\d\d)(\d\d)?", re.ASCII)
 
 
@@ -39,7 +40,8 @@ def moment(text: str, now: datetime, *, coming: bool = True) -> datetime:
     if clock_text and not date_text:
         at = _at(now, clock)
         return at if at > now or not coming else at + timedelta(days=1)
-    return _at(_date(date_text, now), clock)
+    at = _at(_date(date_text, now), clock)
+    return _next_year(at) if coming and at < now and _NO_YEAR.fullmatch(date_text) else at
 
 
 def _halves(text: str) -> tuple[str, str]:
@@ -83,6 +85,13 @@ def _date(text: str, now: datetime) -> datetime:
             continue
         return day.replace(tzinfo=now.tzinfo)
     raise ValueError("write now+2hours, HH:MM, YYYY-MM-DD, YYYY-MM-DDTHH:MM, tomorrow, noon or midnight")
+
+
+def _next_year(at: datetime) -> datetime:
+    try:
+        return at.replace(year=at.year + 1)
+    except ValueError:  # there is no 29 February
+        return at.replace(year=at.year + 1, month=3, day=1)
 
 
 def _at(day: datetime, clock: time) -> datetime:

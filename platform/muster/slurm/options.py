@@ -138,4 +138,5 @@ def usage(command: str, known: Sequence[Option]) -> str:
 
 def wrong_usage(command: str, message: str) -> Refused:
     """The refusal of a command line."""
-    return Refused(f'{command}: {message}\nTry "{command} --help" for more information')
+    hint = "" if command == "sacct" else f'\nTry "{command} --help" for more information'
+    return Refused(f"{command}: {message}{hint}")

@@ -99,8 +99,11 @@ def test_a_script_has_a_record_and_one_of_its_step(vc: VirtualCluster, ada: User
     [
         (["-P"], "JobID|State\n{0}|COMPLETED\n"),
         (["-p", "-n"], "{0}|COMPLETED|\n"),
+        (["-n", "-o", "jobname%4", "--format=state,start%10"], "  ok  COMPLETED 2026-11-28 \n"),
+        (["-P", "-o", "jobname%1,start%10"], "JobName|Start\nok|2026-11-28\n"),
+        (["-o", "timelimitraw,start%3"], "TimelimitR Sta \n---------- --- \n        60 202 \n"),
         (["-P", "--delimiter=::", "-n"], "{0}::COMPLETED\n"),
-        (["-n", "-o", "JOBNAME%-8,sta%4,jobname%3"], "ok       202+  ok \n"),
+        (["-n", "-o", "JOBNAME%-8,sta%4,jobname%3"], "ok       2026  ok \n"),
         (["-n", "-o", "jobname,state%5"], "        ok COMP+ \n"),
         (["-n", "-P", "-o", "reqmem,alloctres"], "2G|billing=8,cpu=8,gres/gpu=2,mem=2G,node=2\n"),
         (["-n", "-P", "-o", "reqtres"], "billing=8,cpu=8,gres/gpu=2,mem=2G,node=2\n"),
@@ -175,6 +178,9 @@ def test_windows_choose_by_the_time_that_jobs_were_there(vc: VirtualCluster, ada
     assert names(ada, "-s", "pd,f") == ["waits"]
     assert names(ada, "-s", "FAILED", "-S", "today") == []
     assert names(ada, "-s", "FAILED", "-S", "today", "-E", "now") == ["morning"]
+    failed = str(Job.objects.get(name="morning").pk)
+    assert names(ada, "-j", failed, "-s", "F") == ["morning"]
+    assert names(ada, "-j", failed, "-s", "F", "-S", "today") == []
     assert names(ada, "-j", f"{Job.objects.get(name='held').pk},999999") == ["held"]
 
 
@@ -228,6 +234,12 @@ def test_members_of_an_array_that_wait_share_a_record(vc: VirtualCluster, ada: U
         (["-s", "CG"], "sacct: fatal: job state CG is not supported / accounted\n"),
         (["-j", "1,abc"], "sacct: fatal: Bad job/step specified: abc\n"),
         (["-S", "bogus"], "Invalid time specification (pos=0): bogus\n"),
+        (["--bogus"], "sacct: unrecognized option '--bogus'\n"),
+        (["-i", "x"], 'sacct: error: Invalid numeric value "x" for requested node range.\n'),
+        (
+            ["--units=x"],
+            "sacct: error: Invalid unit type 'x'. Possible options are 'KMGTP'\nsacct: fatal: Invalid unit type\n",
+        ),
         (["extra"], "sacct: error: Unknown arguments:\nsacct: error:  extra\n"),
         (
             ["-S", "2026-11-28", "-E", "2026-11-27"],

@@ -40,10 +40,23 @@ NOW = datetime(2026, 11, 28, 11, 41, 20, tzinfo=BERLIN)
         ("01/02/27-10:00", "2027-01-02T10:00:00"),
         ("010227", "2027-01-02T00:00:00"),
         ("12/31", "2026-12-31T00:00:00"),
+        ("1229", "2026-12-29T00:00:00"),
+        ("1128", "2027-11-28T00:00:00"),
+        ("12.29.26", "2026-12-29T00:00:00"),
+        ("2026-12-29-10:00", "2026-12-29T10:00:00"),
+        ("now-1hour", "2026-11-28T10:41:20"),
     ],
 )
 def test_a_moment_is_the_one_that_slurm_reads(text: str, expected: str) -> None:
     assert moment(text, NOW) == datetime.fromisoformat(expected).replace(tzinfo=BERLIN)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("16:00", "2026-11-28T16:00:00"), ("today", "2026-11-28T00:00:00"), ("1127", "2026-11-27T00:00:00")],
+)
+def test_a_moment_that_may_have_passed_is_of_this_day_and_year(text: str, expected: str) -> None:
+    assert moment(text, NOW, coming=False) == datetime.fromisoformat(expected).replace(tzinfo=BERLIN)
 
 
 @pytest.mark.parametrize(

@@ -109,3 +109,21 @@ def test_nodes_that_do_not_answer_come_first_with_a_star() -> None:
 def test_the_environment_gives_the_format_and_the_partition() -> None:
     assert run("-h", "-n", "n2", SINFO_FORMAT="%N|%P", SINFO_PARTITION="cpu").stdout == "n2|cpu\n"
     assert run("-h", "-n", "n2", "-o", "%N", SINFO_FORMAT="%N|%P").stdout == "n2\n"
+
+
+def test_states_are_chosen_by_what_lies_below_a_drain_too() -> None:
+    states = (NodeState(Base.MIXED), NodeState(Base.IDLE), NodeState(Base.IDLE, drain=True))
+    nodes = tuple(NodeLine(name, state) for name, state in zip(("n1", "n2", "n3"), states, strict=True))
+    places = (Place(Partition("gpu", (), ()), True, nodes),)
+    chosen = {
+        state: run("-h", "-t", state, "-o", "%N|%t", places=places).stdout.split()
+        for state in ("idle", "alloc", "mix", "drain", "drained", "draining")
+    }
+    assert chosen == {
+        "idle": ["n3|drain", "n2|idle"],
+        "alloc": ["n1|mix"],
+        "mix": ["n1|mix"],
+        "drain": ["n3|drain"],
+        "drained": ["n3|drain"],
+        "draining": [],
+    }

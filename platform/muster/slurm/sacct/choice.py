@@ -151,7 +151,7 @@ def _window(given: Parsed, call: Call, now: datetime, *, by_number: bool, by_sta
     start, end = at("starttime"), at("endtime")
     if start is None and not by_number:
         start = now if by_state else local.replace(hour=0, minute=0, second=0, microsecond=0)
-    elif start is not None and end is None and by_state and not by_number:
+    elif start is not None and end is None and by_state:
         end = start
     window = Window(start, end or now)
     if start is not None and start > window.end:
@@ -207,20 +207,20 @@ def _by_word(variable: str, otherwise: str, words: Sequence[str]) -> Q:
 
 def _tests(given: Parsed) -> Iterator[Test]:
     if (text := given.last("nnodes")) is not None:
-        least, most = _range(text)
+        least, most = _range(text, "node")
         yield lambda record: least <= (record.given.nodes or record.asked.nodes) <= most
     if (text := given.last("ncpus")) is not None:
-        fewest, top = _range(text)
+        fewest, top = _range(text, "cpu")
         yield lambda record: fewest <= (record.given.cpus or record.asked.cpus) <= top
     if (text := given.last("timelimit-min")) is not None:
         shortest, longest = _limit_s(text), _limit_s(given.last("timelimit-max") or text)
         yield lambda record: shortest <= (record.job.time_limit_s or float("inf")) <= longest
 
 
-def _range(text: str) -> tuple[int, int]:
+def _range(text: str, of: str) -> tuple[int, int]:
     found = _RANGE.fullmatch(text)
     if not found:
-        raise Refused(f"sacct: fatal: Invalid node or CPU range: {text}")
+        raise Refused(f'sacct: error: Invalid numeric value "{text}" for requested {of} range.')
     return int(found[1]), int(found[2] or found[1])
 
 
@@ -228,7 +228,7 @@ def _limit_s(text: str) -> float:
     try:
         found = minutes(text)
     except ValueError as error:
-        raise Refused(f"sacct: fatal: Invalid time limit specification: {text}") from error
+        raise Refused("sacct: fatal: Invalid time limit specification") from error
     return float("inf") if found is None else 60.0 * found
 
 

@@ -11,7 +11,18 @@ from muster.slurm.call import VERSION, Answer, Call, Refused
 from muster.slurm.formats import MAX_WIDTH
 from muster.slurm.options import Parsed, flag, parse, valued
 from muster.slurm.sacct.choice import Window, chosen
-from muster.slurm.sacct.fields import BRIEF, DEFAULT, LONG, NAMES, Printing, fields_of, is_left, value_of, width_of
+from muster.slurm.sacct.fields import (
+    BRIEF,
+    DEFAULT,
+    LONG,
+    NAMES,
+    TIMES,
+    Printing,
+    fields_of,
+    is_left,
+    value_of,
+    width_of,
+)
 from muster.slurm.sacct.records import Record, records_of
 from muster.slurm.states import State
 
@@ -47,7 +58,17 @@ class _Column:
         """The value in the width, its end cut off with a `+`."""
         if len(value) > self.width:
             value = f"{value[: max(self.width - 1, 0)]}+"[: self.width]
-        return value.ljust(self.width) if self.left else value.rjust(self.width)
+        return self.padded(value)
+
+    def padded(self, text: str) -> str:
+        """The beginning of the text in the width."""
+        cut = text[: self.width]
+        return cut.ljust(self.width) if self.left else cut.rjust(self.width)
+
+    def value(self, record: Record, printing: Printing) -> str:
+        """The value of the record; in a narrow column a time is as much of itself as fits, also without padding."""
+        value = value_of(self.field, record, printing)
+        return value[: self.width] if self.field in TIMES and self.width < width_of(self.field) else value
 
 
 def sacct(call: Call) -> Answer:
@@ -74,13 +95,13 @@ def sacct(call: Call) -> Answer:
     records = _folded(records if given.has("duplicates") else _newest(records))
     if given.has("truncate"):
         records = [_cut(record, choice.window) for record in records]
-    rows = ([value_of(column.field, record, printing) for column in columns] for record in records)
+    rows = ([column.value(record, printing) for column in columns] for record in records)
     return Answer(_table(given, columns, rows))
 
 
 def _columns(given: Parsed, call: Call) -> list[_Column]:
     views = {"brief": BRIEF, "long": LONG}
-    text = given.last("format") or next((view for name, view in views.items() if given.has(name)), None)
+    text = ",".join(given.all("format")) or next((view for name, view in views.items() if given.has(name)), None)
     columns = []
     for item in (text or call.environment.get("SACCT_FORMAT") or DEFAULT).split(","):
         name, has_width, width = item.lstrip().partition("%")
@@ -100,7 +121,8 @@ def _units(given: Parsed) -> str:
     if (units := given.last("units")) is None:
         return "M" if given.has("noconvert") else ""
     if units.upper() not in set("KMGTP"):
-        raise Refused("sacct: fatal: Invalid unit type")
+        possible = f"sacct: error: Invalid unit type '{units}'. Possible options are 'KMGTP'"
+        raise Refused(f"{possible}\nsacct: fatal: Invalid unit type")
     return units.upper()
 
 
@@ -135,10 +157,10 @@ def _cut(record: Record, window: Window) -> Record:
 def _table(given: Parsed, columns: Sequence[_Column], rows: Iterable[Sequence[str]]) -> str:
     header = [] if given.has("noheader") else [[column.field for column in columns]]
     if given.has("parsable") or given.has("parsable2"):
-        delimiter = given.last("delimiter") or "|"
+        delimiter = "|" if (text := given.last("delimiter")) is None else text
         end = "" if given.has("parsable2") else delimiter
         return "".join(f"{delimiter.join(row)}{end}\n" for row in (*header, *rows))
-    lines = [" ".join(column.fitted(value) for column, value in zip(columns, row, strict=True)) for row in header]
+    lines = [" ".join(column.padded(column.field) for column in columns) for _ in header]
     lines += [" ".join("-" * column.width for column in columns) for _ in header]
     lines += [" ".join(column.fitted(value) for column, value in zip(columns, row, strict=True)) for row in rows]
     return "".join(f"{line} \n" for line in lines)

@@ -44,6 +44,7 @@ WorkDir:20
 _WIDTHS: Mapping[str, int] = {name: int(width) for name, width in (item.split(":") for item in _TABLE.split())}
 NAMES = tuple(_WIDTHS)
 _SPELLED = {name.lower(): name for name in NAMES}
+TIMES = frozenset({"Eligible", "End", "Start", "Submit"})
 _LEFT = frozenset({"JobID", "JobIDRaw", "DBIndex"})
 _UNITS = "KMGTP"
 

@@ -104,8 +104,8 @@ def _never(_: NodeState) -> bool:
 _TESTS: Mapping[str, Test] = {
     "unknown": lambda state: state.base is Base.UNKNOWN,
     "down": lambda state: state.base is Base.DOWN,
-    "idle": lambda state: state.base is Base.IDLE and not state.drain,
-    "allocated": lambda state: state.base is Base.ALLOCATED or (state.drain and state.base in _BUSY),
+    "idle": lambda state: state.base is Base.IDLE,
+    "allocated": lambda state: state.base in _BUSY,
     "mixed": lambda state: state.base is Base.MIXED and not state.drain,
     "drain": lambda state: state.drain,
     "drained": lambda state: state.drain and state.base not in _BUSY,
