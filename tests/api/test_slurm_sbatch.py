@@ -130,7 +130,7 @@ def test_a_dependency_that_can_never_be_met_is_waited_for_unless_the_script_says
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [
-        (["--gress=1"], 255, "sbatch: unrecognized option '--gress'\nTry \"sbatch --help\" for more information\n"),
+        (["--gress=1"], 255, "sbatch: unrecognized option '--gress=1'\nTry \"sbatch --help\" for more information\n"),
         (["--time=soon"], 255, "sbatch: error: Invalid --time specification\n"),
         (["-n", "0"], 1, 'sbatch: error: Invalid numeric value "0" for --ntasks.\n'),
         (["-A", "speech"], 1, "sbatch: error: Batch job submission failed: Invalid account or account/partition"),

@@ -101,7 +101,7 @@ def test_a_pasted_sbatch_script_is_reported_on_and_fills_the_form(ada: Page, dem
     expect(dialog.get_by_role("alert")).to_have_text("line 4: there is no option --gress")
     dialog.get_by_label("Script").fill(script.format("#SBATCH -t 5"))
     dialog.get_by_role("button", name="Translate").click()
-    for cells in (["line 2", "-J pasted", "name: pasted"], ["line 3", "--output=%x.out", "Ignored:"]):
+    for cells in (["line 2", "-J pasted", "name: pasted"], ["line 3", "--output=%x.out", "batch.output: %x.out"]):
         expect(dialog.get_by_role("row").filter(has_text=cells[1])).to_contain_text(cells[2])
     dialog.get_by_role("button", name="Use this spec").click()
     expect(editor).to_contain_text("name: pasted")

@@ -287,7 +287,7 @@ def parse(words: Sequence[str], *, source: Source, line: int | None = None) -> t
         rest.pop(0)
         if word.startswith("--"):
             name, equals, value = word[2:].partition("=")
-            option = _named(name, line)
+            option = _named(name, word, line)
             text = word
             if option.takes is Takes.NOTHING and equals:
                 raise _unread(
@@ -329,15 +329,15 @@ def _unread(words: str, message: str, line: int | None) -> Refused:
     return Refused(message, line, slurm=f'sbatch: {words}\nTry "sbatch --help" for more information', code=255)
 
 
-def _named(name: str, line: int | None) -> Option:
+def _named(name: str, word: str, line: int | None) -> Option:
     option = _BY_NAME.get(name)
     if option is not None:
         return option
     alike = sorted(known for known in _BY_NAME if known.startswith(name)) if name else []
     if len(alike) > 1:
         possible = " ".join(f"'--{one}'" for one in alike)
-        words = f"option '--{name}' is ambiguous; possibilities: {possible}"
+        words = f"option '{word}' is ambiguous; possibilities: {possible}"
         raise _unread(words, f"--{name} may be any of {', '.join(f'--{one}' for one in alike)}", line)
     if not alike:
-        raise _unread(f"unrecognized option '--{name}'", f"there is no option --{name}", line)
+        raise _unread(f"unrecognized option '{word}'", f"there is no option --{name}", line)
     return _BY_NAME[alike[0]]

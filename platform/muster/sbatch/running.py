@@ -12,6 +12,7 @@ from muster.sbatch.geometry import Layout
 from muster.sbatch.options import Given
 from muster.sbatch.site import Partition
 
+_GPUS = frozenset({"gpus", "gpus-per-node", "gpus-per-task", "gres"})
 _FILES = ("output", "error", "input")
 # Variables that have the value of an option as it is written.
 _COPIED = {
@@ -47,6 +48,8 @@ def batch_of(given: Mapping[str, Given], layout: Layout, folder: str | None) -> 
         batch["cpus_per_task"] = values.count(given["cpus-per-task"].value)
     if "gpus-per-task" in given:
         batch["gpus_per_task"] = values.gpus(given["gpus-per-task"].value).number
+    if "exclusive" in given and not given.keys() & _GPUS:
+        batch["step_gpus"] = False  # Slurm gives the whole node to the script, and to steps what was asked for
     if not exports_all(export_of(given)):
         batch["export"] = "NONE"
     if "signal" in given:

@@ -41,6 +41,7 @@ _NO_MAIL = (
 _FLAGS = frozenset({"parsable", "quiet", "test-only", "wait"})
 _NO_ACCOUNT = failed("Invalid account or account/partition combination specified")
 _NOT_AVAILABLE = failed("Requested node configuration is not available")
+_POLICY = "Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)"
 _TOO_LONG = "Requested time limit is invalid (missing or exceeds some limit)"
 # Options that set one thing.
 _SAME = {"tasks-per-node": "ntasks-per-node", "requeue": "no-requeue", "oversubscribe": "exclusive"}
@@ -305,11 +306,8 @@ class _Translator:
             if layout.memory_mib:
                 each += f" and {layout.memory_mib} MiB"
             asked = f"{layout.nodes} nodes with {each} each"
-            few = layout.nodes > len(partition.nodes)
-            raise Refused(
-                f"{asked} are asked for, and partition {partition.name} has {len(fitting)}",
-                slurm=failed("Node count specification invalid") if few else _NOT_AVAILABLE,
-            )
+            message = f"{asked} are asked for, and partition {partition.name} has {len(fitting)}"
+            raise Refused(message, slurm=_no_room(layout, partition))
 
     def _gpu_type(self, asked: str | None, partition: Partition) -> str | None:
         """The type as the platform writes it."""
@@ -333,15 +331,15 @@ class _Translator:
         if given is not None:
             self._read("time", lambda given: values.minutes(given.value))
             limit = values.minutes(given.value)
-        for what, most in (
-            (f"partition {partition.name}", partition.max_time_min),
-            ("the quality of service", qos.max_time_min),
+        for what, most, words in (
+            ("the quality of service", qos.max_time_min, f"QOSMaxWallDurationPerJobLimit\n{failed(_POLICY)}"),
+            (f"partition {partition.name}", partition.max_time_min, failed(_TOO_LONG)),
         ):
             if most is not None and (limit is None or limit > most):
                 if given is None:
                     limit = most
                 else:
-                    raise given.refused(f"{what} allows {_duration(most)} at most", slurm=failed(_TOO_LONG))
+                    raise given.refused(f"{what} allows {_duration(most)} at most", slurm=words)
         if limit is not None:
             self._spec["time"] = _duration(limit)
 
@@ -405,7 +403,7 @@ class _Translator:
         if not given.value:
             return
         found = values.array(given.value, self._site.max_array)
-        array: dict[str, Any] = {"indices": _ranges(found.indices)}
+        array: dict[str, Any] = {"indices": _ranges(found)}
         if found.parallel is not None:
             array["max_parallel"] = found.parallel
         self._spec["array"] = array
@@ -476,6 +474,17 @@ class _Translator:
         return command_of(script, self._submission.arguments)
 
 
+def _no_room(layout: Layout, partition: Partition) -> str:
+    """The words of sbatch where the partition has too few nodes of that size."""
+    if layout.nodes > len(partition.nodes):
+        return failed("Node count specification invalid")
+    if all(node.cpus < layout.cpus for node in partition.nodes):
+        return f"CPU count per node can not be satisfied\n{_NOT_AVAILABLE}"
+    if all(node.memory_mib < (layout.memory_mib or 0) for node in partition.nodes):
+        return f"Memory specification can not be satisfied\n{_NOT_AVAILABLE}"
+    return _NOT_AVAILABLE
+
+
 def _with_values(entry: Entry, spec: Mapping[str, Any]) -> Entry:
     """The entry with the values of the keys that it names, where it names only keys."""
     within = {**spec, **{f"batch.{key}": value for key, value in spec["batch"].items()}}
@@ -497,8 +506,11 @@ def _duration(minutes: int) -> str:
     return f"{minutes // 60}h" if minutes % 60 == 0 else f"{minutes}m"
 
 
-def _ranges(indices: Sequence[int]) -> str:
-    """The indices as ranges: `0-3,7`."""
+def _ranges(array: values.Array) -> str:
+    """The indices as ranges: `0-3,7`, or a single one with its step."""
+    indices = array.indices
+    if array.step > 1 and len(indices) > 1:
+        return f"{indices[0]}-{indices[-1]}:{array.step}"
     parts: list[str] = []
     first = last = indices[0]
     for index in (*indices[1:], None):

@@ -134,6 +134,8 @@ class Array:
 
     indices: tuple[int, ...]
     parallel: int | None
+    step: int = 1
+    """That of a single range, which a job sees."""
 
 
 def array(text: str, most: int) -> Array:
@@ -145,6 +147,7 @@ def array(text: str, most: int) -> Array:
     if listed.startswith("[") and listed.endswith("]"):
         listed = listed[1:-1]
     indices: set[int] = set()
+    step = 1
     for part in filter(None, listed.split(",")):
         found = _RANGE.fullmatch(part)
         if not found:
@@ -160,7 +163,7 @@ def array(text: str, most: int) -> Array:
     if not indices:
         raise ValueError("it names no index")
     parallel = int(limit) if percent and _COUNT.fullmatch(limit) else 0
-    return Array(tuple(sorted(indices)), parallel or None)
+    return Array(tuple(sorted(indices)), parallel or None, 1 if "," in listed else step)
 
 
 @dataclass(frozen=True, slots=True)

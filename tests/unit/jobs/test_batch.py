@@ -17,6 +17,7 @@ def test_a_batch_script_is_stored_with_its_defaults() -> None:
     stored = parse_spec(given).stored()["batch"]
     assert stored == given["batch"] | {
         "open_mode": "truncate",
+        "step_gpus": True,
         "export": "ALL",
         "signal_before_s": 60,
         "signal_script": False,

@@ -76,8 +76,12 @@ def asked(found: Translation) -> dict[str, Any]:
     if "memory" in spec:
         told["memory_mib"] = nodes * int(spec["memory"].removesuffix("MiB"))
     if "array" in spec:
-        told |= {"array": spec["array"]["indices"], "parallel": spec["array"].get("max_parallel")}
+        told |= {"array": _indices(spec["array"]["indices"]), "parallel": spec["array"].get("max_parallel")}
     return told
+
+
+def _indices(text: str) -> tuple[int, ...]:
+    return values.array(text, 10**6).indices
 
 
 def _limit_min(spec: dict[str, Any]) -> int:
@@ -105,7 +109,7 @@ def given(recorded: dict[str, Any]) -> dict[str, Any]:
         told["nodes_in"] = names["ReqNodeList"]
     if "ArrayTaskId" in recorded and recorded["JobState"] == "PENDING":
         indices, _, parallel = recorded["ArrayTaskId"].partition("%")
-        told |= {"array": indices, "parallel": int(parallel) if parallel else None}
+        told |= {"array": _indices(indices), "parallel": int(parallel) if parallel else None}
     if "ArrayTaskId" not in recorded and recorded["JobState"] == "RUNNING":
         told |= {"nodes": int(recorded["NumNodes"]), "cpus": int(tres["cpu"]), "gpus": recorded["gpus"]}
         told["memory_mib"] = values.mebibytes(tres["mem"])

@@ -112,6 +112,13 @@ def test_tasks_spread_over_the_nodes(options: list[str], tasks: int, spread: lis
 
 
 @pytest.mark.parametrize(
+    ("array", "indices"), [("0-7:2%1", "0-6:2"), ("1-4,6", "1-4,6"), ("1,3,5", "1,3,5"), ("5-9:9", "5")]
+)
+def test_the_step_of_a_range_is_kept(array: str, indices: str) -> None:
+    assert translated(f"--array={array}").spec["array"]["indices"] == indices
+
+
+@pytest.mark.parametrize(
     ("value", "kept"),
     [
         ("ALL", {"A": "1", "SLURM_X": "2"}),

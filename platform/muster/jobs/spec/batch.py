@@ -57,6 +57,9 @@ class Batch(BaseModel):
     gpus_per_task: Annotated[int, Field(ge=0, le=1024)] | None = Field(
         default=None, description="GPUs of each task. Default: a task sees all GPUs of its node."
     )
+    step_gpus: bool = Field(
+        default=True, description="Whether the tasks of `srun` see the GPUs; the script sees them in any case."
+    )
     export: Literal["ALL", "NONE"] = Field(
         default="ALL", description="Whether it has the environment from which it was submitted, where that is known."
     )
