@@ -18,6 +18,7 @@ from nodeagent.jobside.slurm.controller import Controller
 from nodeagent.jobside.slurm.environment import SOCKET, Job, script_environment
 from nodeagent.jobside.slurm.follower import follow
 from nodeagent.jobside.slurm.tasks import no_folder, problem
+from nodeagent.jobside.slurm.wire import write_all
 
 _READ_BYTES = 1 << 18
 _NO_FILE = 53
@@ -85,16 +86,11 @@ class Copy:
     def _write(self, data: bytes) -> None:
         if self._file is not None:
             try:
-                _write_all(self._file, data)
+                write_all(self._file, data)
             except OSError as error:  # the disk is full, say: the log has it all the same
                 self._file = None
-                _write_all(2, "muster-batch: its output file: {}\n".format(error.strerror).encode())
-        _write_all(1, data)
-
-
-def _write_all(descriptor: int, data: bytes) -> None:
-    while data:
-        data = data[os.write(descriptor, data) :]
+                write_all(2, "muster-batch: its output file: {}\n".format(error.strerror).encode())
+        write_all(1, data)
 
 
 class Supervisor:
@@ -128,7 +124,10 @@ class Supervisor:
         self._selector.register(wake, selectors.EVENT_READ, lambda: self._woken(wake))
         for copy in set(copies):
             self._selector.register(copy.reading, selectors.EVENT_READ, self._mover(copy))
-        self._controller = Controller(self._job, self._selector)
+        try:
+            self._controller = Controller(self._job, self._selector)
+        except OSError as error:
+            sys.exit("muster-batch: cannot serve srun: {}".format(error))
         environment[SOCKET] = self._controller.path
         self._start(words, environment, given)
         for copy in set(copies):

@@ -349,8 +349,11 @@ def _listen(job: Job) -> socket.socket:
     """The socket at which the other nodes call: at the address that they know, where it is this machine's own."""
     port = int(job.told["port"])
     try:
-        return socket.create_server((str(job.told["addresses"][0]), port), backlog=256)
+        family, _, _, _, address = socket.getaddrinfo(job.told["addresses"][0], port, type=socket.SOCK_STREAM)[0]
+        return socket.create_server(address, family=family, backlog=256)
     except OSError:
+        if socket.has_dualstack_ipv6():
+            return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=256)
         return socket.create_server(("", port), backlog=256)
 
 

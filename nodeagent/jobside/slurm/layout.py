@@ -47,6 +47,8 @@ class Request:
     gpus_per_task: int | None = None
     memory_mib: int | None = None
     memory_per_cpu_mib: int | None = None
+    memory_named: bool = False
+    """True where the step itself names the memory; that of the job is never more than a node has."""
     distribution: str = ""
     exact: bool = False
     overlap: bool = False
@@ -240,6 +242,8 @@ class Layout:
             if self._counts_all(request):
                 memory = min(memory, node.memory_mib)
         memory = memory or node.memory_mib
+        if not request.memory_named or not node.memory_mib:  # a node without a limit has nothing to count
+            return min(memory, node.memory_mib)
         if memory > node.memory_mib:
             raise Refused("Unable to create step for job {job}: Memory required by task is not available")
         return memory

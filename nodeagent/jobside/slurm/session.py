@@ -114,8 +114,7 @@ class Session:
 
     def _write(self, descriptor: int, data: bytes) -> None:
         try:
-            while data:
-                data = data[os.write(descriptor, data) :]
+            wire.write_all(descriptor, data)
         except BrokenPipeError:
             self._kill(signal.SIGKILL)
 

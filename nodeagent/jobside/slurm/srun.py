@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import sys
 from collections.abc import Mapping, Sequence
@@ -27,6 +28,7 @@ Slurm's commands.
 
 def main(words: Sequence[str]) -> int:
     """Run the step that the words ask for, and return the exit code."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         parsed = options.parse(words[1:], os.environ)
         told = {"help": _HELP, "usage": _HELP, "version": VERSION + "\n"}
@@ -133,10 +135,11 @@ def _gpus(parsed: Parsed) -> dict[str, int]:
 
 def _memory(parsed: Parsed) -> dict[str, int]:
     given = parsed.given
+    named = {"memory_named": bool({"mem", "mem-per-cpu"} & parsed.named)}
     if "mem" in given:
-        return {"memory_mib": options.mebibytes("mem", given["mem"])}
+        return {**named, "memory_mib": options.mebibytes("mem", given["mem"])}
     if "mem-per-cpu" in given:
-        return {"memory_per_cpu_mib": options.mebibytes("mem-per-cpu", given["mem-per-cpu"])}
+        return {**named, "memory_per_cpu_mib": options.mebibytes("mem-per-cpu", given["mem-per-cpu"])}
     return {}
 
 

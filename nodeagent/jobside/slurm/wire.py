@@ -10,6 +10,7 @@ import hashlib
 import hmac
 import json
 import os
+import select
 import socket
 import struct
 from collections.abc import Iterator
@@ -88,6 +89,15 @@ def read_line(connection: socket.socket) -> Any:
             return None
         data += one
     return json.loads(data)
+
+
+def write_all(descriptor: int, data: bytes) -> None:
+    """Write it all, also where another program has made the file one that does not block."""
+    while data:
+        try:
+            data = data[os.write(descriptor, data) :]
+        except BlockingIOError:
+            select.select([], [descriptor], [])
 
 
 def nonce() -> str:
