@@ -9,6 +9,7 @@ from django.test.utils import CaptureQueriesContext
 from muster.accounts.models import User
 from muster.fleet.models import Pool
 from muster.fleet.services import cordon_node
+from muster.sbatch.models import SlurmTable
 from muster.slurm.call import Call
 from muster.slurm.registry import answer_to
 from scheduler.model.lifecycle import NodeAdmin, NodeHealth
@@ -67,6 +68,16 @@ def test_only_pools_of_the_user_are_shown(pool: Pool, user: User) -> None:
     make_node(other, "s1")
     make_vc(make_tenant(), other, "others")
     assert sinfo(user, "-h", "-o", "%R %N") == "main n1\n"
+
+
+def test_partitions_are_those_of_the_operators_table(pool: Pool, user: User) -> None:
+    table = """partitions:
+  debug: {pool: main, max_time: 30, max_nodes: 2}
+  gpu: {pool: main, default: true, time: 1:00:00, max_time: 3-00:00:00}
+"""
+    SlurmTable.objects.create(version=1, text=table, author="oscar")
+    make_node(pool, "n1")
+    assert sinfo(user, "-h", "-o", "%P|%l|%L|%s|%D") == "gpu*|3-00:00:00|1:00:00|1-infinite|1\ndebug|30:00|n/a|1-2|1\n"
 
 
 def test_the_number_of_queries_is_that_of_one_node(pool: Pool, user: User) -> None:
