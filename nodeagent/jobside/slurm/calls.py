@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
+PATIENCE_S = 15.0
 _TIMEOUT_S = 60.0
 _BUSY = frozenset({425, 429, 502, 503, 504})
 """The statuses of a platform that can answer later."""
@@ -27,9 +28,16 @@ class Failed(Exception):
 
 
 def call(
-    method: str, path: str, body: object = None, *, headers: Mapping[str, str] | None = None, patience_s: float = 15.0
+    method: str,
+    path: str,
+    body: object = None,
+    *,
+    headers: Mapping[str, str] | None = None,
+    patience_s: float | None = None,
 ) -> dict[str, Any]:
-    """Return the object that the platform answers with; the call is repeated for `patience_s` while it gets no answer.
+    """Return the object that the platform answers with.
+
+    The call is repeated for `patience_s`, by default `PATIENCE_S`, while it gets no answer.
 
     Raises:
         Failed: there is no answer, or it is a refusal.
@@ -37,7 +45,7 @@ def call(
     url = os.environ.get("MUSTER_URL", "")
     if not url:
         raise Failed("the agent of this node does not know the address of the platform", reached=False)
-    until, wait_s = time.monotonic() + patience_s, _FIRST_WAIT_S
+    until, wait_s = time.monotonic() + (PATIENCE_S if patience_s is None else patience_s), _FIRST_WAIT_S
     while True:
         try:
             status, answer = _once(url, method, path, body, headers or {})

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import io
 import json
+import ssl
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from ipaddress import ip_address
 from pathlib import Path
 from threading import Thread
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from nodeagent.jobside.slurm import calls, submit, words
 from nodeagent.jobside.slurm.hostlists import expand, fold
@@ -49,6 +55,26 @@ class Platform:
 
         self.server = HTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self.server.server_port}/below"
+
+    def encrypt(self, folder: Path) -> Path:
+        """Speak TLS from now on, and return the file with the certificate of its authority."""
+        key, name = ec.generate_private_key(ec.SECP256R1()), x509.Name([])
+        now = datetime.now(UTC)
+        signed = (
+            x509.CertificateBuilder(name, name, key.public_key(), 1, now - timedelta(days=1), now + timedelta(days=1))
+            .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=True)
+            .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+            .sign(key, hashes.SHA256())
+        )
+        certificate, key_file = folder / "ca.pem", folder / "key.pem"
+        pem = serialization.Encoding.PEM
+        certificate.write_bytes(signed.public_bytes(pem))
+        plain = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        key_file.write_bytes(key.private_bytes(pem, *plain))
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate, key_file)
+        self.server.socket = context.wrap_socket(self.server.socket, server_side=True)
+        return certificate
 
     def say(self, stdout: str = "", stderr: str = "", exit_code: int = 0, **more: Any) -> None:
         self.answers.append((200, {"stdout": stdout, "stderr": stderr, "exit_code": exit_code, **more}))
@@ -119,6 +145,24 @@ class TestWords:
         platform.answers += [None, (503, {"detail": "later"}), (401, {"detail": "the token's job has ended"})]
         assert words.main(["sacct"]) == 1
         assert capsys.readouterr().err == "sacct: error: the token's job has ended\n"
+
+    def test_it_trusts_the_authority_of_the_agent_and_no_other(
+        self,
+        platform: Platform,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
+        tmp_path: Path,
+    ) -> None:
+        certificate = platform.encrypt(tmp_path)
+        monkeypatch.setenv("MUSTER_URL", platform.url.replace("http:", "https:"))
+        monkeypatch.setenv("MUSTER_CA_FILE", str(certificate))
+        platform.say("7\n")
+        assert words.main(["squeue", "-h"]) == 0
+        monkeypatch.delenv("MUSTER_CA_FILE")
+        monkeypatch.setattr(calls, "PATIENCE_S", 0.0)
+        assert words.main(["squeue", "-h"]) == 1
+        assert "CERTIFICATE_VERIFY_FAILED" in capsys.readouterr().err
+        assert len(platform.requests) == 1
 
     # As Slurm 22.05.8 answers.
     @pytest.mark.parametrize(
