@@ -15,6 +15,7 @@ from muster.accounts.models import User
 from muster.arrays.services import submit_array
 from muster.common.clock import utc_now
 from muster.jobs.models import Job, JobGroup
+from muster.jobs.services import submit_job
 from scheduler.model.lifecycle import JobState
 from scheduler.model.reasons import Reason
 from tests.api.asking import require_described, send
@@ -133,6 +134,17 @@ def test_variables_set_options_of_squeue(world: World, slurm: Slurm) -> None:
     submitted = world.waiting.submitted_at.astimezone(ZoneInfo("Asia/Tokyo"))
     told = slurm("squeue", "-h", "-o%V", f"-j{job}", TZ="Asia/Tokyo", SLURM_TIME_FORMAT="%H:%M")[0]
     assert told == f"{submitted:%H:%M}\n"
+
+
+def test_dependencies_are_written_as_slurm_writes_them(world: World, slurm: Slurm, array: JobGroup) -> None:
+    job, vc = world.waiting.pk, world.vc.name
+    after = [f"{array.pk}_3:ok", f"{job}:failed?{array.pk}:any", "singleton"]
+    data = {"command": "true", "vc": vc, "name": "arr", "after": after}
+    waits, _ = submit_job(user=world.owner, data=data)
+    assert slurm("squeue", "-h", "-j", str(waits.pk), "-o", "%r %E")[0] == (
+        f"Dependency afterok:{array.pk}_3(unfulfilled),afternotok:{job}(unfulfilled)"
+        f"?afterany:{array.pk}_*(unfulfilled),singleton(unfulfilled)\n"
+    )
 
 
 def test_jobs_that_ended_are_known_for_five_minutes(world: World, slurm: Slurm) -> None:

@@ -6,15 +6,18 @@ from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
+from django.test import Client
 
 from muster.accounts.models import User
 from muster.arrays.services import submit_array
 from muster.common.clock import utc_now
+from muster.jobs.attempt.tokens import job_token
 from muster.jobs.models import Attempt, Job, JobGroup
 from muster.slurm.call import Answer, Call
 from muster.slurm.registry import answer_to
 from scheduler.model.lifecycle import Desired, GroupState, JobState
 from scheduler.model.reasons import Reason
+from tests.api.asking import send
 from tests.api.conftest import World
 from tests.factories import make_attempt, make_job, make_node
 
@@ -179,6 +182,14 @@ class TestRequeue:
         assert run("scontrol", "requeue", f"{array.pk}_2") == OK
         array.refresh_from_db()
         assert (member(array, 2).state, array.state) == (JobState.QUEUED, GroupState.ACTIVE)
+
+    def test_a_job_requeues_itself_by_its_own_token(self, world: World) -> None:
+        attempt = Attempt.objects.get(job=world.running)
+        client = Client(headers={"Authorization": f"Bearer {job_token(attempt.pk)}"})
+        answer = send(client, "POST", "/api/v1/slurm/scontrol", {"arguments": ["requeue", str(world.running.pk)]})
+        assert answer.json() == {"stdout": "", "stderr": "", "exit_code": 0}
+        attempt.refresh_from_db()
+        assert attempt.reason == Reason.REQUEUED_BY_USER
 
     def test_requeuehold_holds_it_too(self, world: World, run: Run) -> None:
         job = ended(world)

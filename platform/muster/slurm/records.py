@@ -240,19 +240,31 @@ def _with_words(jobs: QuerySet[Job]) -> QuerySet[Job]:
 def _dependencies_of(jobs: Iterable[Job]) -> dict[int, str]:
     """The dependencies of the jobs that wait for others, as Slurm writes them."""
     blocked = [job for job in jobs if job.blocked_by]
-    return {pk: _told(rows) for pk, rows in rows_of(blocked).items()} if blocked else {}
+    if not blocked:
+        return {}
+    rows = rows_of(blocked)
+    awaited = {row.on_job_id or 0 for each in rows.values() for row in each if row.on_group_id is None}
+    members = Job.objects.filter(pk__in=awaited, array_index__isnull=False).values_list("pk", "group", "array_index")
+    names = {pk: f"{group_id}_{index}" for pk, group_id, index in members}
+    return {pk: _told(each, names) for pk, each in rows.items()}
 
 
-def _told(rows: Sequence[Dependency]) -> str:
-    """The open dependencies of a job, those with one clause as alternatives; one on each member of a group once."""
+def _told(rows: Sequence[Dependency], names: Mapping[int, str]) -> str:
+    """The open dependencies of a job, those with one clause as alternatives; one on each member of a group once.
+
+    `names`: of members of arrays, by the numbers of their jobs.
+    """
     clauses: dict[int, dict[str, None]] = defaultdict(dict)
     for row in rows:
-        if row.state != DependencyState.MET:
-            stands = "failed" if row.state == DependencyState.NEVER else "unfulfilled"
-            target = f"{row.on_group_id}_*" if row.on_group_id is not None else str(row.on_job_id)
-            target += f"+{row.later_s // 60}" if row.later_s else ""
-            kind = _KINDS.get(row.kind)
-            clauses[row.clause][f"{kind}:{target}({stands})" if kind else f"singleton({stands})"] = None
+        if row.state == DependencyState.MET:
+            continue
+        stands = "failed" if row.state == DependencyState.NEVER else "unfulfilled"
+        target = names.get(row.on_job_id or 0, str(row.on_job_id))
+        if row.on_group_id is not None:
+            target = f"{row.on_group_id}_*"
+        target += f"+{row.later_s // 60}" if row.later_s else ""
+        kind = _KINDS.get(row.kind)
+        clauses[row.clause][f"{kind}:{target}({stands})" if kind else f"singleton({stands})"] = None
     return ",".join("?".join(alternatives) for alternatives in clauses.values())
 
 
