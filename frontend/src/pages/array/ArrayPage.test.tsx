@@ -19,7 +19,9 @@ interface LinkProps {
   "aria-label"?: string;
 }
 
+const navigate = vi.hoisted(() => vi.fn());
 vi.mock("@tanstack/react-router", () => ({
+  useNavigate: () => navigate,
   getRouteApi: () => ({ useParams: () => ({ arrayId: "42" }) }),
   Link: ({ children, to, params, "aria-label": label }: LinkProps) => (
     <a aria-label={label} href={to.replace(/\$\w+/, Object.values(params ?? {})[0] ?? "")}>
@@ -77,6 +79,8 @@ test("an array's members are cells with their index, each a link to its job", as
   show(ARRAY);
   const found = (await cells()).getByRole("link", { name: "Index 2: Failed, lr 0.1, exit status 3" });
   expect(found.getAttribute("href")).toBe("/jobs/102");
+  await userEvent.click(found);
+  expect(navigate).toHaveBeenCalledWith({ to: "/jobs/$jobId", params: { jobId: "102" } });
   expect((await cells()).getAllByRole("link").map((cell) => cell.textContent)).toEqual(["0", "2", "4"]);
   await userEvent.click(screen.getByRole("button", { name: "More members" }));
   expect(await screen.findByRole("link", { name: "Index 6: Waiting" })).toBeTruthy();

@@ -1,12 +1,12 @@
 import { Button, Skeleton } from "@mantine/core";
 import { IconChevronLeft, IconStack2 } from "@tabler/icons-react";
-import { useQuery } from "@tanstack/react-query";
+import { useInfiniteQuery, useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
 import { lazy, Suspense, useState } from "react";
 
 import { cancelArray, retryArray } from "../../api/client";
 import { loadPart } from "../../api/parts";
-import { arrayQuery, isMissing, useFallbackInterval } from "../../api/queries";
+import { arrayMembersQuery, arrayQuery, isMissing, useFallbackInterval } from "../../api/queries";
 import type { Array } from "../../api/types";
 import { Fact } from "../../components/Fact";
 import { Empty, Failed } from "../../components/Notice";
@@ -28,6 +28,8 @@ export function ArrayPage() {
   const { arrayId } = route.useParams();
   const id = /^\d{1,15}$/.test(arrayId) ? Number(arrayId) : 0;
   const query = useQuery({ ...arrayQuery(id), enabled: id > 0, refetchInterval: useFallbackInterval() });
+  // Asked for at the same time as the array, not after it.
+  useInfiniteQuery({ ...arrayMembersQuery(id), enabled: id > 0 });
   const array = query.data;
 
   if (id === 0 || (isMissing(query.error) && array === undefined)) {

@@ -1,7 +1,7 @@
 import { Button, Skeleton } from "@mantine/core";
 import { useInfiniteQuery } from "@tanstack/react-query";
-import { Link } from "@tanstack/react-router";
-import { memo, useState, type CSSProperties, type ReactNode } from "react";
+import { useNavigate } from "@tanstack/react-router";
+import { memo, useState, type CSSProperties, type MouseEvent, type ReactNode } from "react";
 
 import { arrayMembersQuery, useFallbackInterval } from "../../api/queries";
 import type { Array, ArrayMember, ArrayMemberState } from "../../api/types";
@@ -12,6 +12,7 @@ import classes from "./ArrayPage.module.css";
 /** The members as cells in the order of their indices, each coloured by its state: all, or those in one state. */
 export function MemberGrid({ array }: { array: Array }) {
   const [state, setState] = useState<ArrayMemberState | undefined>();
+  const navigate = useNavigate();
   const pages = useInfiniteQuery({
     ...arrayMembersQuery(array.id, state),
     refetchInterval: useFallbackInterval(),
@@ -19,6 +20,14 @@ export function MemberGrid({ array }: { array: Array }) {
   const states = MEMBER_STATES.filter(isOfArray).filter(
     (each) => array.members[each.state] > 0 || each.state === state,
   );
+
+  // A thousand links of the router take longer to draw than the rest of the page, so these are plain ones.
+  const follow = (event: MouseEvent) => {
+    const job = (event.target as Element).closest("a")?.dataset.job;
+    if (job === undefined || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;
+    event.preventDefault();
+    void navigate({ to: "/jobs/$jobId", params: { jobId: job } });
+  };
 
   return (
     <>
@@ -33,7 +42,7 @@ export function MemberGrid({ array }: { array: Array }) {
         ))}
       </div>
       {pages.data !== undefined ? (
-        <nav className={classes.grid} aria-label="Members by index">
+        <nav className={classes.grid} aria-label="Members by index" onClick={follow}>
           {pages.data.pages.flatMap(({ results }) =>
             results.map((member) => <Cell key={member.index} member={member} />),
           )}
@@ -72,16 +81,16 @@ const Cell = memo(
     const state = found?.label ?? member.state;
     const words = [state, paramWords(member.params), member.why].filter((part) => part !== "").join(", ");
     return (
-      <Link
-        to="/jobs/$jobId"
-        params={{ jobId: String(member.job) }}
+      <a
+        href={`/jobs/${member.job}`}
+        data-job={member.job}
         className={classes.cell}
         style={{ "--cell": found?.colour } as CSSProperties}
         title={words}
         aria-label={`Index ${member.index}: ${words}`}
       >
         {member.index}
-      </Link>
+      </a>
     );
   },
   ({ member: one }, { member: other }) =>
