@@ -117,8 +117,7 @@ def script_environment(job: Job) -> dict[str, str]:
     """The environment of the script."""
     environment = _base(job)
     if not job.told["gpus"][job.rank]:
-        hidden = {"CUDA_VISIBLE_DEVICES": ""} if "CUDA_VISIBLE_DEVICES" in environment else hidden_gpus()
-        environment = {**without_gpus(environment), **hidden}
+        environment = {**without_gpus(environment), **hidden_gpus()}
         environment.pop("SLURM_JOB_GPUS", None)
     environment.update(_slurm(job))
     if job.environment.get("MUSTER_COMMANDS"):
