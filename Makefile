@@ -46,7 +46,7 @@ NEEDED := $(BUILT) $(SYNCED) $(if $(wildcard $(BUILT)),,database)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup needed database demo up reset test test-quick test-long engines faults mutants coverage audit bench figures sbatch-reference check check-format check-lint check-types check-imports check-django check-frontend
+.PHONY: help setup needed database demo up reset test test-quick test-long engines faults mutants coverage audit bench figures sbatch-reference sbatch-proof check check-format check-lint check-types check-imports check-django check-frontend
 
 help: ## list the targets
 	@printf 'Muster, a GPU cluster management platform. Start with: make demo\n\n'
@@ -96,6 +96,9 @@ bench: setup ## measure the platform on this machine, beside Slurm where it is i
 sbatch-reference: setup ## record what a real Slurm does with the scripts of the tests (as root, with Slurm and its accounting)
 	@PYTHONPATH=.:platform $(PY) -m tests.unit.sbatch.record
 	@PYTHONPATH=.:platform $(PY) -m tests.slurm.record
+
+sbatch-proof: setup ## run the scripts of the tests on Muster, all of them, and compare with what Slurm did (as root)
+	@$(PY) -m pytest -n 0 -q tests/slurm $(ARGS)
 
 figures: setup ## simulate what others have published, and write the figures in docs (needs their traces)
 	@$(PY) -m bench.published $(ARGS)

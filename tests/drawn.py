@@ -1,6 +1,7 @@
 """A pytest plugin (`-p tests.drawn`): of the tests that only add cases, a tenth is drawn where `--draw SEED` is given.
 
-Made-up requests, acts on pages, pages of the admin and published figures are many cases of a few properties.
+Made-up requests, acts on pages, pages of the admin, published figures and scripts for Slurm are many cases of a few
+properties.
 `make check` draws from them, and prints the seed; `make test-long` and `make check ARGS=--all` run all.
 """
 
@@ -13,7 +14,7 @@ from collections import defaultdict
 import pytest
 
 SHARE = 0.1
-_FILES = ("tests/e2e/test_page_actions.py", "tests/sim/test_published")
+_FILES = ("tests/e2e/test_page_actions.py", "tests/sim/test_published", "tests/slurm/test_on_muster.py")
 _TESTS = (
     "tests/e2e/test_admin_pages.py::test_axe_finds_nothing_serious_in_the_admin",
     "tests/api/test_openapi.py::test_made_up_requests",

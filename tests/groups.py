@@ -30,6 +30,7 @@ _LONG = {
     "tests/gpu/test_rehearsal.py",
     *("tests/api/test_openapi.py", "tests/db/links/test_links_ssh.py"),
     *(
+        "tests/slurm/test_on_muster.py",
         "tests/slurm/test_on_slurm.py",
         "tests/sim/test_published.py",
         "tests/unit/deploy/test_compose_starts.py",

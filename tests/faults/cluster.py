@@ -41,7 +41,7 @@ from tests.waiting import eventually
 T = TypeVar("T")
 
 WEB = "web"
-WORKER, SECOND_WORKER = "schedule", "schedule2"
+WORKER, SECOND_WORKER, PERIODIC = "schedule", "schedule2", "default"
 FIRST_USER = next(iter(QUOTAS))
 POOL_TABLE = "fleet_pool"
 _MARK = "TEST_MARK"
@@ -61,12 +61,19 @@ def until(look: Callable[[], T], what: str, within_s: float = 20.0, every_s: flo
 class Cluster:
     """Postgres, Valkey, web, a schedule worker, and agents with four emulated GPUs each: two, on this machine itself.
 
-    `place` says otherwise how an agent is started.
+    `place` says otherwise how an agent is started; with `periodic` the worker of periodic tasks runs too.
     """
 
-    def __init__(self, nodes: Sequence[str] = NODES, *, place: Callable[[Child], Child] = lambda child: child) -> None:
+    def __init__(
+        self,
+        nodes: Sequence[str] = NODES,
+        *,
+        place: Callable[[Child], Child] = lambda child: child,
+        periodic: bool = False,
+    ) -> None:
         self.nodes = tuple(nodes)
         self._place = place
+        self._periodic = periodic
         self._folder = Path(tempfile.mkdtemp(prefix="muster-faults-"))
         self._folder.chmod(0o711)
         self.home = self._folder / "home"
@@ -103,6 +110,9 @@ class Cluster:
         # They wait for the migrations by themselves.
         self._spawn(WEB)
         self._spawn(WORKER)
+        if self._periodic:
+            self._children[PERIODIC] = children.default_worker(self._site)
+            self._spawn(PERIODIC)
         preparation = self._fork("prepare", (sys.executable, "-m", "tests.faults.prepare", *self.nodes))
 
         def prepared() -> list[str]:

@@ -26,6 +26,7 @@ _NODELISTS = {"SLURM_JOB_NODELIST", "SLURM_NODELIST", "SLURM_STEP_NODELIST", "SL
 _GPUS = {"SLURM_JOB_GPUS", "SLURM_STEP_GPUS", "CUDA_VISIBLE_DEVICES"}
 _SET = {"SLURM_SUBMIT_HOST", "SLURM_JOB_USER", "SLURM_JOB_UID", "SLURM_JOB_GID", "SLURM_CLUSTER_NAME"}
 _CHATTER = ("slurmstepd", "srun:", "sbatch:", "scancel:")
+_FAILED = "Batch job submission failed"
 _ID = re.compile(r"(?<!\d)7\d{5}(?!\d)")
 _PORTS = re.compile(r"(?<!\d)1\d{4}(?!\d)")
 
@@ -33,7 +34,9 @@ _PORTS = re.compile(r"(?<!\d)1\d{4}(?!\d)")
 def likeness(script: Script, run: Run) -> dict[str, Any]:
     """What is compared of a run, as JSON has it."""
     if not run.jobs:
-        return {"refused": True}
+        lines = run.submitted.stderr.splitlines()
+        # Muster adds the line of the script, and the numbers.
+        return {"refused": [one for one in lines if _FAILED in one] or lines[:1], "code": run.submitted.returncode}
     names = _Names(script, run)
     found: dict[str, Any] = {"says": names.text(run.submitted.stdout.strip()), "code": run.submitted.returncode}
     notes: dict[str, list[Mapping[str, Any]]] = {label: [] for label in names.jobs}

@@ -5,9 +5,11 @@ from __future__ import annotations
 import copy
 from collections import Counter
 
+from tests.groups import ROOT
 from tests.slurm.compared import recorded
 from tests.slurm.likeness import differences
 from tests.slurm.scripts import scripts
+from tests.slurm.test_on_muster import DIFFERENCES
 
 
 def test_every_script_has_a_record_and_every_record_a_script() -> None:
@@ -33,3 +35,9 @@ def test_another_end_variable_line_or_call_is_a_difference() -> None:
             job["calls"].pop()
         [found] = differences(wanted, got)
         assert f"/{change}" in found
+
+
+def test_the_differences_are_those_that_are_documented() -> None:
+    page = " ".join((ROOT / "docs" / "user" / "sbatch.md").read_text().split())
+    assert all(reason in page for reason in DIFFERENCES)
+    assert {name for names in DIFFERENCES.values() for name in names} <= set(scripts())

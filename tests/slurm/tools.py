@@ -15,6 +15,8 @@ NOTED_NAMES = {"CUDA_VISIBLE_DEVICES", "WORLD_SIZE", "RANK", "LOCAL_RANK", "NODE
 
 def main(name: str, record: str, words: list[str]) -> int:
     """The exit status that an option asks for, else 0."""
+    awaited = [value for key, _, value in (word.partition("=") for word in words) if key == "--await"]
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.Signals["SIG" + value.partition(":")[0]] for value in awaited})
     seen = {key: value for key, value in os.environ.items() if key.startswith(NOTED) or key in NOTED_NAMES}
     note(record, {"tool": name, "argv": words, "cwd": os.getcwd(), "time": time.time(), "env": seen})
     if name == "hostname":
@@ -43,6 +45,10 @@ def act(key: str, value: str, seen: dict[str, str], record: str) -> int:
             file.write("x\n")
     elif key == "--read":
         note(record, {"tool": "(reads)", "argv": [sys.stdin.read()], "cwd": "", "time": time.time(), "env": seen})
+    elif key == "--await":
+        name, _, seconds = value.partition(":")
+        came = signal.sigtimedwait({signal.Signals["SIG" + name]}, float(seconds))
+        note(record, {"tool": "(signal)", "argv": [name if came else ""], "cwd": "", "time": time.time(), "env": seen})
     elif key == "--exit":
         return int(value)
     elif key == "--die":
