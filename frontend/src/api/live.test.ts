@@ -62,6 +62,27 @@ test("a change of a job makes that job and the lists stale, and no other job", a
   expect(stale(["job", 8, "self"])).toBe(false);
 });
 
+test("members of an array on many pages are read again more rarely than those on one", async () => {
+  const message = 'data: {"topic":"jobs","kind":"job.active","job":7}\n\n';
+  vi.stubGlobal(
+    "fetch",
+    vi
+      .fn<typeof fetch>()
+      .mockResolvedValueOnce(new Response(message))
+      .mockReturnValue(new Promise(() => undefined)),
+  );
+  const client = new QueryClient();
+  client.setQueryData(["arrays", 1, "members"], { pages: [{}] });
+  client.setQueryData(["arrays", 2, "members"], { pages: [{}, {}, {}] });
+  const old = { updatedAt: Date.now() - 6000 };
+  client.setQueryData(["arrays", 3, "members"], { pages: [{}, {}, {}] }, old);
+  const stop = followChanges(client, () => undefined);
+  await vi.advanceTimersByTimeAsync(100);
+  stop();
+  const stale = [1, 2, 3].map((id) => client.getQueryState(["arrays", id, "members"])?.isInvalidated);
+  expect(stale).toEqual([true, false, true]);
+});
+
 test("what was read before the server listened is read again", async () => {
   const message = 'data: {"topic":"stream","kind":"open","job":null}\n\n';
   const fetched = vi

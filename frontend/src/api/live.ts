@@ -1,5 +1,5 @@
 /** The one stream of changes of the application, and what each message makes stale. */
-import type { QueryClient } from "@tanstack/react-query";
+import type { Query, QueryClient } from "@tanstack/react-query";
 
 import { streamUrl } from "./client";
 import { streamStatus } from "./connectivity";
@@ -74,14 +74,22 @@ export class Throttle {
   }
 }
 
+const GROUPS_EVERY_MS = 2000;
+
+/** False of a list that was read a short time ago in many pages: each page is a request, and all are asked for again. */
+function isDue({ state }: Query): boolean {
+  const pages = (state.data as { pages?: unknown[] } | undefined)?.pages?.length ?? 1;
+  return pages === 1 || Date.now() - state.dataUpdatedAt >= pages * GROUPS_EVERY_MS;
+}
+
 /** Keeps what the pages show fresh until the returned function is called. */
 export function followChanges(client: QueryClient, onSignedOut: () => void): () => void {
   const refresh = (key: readonly unknown[]) => void client.invalidateQueries({ queryKey: key });
   const lists = new Throttle(() => refresh(["jobs"]), 1000);
   const groups = new Throttle(() => {
     refresh(["sweeps"]);
-    refresh(["arrays"]);
-  }, 2000);
+    void client.invalidateQueries({ queryKey: ["arrays"], predicate: isDue });
+  }, GROUPS_EVERY_MS);
   const usage = new Throttle(() => {
     refresh(["vcs"]);
     refresh(["pools"]);

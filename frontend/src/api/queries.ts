@@ -91,6 +91,7 @@ export const arrayMembersQuery = (id: number, state?: ArrayMemberState) =>
   infiniteQueryOptions({
     queryKey: ["arrays", id, "members", state],
     queryFn: ({ pageParam }) => api.listArrayMembers(id, state, pageParam),
+    staleTime: 1000,
     initialPageParam: undefined as string | undefined,
     getNextPageParam: (page) => page.next ?? undefined,
   });

@@ -75,6 +75,8 @@ test("no two nodes overlap, and each stands to the right of what it waits for", 
   const { places, lines, width, height } = layout({ nodes, edges: [...fan, ...chain] });
   expect(lines).toHaveLength(fan.length + chain.length);
   const placeOf = new Map(places.map((place) => [place.node.id, place]));
+  const late = layout({ nodes: nodes.slice(0, 4), edges: [edge(1, 2), edge(2, 4), edge(3, 4)] });
+  expect(late.places.map(({ x }) => x / (WIDTH + 56))).toEqual([0, 1, 1, 2]);
   for (const { edge: each } of lines) {
     expect(placeOf.get(each.target)?.x).toBeGreaterThan((placeOf.get(each.source)?.x ?? 0) + WIDTH);
   }

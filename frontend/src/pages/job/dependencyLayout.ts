@@ -37,6 +37,11 @@ export function layout({ nodes, edges }: Pick<DependencyGraph, "nodes" | "edges"
   for (const { id } of nodes) {
     columnOf.set(id, Math.max(-1, ...before(id).map((source) => columnOf.get(source) ?? -1)) + 1);
   }
+  // What waits for nothing stands just before what waits for it, so that no line runs behind another node.
+  for (const { id } of nodes) {
+    const after = edges.filter((edge) => edge.source === id).map((edge) => columnOf.get(edge.target) ?? 1);
+    if (after.length > 0 && before(id).length === 0) columnOf.set(id, Math.min(...after) - 1);
+  }
   const columns: Node[][] = [];
   for (const node of nodes) (columns[columnOf.get(node.id) ?? 0] ??= []).push(node);
   const tallest = Math.max(1, ...columns.map((column) => column.length));
