@@ -14,7 +14,7 @@ import typer
 from muster_client.client import Client
 from muster_client.commands.options import JsonFlag
 from muster_client.errors import EXIT_ERROR, ApiError, MusterError, SpecError
-from muster_client.local.scripts import Words, split, variables
+from muster_client.local.scripts import Words, exit_code_of, split, variables
 from muster_client.local.spec import spec_text
 from muster_client.local.terminal import clean
 from muster_client.session import begin
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from muster_client.answers.forecast import SubmittedScript, TranslatedScript
 
 
-class _Script(TypedDict):
+class Script(TypedDict):
     """A script as it was typed."""
 
     script: str
@@ -63,7 +63,7 @@ def sbatch_command(
             else:
                 output.text(_report(found) + spec_text(found["spec"]))
             return
-        answer = _submitted(client, output, script, session.environ)
+        answer = submitted(client, output, script, session.environ)
         if as_json:
             output.answer(answer)
         else:
@@ -74,7 +74,7 @@ def sbatch_command(
         raise typer.Exit(max(_exit_codes(client, answer)))
 
 
-def _submitted(client: Client, output: Output, script: _Script, environ: Mapping[str, str]) -> SubmittedScript:
+def submitted(client: Client, output: Output, script: Script, environ: Mapping[str, str]) -> SubmittedScript:
     code, environment = "", variables(environ)
     try:
         if client.translate_script(**script, environment=environment)["folder"] is None:
@@ -104,23 +104,17 @@ def _exit_codes(client: Client, answer: SubmittedScript) -> Iterator[int]:
     if answer["array"] is None:
         job = client.wait(answer["job"] or 0)
         yield (
-            EXIT_ERROR if job is None else _exit_code(job["state"], job["exit_code"], job["reason"], job["started_at"])
+            EXIT_ERROR
+            if job is None
+            else exit_code_of(job["state"], job["exit_code"], job["reason"], job["started_at"])
         )
         return
     client.wait_for_array(answer["array"])
     for one in client.array_members(answer["array"]):
-        yield _exit_code(one["state"], one["exit_code"], one["why"], one["started_at"])
+        yield exit_code_of(one["state"], one["exit_code"], one["why"], one["started_at"])
 
 
-def _exit_code(state: str, code: int | None, reason: str | None, started_at: str | None) -> int:
-    """Return 1 for a job that did not end by itself; 0 for one that was cancelled before it started."""
-    if state == "succeeded" or (state == "cancelled" and started_at is None):
-        return 0
-    by_itself = reason in {"exit_nonzero", "command_not_found"}
-    return code if by_itself and code else EXIT_ERROR
-
-
-def _script(typed: Words) -> _Script:
+def _script(typed: Words) -> Script:
     """Return what was typed, with the text of the script and the name that its job has by default."""
     text, name = "", "wrap"
     try:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import shlex
+import sys
 from collections.abc import Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,18 +17,16 @@ from muster_client.answers.terms import FINISHED
 from muster_client.client import Client
 from muster_client.commands.options import JsonFlag
 from muster_client.commands.shell import run_shell
-from muster_client.errors import ApiError, UsageError
+from muster_client.commands.slurm.sbatch import Script, submitted
+from muster_client.errors import EXIT_ERROR, ApiError, UsageError
 from muster_client.follow import exit_status_of, follow_to_the_end, tell_end
 from muster_client.local.scripts import FLAGS, SHORT_FLAGS
 from muster_client.session import begin
 from muster_client.show.output import Output
-from muster_client.submission import send, with_uploaded_code
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from muster_client.answers.jobs import Job
-    from muster_client.answers.terms import JobSpec
 
 CONTEXT_SETTINGS = {"srun": {"ignore_unknown_options": True, "allow_interspersed_args": False}}
 # What srun says of the tasks, and not of the job: the srun in the job gets it.
@@ -99,23 +99,28 @@ def srun_command(
     output, typed = session.output, _typed(words or [])
     if not typed.command:
         raise UsageError("srun needs a command: muster srun -n 4 hostname")
+    if any(re.match(r"-a|--array\b", word) for word in typed.job):
+        raise UsageError("srun runs no arrays: muster sbatch does")
     run = shlex.join(["srun", *typed.tasks, *typed.command])
-    script = _AWAIT_TERMINAL if typed.terminal else f"#!/bin/sh\nexec {run}\n"
+    script: Script = {
+        "script": _AWAIT_TERMINAL if typed.terminal else f"#!/bin/sh\nexec {run}\n",
+        "name": Path(typed.command[0]).name,
+        "options": ["--no-requeue", "--output=/dev/null", *typed.job],
+        "arguments": [],
+        "folder": str(Path.cwd()),
+    }
     with session.client() as client:
-        found = client.translate_script(
-            script,
-            name=Path(typed.command[0]).name,
-            options=["--no-requeue", *typed.job],
-        )
-        job = send(
-            client, output, with_uploaded_code(client, output, _without_files(found["spec"]), Path.cwd()), key=None
-        )
-        output.note(f"srun: job {job['id']} queued and waiting for resources")
-        with _cancelled_unless_over(client, job["id"]):
+        answer = submitted(client, output, script, session.environ)
+        job_id = answer["job"]
+        if job_id is None:
+            sys.stderr.write(re.sub(r"^sbatch: ", "srun: ", answer["stderr"], flags=re.MULTILINE))
+            raise typer.Exit(answer["exit_code"] or EXIT_ERROR)
+        output.note(f"srun: job {job_id} queued and waiting for resources")
+        with _cancelled_unless_over(client, job_id):
             if typed.terminal:
-                code = _on_terminal(client, output, job, typed.command)
+                code = _on_terminal(client, output, job_id, typed.command)
             else:
-                code = exit_status_of(follow_to_the_end(client, output, job, labelled=False))
+                code = exit_status_of(follow_to_the_end(client, output, client.job(job_id), labelled=False))
     raise typer.Exit(code)
 
 
@@ -153,15 +158,6 @@ def _letters(cluster: str) -> tuple[list[tuple[str, list[str]]], bool]:
     return parts, False
 
 
-def _without_files(spec: JobSpec) -> JobSpec:
-    """Return the spec of a job whose output is here and in no file."""
-    changed: Any = {**spec, "code": "."}
-    if "batch" in spec:
-        batch: Any = spec["batch"]
-        changed["batch"] = {key: value for key, value in batch.items() if key not in {"output", "error", "input"}}
-    return changed  # type: ignore[no-any-return]
-
-
 @contextmanager
 def _cancelled_unless_over(client: Client, job_id: int) -> Iterator[None]:
     """Cancel the job when the body ends before it, by Ctrl-C too; one that has ended stays as it is."""
@@ -172,17 +168,17 @@ def _cancelled_unless_over(client: Client, job_id: int) -> Iterator[None]:
             client.cancel(job_id)
 
 
-def _on_terminal(client: Client, output: Output, job: Job, command: Sequence[str]) -> int:
+def _on_terminal(client: Client, output: Output, job_id: int, command: Sequence[str]) -> int:
     """Return the exit status of the command on this terminal, in the job once that runs."""
     enter = ["/bin/sh", "-c", 'exec "$MUSTER_PYTHON" -IS -c "$0" "$MUSTER_WORKDIR" "$@"', _ENTER, *command]
     while True:
-        found = client.job(job["id"])
+        found = client.job(job_id)
         if found["state"] in FINISHED:
             tell_end(output, found)
             return exit_status_of(found)
         if found["state"] == "active":
             try:
-                return run_shell(client, output, job["id"], enter)
+                return run_shell(client, output, job_id, enter)
             except ApiError as error:
                 if error.status != 409:  # it is about to start
                     raise

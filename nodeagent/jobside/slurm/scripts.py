@@ -60,6 +60,14 @@ def _takes_next(word: str) -> bool:
     return False
 
 
+def exit_code_of(state: str, code: int | None, reason: str | None, started_at: str | None) -> int:
+    """Return what `sbatch --wait` ends with: 1 for a job that did not end by itself, 0 for one that never started."""
+    if state == "succeeded" or (state == "cancelled" and started_at is None):
+        return 0
+    by_itself = reason in ("exit_nonzero", "command_not_found")
+    return code if by_itself and code else 1
+
+
 def variables(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that set options."""
     return {name: value for name, value in environment.items() if name.startswith(_PREFIX)}

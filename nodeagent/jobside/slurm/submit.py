@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from nodeagent.jobside.slurm.calls import Failed, call
-from nodeagent.jobside.slurm.scripts import Words, split
+from nodeagent.jobside.slurm.scripts import Words, exit_code_of, split
 from nodeagent.jobside.slurm.words import sendable, show, tell_failure
 
 _PATIENCE_S = 60.0
@@ -99,8 +99,4 @@ def _wait_for(answer: dict[str, Any]) -> int:
 
 
 def _exit_code(job: dict[str, Any], reason: str) -> int:
-    """Return what Slurm's `sbatch --wait` ends with: 1 for a job that did not end by itself."""
-    if job["state"] == "succeeded" or (job["state"] == "cancelled" and job["started_at"] is None):
-        return 0
-    code = job["exit_code"]
-    return int(code) if reason in ("exit_nonzero", "command_not_found") and code else 1
+    return exit_code_of(job["state"], job["exit_code"], reason, job["started_at"])

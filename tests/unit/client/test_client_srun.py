@@ -16,15 +16,15 @@ from muster_client.commands.slurm.srun import _ENTER, _typed
 from tests.unit.client.fake_server import FakeServer, Run, job, problem, sse, stream
 
 LOG = "GET /jobs/7/logs"
-BATCH = {"output": "slurm-%j.out", "tasks": 4}
+SUBMITTED = {"stdout": "", "stderr": "", "exit_code": 0, "job": 7, "array": None, "wait": False}
 
 
 @pytest.fixture(autouse=True)
 def translated(server: FakeServer) -> None:
-    spec = {"command": "true", "nodes": 2, "batch": BATCH}
-    server.on("POST /sbatch:translate", httpx.Response(200, json={"spec": spec, "report": [], "notes": []}))
+    found = {"spec": {"command": "true"}, "report": [], "notes": [], "folder": None}
+    server.on("POST /sbatch:translate", httpx.Response(200, json=found))
     server.on("POST /uploads", httpx.Response(201, json={"sha256": "", "size": 0}))
-    server.on("POST /jobs", httpx.Response(201, json=job()))
+    server.on("POST /slurm/sbatch", httpx.Response(200, json=SUBMITTED))
     server.on("POST /jobs/7:cancel", httpx.Response(202, json=job()))
 
 
@@ -58,10 +58,10 @@ def test_it_runs_srun_in_a_job_of_those_sizes_and_ends_as_that_does(server: Fake
     result = run("srun", "-N2", "-n", "4", "-l", "echo", "a b")
     assert (result.exit_code, result.stdout) == (3, "hi\n")
     assert "srun: job 7 queued and waiting for resources" in result.stderr
-    asked = json.loads(server.sent("POST /sbatch:translate")[0].content)
-    assert (asked["name"], asked["options"]) == ("echo", ["--no-requeue", "-N2", "-n", "4"])
+    asked = json.loads(server.sent("POST /slurm/sbatch")[0].content)
+    sizes = ["--no-requeue", "--output=/dev/null", "-N2", "-n", "4"]
+    assert (asked["script_name"], asked["arguments"]) == ("echo", sizes)
     assert asked["script"] == "#!/bin/sh\nexec srun -l echo 'a b'\n"
-    assert json.loads(server.sent("POST /jobs")[0].content)["batch"] == {"tasks": 4}
     assert not server.sent("POST /jobs/7:cancel")
 
 
@@ -114,6 +114,15 @@ def test_a_terminal_finds_what_a_script_finds(tmp_path: Path) -> None:
     where, found = json.loads(shown.stdout)
     assert where == str(folder)
     assert found.items() >= {**saved, "TERM": "xterm", "MARK": "1"}.items()
+
+
+def test_a_refusal_is_that_of_srun(server: FakeServer, run: Run) -> None:
+    said = "sbatch: error: Batch job submission failed: Requested node configuration is not available\n"
+    refused = {**SUBMITTED, "stderr": said, "exit_code": 1, "job": None}
+    server.on("POST /slurm/sbatch", httpx.Response(200, json=refused))
+    result = run("srun", "-N99", "true")
+    assert result.exit_code == 1
+    assert "srun: error: Batch job submission failed: Requested node" in result.stderr
 
 
 def test_without_a_command_it_asks_for_one(run: Run) -> None:
