@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from nodeagent.jobside.slurm.controller import Controller
 from nodeagent.jobside.slurm.environment import SOCKET, Job, script_environment
 from nodeagent.jobside.slurm.follower import follow
+from nodeagent.jobside.slurm.signals import number_of
 from nodeagent.jobside.slurm.tasks import no_folder, problem
 from nodeagent.jobside.slurm.wire import write_all
 
@@ -125,7 +126,7 @@ class Supervisor:
         for copy in set(copies):
             self._selector.register(copy.reading, selectors.EVENT_READ, self._mover(copy))
         try:
-            self._controller = Controller(self._job, self._selector)
+            self._controller = Controller(self._job, self._selector, self._signal_script)
         except OSError as error:
             sys.exit("muster-batch: cannot serve srun: {}".format(error))
         environment[SOCKET] = self._controller.path
@@ -270,13 +271,12 @@ class Supervisor:
         if self._signal_at is None or time.monotonic() < self._signal_at or self._script is None:
             return
         self._signal_at = None
-        number = _number_of(str(self._job.batch["signal"]))
+        number = number_of(str(self._job.batch["signal"])) or signal.SIGTERM
         if not self._job.batch.get("signal_script"):
             self._controller.signal_steps(number)
-        elif self._status is None:
+        else:
+            self._signal_script(number)
+
+    def _signal_script(self, number: int) -> None:
+        if self._script is not None and self._status is None:
             os.kill(self._script.pid, number)
-
-
-def _number_of(name: str) -> int:
-    """The number of a signal, which may be written as one."""
-    return int(name) if name.isdigit() else int(signal.Signals["SIG" + name.upper().replace("SIG", "", 1)])

@@ -61,8 +61,9 @@ class Running:
 class Controller:
     """The server of steps, driven by the loop of the supervisor."""
 
-    def __init__(self, job: Job, selector: selectors.BaseSelector) -> None:
+    def __init__(self, job: Job, selector: selectors.BaseSelector, signal_script: Callable[[int], None]) -> None:
         self._job = job
+        self._signal_script = signal_script
         self._selector = selector
         told = job.told
         # As with Slurm, a script on whole nodes that has named no GPUs sees them, and its steps do not.
@@ -156,6 +157,12 @@ class Controller:
         for told in client.lines.feed(data):
             if "create" in told:
                 self._create(client, told)
+            elif "deliver" in told:
+                if told["steps"]:
+                    self.signal_steps(int(told["deliver"]))
+                if told["script"]:
+                    self._signal_script(int(told["deliver"]))
+                self._answer(client, {"delivered": True})
             elif "stopping" in told:
                 self._answer(client, {"stopping": self.stopping})
 

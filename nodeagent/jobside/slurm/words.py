@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from nodeagent.jobside.slurm.calls import Failed, call
 from nodeagent.jobside.slurm.hostlists import expand, fold
+from nodeagent.jobside.slurm.signals import deliver
 
 PREFIXES = ("SLURM_", "SLURMD_", "SQUEUE_", "SACCT_", "SINFO_", "SCANCEL_", "SCONTROL_")
 """The beginnings of the variables by which these commands take defaults."""
@@ -30,6 +31,8 @@ def main(words: Sequence[str]) -> int:
     local = _hostlist(arguments) if command == "scontrol" else None
     if local is not None:
         return local
+    if command == "scancel" and deliver(arguments):
+        return 0
     environment = {
         name: value for name, value in os.environ.items() if name.startswith(PREFIXES) or name in ("TZ", "COLUMNS")
     }

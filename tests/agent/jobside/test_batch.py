@@ -153,6 +153,16 @@ def test_the_signal_before_the_limit_goes_to_the_script_or_to_the_tasks(
     assert [line for line in ran.lines() if line.startswith("got")] == [f"got {got}"]
 
 
+def test_a_script_signals_itself_and_its_tasks_by_scancel(nodes: Nodes) -> None:
+    ran = nodes.run("""trap 'echo got script' USR1
+    srun -n1 bash -c 'trap "echo got task" USR1; touch ready; while [ ! -e go ]; do sleep 0.02; done' &
+    while [ ! -e ready ]; do sleep 0.02; done
+    scancel -s USR1 $SLURM_JOB_ID; sleep 0.2; echo between
+    scancel --batch --signal=SIGUSR1 $SLURM_JOB_ID; sleep 0.2; touch go; wait
+    """)
+    assert [line for line in ran.lines() if "User defined" not in line] == ["got task", "between", "got script"]
+
+
 def test_a_job_without_gpus_has_no_variables_of_them(nodes: Nodes) -> None:
     (nodes.folder / "node0" / "work").mkdir(parents=True)
     outer = nodes.folder / "node0" / "work" / ".muster-environment"
