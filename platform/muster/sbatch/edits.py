@@ -88,13 +88,13 @@ def meanings(table: Table) -> Iterator[Meaning]:
         of_tenant[tenant].append(f"{name} in pool {pool}")
     for word, partition in table.partitions.items():
         says = [
-            f"pool {partition.pool}: {nodes.get(partition.pool, 0)} nodes",
+            f"pool {partition.pool} with {_counted(nodes.get(partition.pool, 0))}",
             f"virtual clusters {_listed(of_pool[partition.pool])}",
-            _time("without --time", partition.time or partition.max_time),
+            *([_time("without --time", default)] if (default := partition.time or partition.max_time) else []),
             _time("at most", partition.max_time),
         ]
         if partition.max_nodes is not None:
-            says.append(f"at most {partition.max_nodes} nodes a job")
+            says.append(f"at most {_counted(partition.max_nodes)} a job")
         if partition.memory_per_cpu is not None:
             says.append(f"{partition.memory_per_cpu} MiB a CPU without --mem")
         yield Meaning("partition", word, _said(says, partition.default))
@@ -116,13 +116,17 @@ def _stale(row: SlurmTable, version: int) -> Conflict:
     )
 
 
+def _counted(nodes: int) -> str:
+    return f"{nodes} node{'' if nodes == 1 else 's'}"
+
+
 def _listed(names: list[str]) -> str:
     return ", ".join(names) or "none"
 
 
 def _time(what: str, limit_min: int | None) -> str:
     if limit_min is None:
-        return f"{what} no limit"
+        return "no time limit"
     days, rest = divmod(limit_min, 24 * 60)
     return f"{what} {f'{days} d ' if days else ''}{rest // 60}:{rest % 60:02} h"
 

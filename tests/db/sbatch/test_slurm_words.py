@@ -47,7 +47,9 @@ def post(olga: Client, text: str, version: int = 0, **more: str) -> str:
 def test_an_edit_is_previewed_and_then_stored_with_its_audit_row(olga: Client) -> None:
     assert "gpu: {pool: main" in olga.get(reverse(EDIT)).content.decode(), "an example is there to begin with"
     page = post(olga, TEXT, preview="")
-    assert "pool main: 0 nodes; virtual clusters large; without --time 1 d 2:00 h; at most 1 d 2:00 h; the def" in page
+    assert (
+        "pool main with 0 nodes; virtual clusters large; without --time 1 d 2:00 h; at most 1 d 2:00 h; the def" in page
+    )
     assert not SlurmTable.objects.exists()
     assert "Version 1 holds" in post(olga, TEXT)
     entry = AuditEntry.objects.get(object_type="slurm_table")
