@@ -78,7 +78,7 @@ def as_text(table: object) -> str:
 
 
 def meanings(table: Table) -> Iterator[Meaning]:
-    """What each word of the table means now, in its order."""
+    """The present meaning of each word, in the order of the table."""
     in_use = Count("nodes", filter=~Q(nodes__admin=NodeAdmin.RETIRED))
     nodes = dict(Pool.objects.annotate(number=in_use).values_list("name", "number"))
     of_pool, of_tenant = defaultdict(list), defaultdict(list)
