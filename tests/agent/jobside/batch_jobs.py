@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import signal
 import socket
 import subprocess
 import sys
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -100,7 +100,17 @@ class Nodes:
         return self.wait()
 
     def close(self) -> None:
+        """Kill what is left of the jobs, the scripts of supervisors among it."""
         for process in self.processes:
-            with ExitStack() as stack:
-                stack.callback(process.wait)
-                process.kill()
+            if process.poll() is None:
+                for pid in tree_of(process.pid):
+                    os.kill(pid, signal.SIGKILL)
+                process.wait()
+
+
+def tree_of(root: int) -> list[int]:
+    """A process and all below it."""
+    found = [root]
+    for pid in found:
+        found += map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
+    return found

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from nodeagent.jobside.slurm.patterns import Facts
-from tests.agent.jobside.batch_jobs import Nodes
+from tests.agent.jobside.batch_jobs import Nodes, tree_of
 
 MEMBER = Facts("700018", "a b", "ann", "n1", array_id="700010", array_index=4)
 # What Slurm 22.05.8 made of each pattern.
@@ -131,7 +131,7 @@ def test_a_folder_that_is_missing_is_tmp(nodes: Nodes) -> None:
 def test_a_script_that_waits_is_stopped_and_its_trap_runs(nodes: Nodes) -> None:
     nodes.start("trap 'echo trapped; exit 7' TERM; touch ready; while :; do sleep 0.05; done")
     until((nodes.work / "ready").exists)
-    for pid in _group(nodes.processes[0].pid):  # as the agent does: every process of the job
+    for pid in tree_of(nodes.processes[0].pid):  # as the agent does: every process of the job
         os.kill(pid, signal.SIGTERM)
     ran = nodes.wait()
     assert ran.statuses == [7]
@@ -177,11 +177,3 @@ def test_a_job_without_gpus_has_no_variables_of_them(nodes: Nodes) -> None:
 def test_steps_of_a_whole_node_have_gpus_only_where_the_job_named_some(nodes: Nodes) -> None:
     ran = nodes.run("echo $CUDA_VISIBLE_DEVICES; srun -n1 sh -c 'echo x$SLURM_STEP_GPUS'", batch={"step_gpus": False})
     assert ran.lines() == ["0,3", "x"]
-
-
-def _group(root: int) -> list[int]:
-    """A process and all below it."""
-    found = [root]
-    for pid in found:
-        found += map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
-    return found
