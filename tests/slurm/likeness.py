@@ -101,7 +101,7 @@ def _job(script: Script, job: Mapping[str, str], notes: Sequence[Mapping[str, An
         for call in calls:
             for name in ("SLURM_STEP_ID", "SLURM_STEPID"):
                 call["env"].pop(name, None)
-        calls.sort(key=lambda call: (call["tool"], call["argv"], int(call["env"].get("SLURM_PROCID", 0))))
+        calls.sort(key=lambda call: (call["tool"], call["argv"], call["env"]["SLURMD_NODENAME"], _rank(call)))
     else:
         calls = _by_step(calls)
     common = dict(calls[0]["env"]) if calls else {}
@@ -111,6 +111,10 @@ def _job(script: Script, job: Mapping[str, str], notes: Sequence[Mapping[str, An
         call["env"] = {name: value for name, value in call["env"].items() if name not in common}
     state = f"PENDING ({job['stuck']})" if "stuck" in job else f"{job['JobState']} {job['ExitCode']}"
     return {"ends": state, "restarts": int(job.get("Restarts", 0)), "env": common, "calls": calls}
+
+
+def _rank(call: Mapping[str, Any]) -> int:
+    return int(call["env"].get("SLURM_PROCID", 0))
 
 
 def _by_step(calls: list[dict[str, Any]]) -> list[dict[str, Any]]:
