@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from rich.console import Console, RenderableType
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
@@ -21,6 +21,9 @@ from muster_client.errors import MusterError
 from muster_client.local.terminal import LogWriter, clean
 from muster_client.show.render import problem_lines
 from muster_client.show.tables import plain_lines
+
+if TYPE_CHECKING:
+    from muster_client.answers.forecast import SlurmAnswer, SubmittedScript
 
 # A pipe has no width: a table there takes what it needs rather than losing columns.
 PIPE_WIDTH = 1000
@@ -50,6 +53,12 @@ class Output:
         """Print text as it is, for programs and people alike."""
         sys.stdout.write(text)
         sys.stdout.flush()
+
+    def relay(self, answer: SlurmAnswer | SubmittedScript) -> None:
+        """Print the output of a command that ran on the server: names and comments in it are those of other users."""
+        for stream, text in ((sys.stdout, answer["stdout"]), (sys.stderr, answer["stderr"])):
+            stream.write("".join(f"{clean(line)}\n" for line in text.splitlines()) if stream.isatty() else text)
+            stream.flush()
 
     def line(self, document: Any) -> None:
         """Print one JSON line of a stream."""

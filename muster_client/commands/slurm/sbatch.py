@@ -67,14 +67,14 @@ def sbatch_command(
         if as_json:
             output.answer(answer)
         else:
-            output.text(answer["stdout"])
-            sys.stderr.write(answer["stderr"])
+            output.relay(answer)
         if answer["exit_code"] or not answer["wait"]:
             raise typer.Exit(answer["exit_code"])
         raise typer.Exit(max(_exit_codes(client, answer)))
 
 
 def submitted(client: Client, output: Output, script: Script, environ: Mapping[str, str]) -> SubmittedScript:
+    """Submit a script, with the current folder where the nodes do not have it, and return the answer."""
     code, environment = "", variables(environ)
     try:
         if client.translate_script(**script, environment=environment)["folder"] is None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shlex
-import sys
 from collections.abc import Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -113,7 +112,7 @@ def srun_command(
         answer = submitted(client, output, script, session.environ)
         job_id = answer["job"]
         if job_id is None:
-            sys.stderr.write(re.sub(r"^sbatch: ", "srun: ", answer["stderr"], flags=re.MULTILINE))
+            output.relay({**answer, "stderr": re.sub(r"^sbatch: ", "srun: ", answer["stderr"], flags=re.MULTILINE)})
             raise typer.Exit(answer["exit_code"] or EXIT_ERROR)
         output.note(f"srun: job {job_id} queued and waiting for resources")
         with _cancelled_unless_over(client, job_id):

@@ -65,8 +65,7 @@ def _run(ctx: typer.Context, command: str, words: list[str], *, as_json: bool = 
     if as_json:
         session.output.answer(answer)
     else:
-        session.output.text(answer["stdout"])
-        sys.stderr.write(answer["stderr"])
+        session.output.relay(answer)
     raise typer.Exit(answer["exit_code"])
 
 

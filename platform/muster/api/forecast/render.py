@@ -6,9 +6,23 @@ from muster.api.jobs.render import gpu_choices, sizes
 from muster.dispatch.explain.forecast import DryRun as DryRunResult
 from muster.jobs.spec.spec_order import in_order
 from muster.jobs.submit.notes import notes_of
-from muster_client.answers.forecast import DryRun
+from muster.sbatch.translate import Translation
+from muster_client.answers.forecast import DryRun, TranslatedScript
 from muster_client.answers.jobs import Hold
 from scheduler.model.plan import Hold as Held
+
+
+def translated_script(found: Translation) -> TranslatedScript:
+    """The spec of a script, with the report on its options."""
+    return {
+        "spec": found.spec,
+        "report": [
+            {"source": one.source, "line": one.line, "text": one.text, "fate": one.fate, "says": one.says}
+            for one in found.report
+        ],
+        "notes": list(found.notes),
+        "folder": found.folder,
+    }
 
 
 def dry_run_document(result: DryRunResult) -> DryRun:

@@ -9,6 +9,7 @@ from muster.api import limits
 from muster.api.base import JSON, ApiView, body_of, caller, describe
 from muster.api.bodies import JsonParser
 from muster.api.forecast.bodies import Script, ScriptParser
+from muster.api.forecast.render import translated_script
 from muster.sbatch.services import translate_for
 from muster.sbatch.translate import Submission
 from muster_client.answers.forecast import TranslatedScript
@@ -32,13 +33,4 @@ class TranslateScript(ApiView):
         user, body = caller(request), body_of(request, Script)
         limits.take(limits.SUBMIT, user.pk)
         found = translate_for(user, Submission(**body))
-        answer: TranslatedScript = {
-            "spec": found.spec,
-            "report": [
-                {"source": one.source, "line": one.line, "text": one.text, "fate": one.fate, "says": one.says}
-                for one in found.report
-            ],
-            "notes": list(found.notes),
-            "folder": found.folder,
-        }
-        return Response(answer)
+        return Response(translated_script(found))

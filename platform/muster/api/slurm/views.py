@@ -10,6 +10,7 @@ from muster.api import limits
 from muster.api.base import ApiView, body_of, caller, describe
 from muster.api.jobs.views import KEY, idempotency_key
 from muster.api.scopes import calling_job, token_of
+from muster.api.slurm import render
 from muster.api.slurm.bodies import SlurmCall, SlurmScript
 from muster.common.errors import NotFound
 from muster.slurm.call import Call
@@ -48,15 +49,7 @@ class SubmitScript(ApiView):
             code=body["code"],
         )
         found = sbatch(call, script, inside=calling_job(request), key=idempotency_key(request))
-        answer: SubmittedScript = {
-            "stdout": found.answer.stdout,
-            "stderr": found.answer.stderr,
-            "exit_code": found.answer.exit_code,
-            "job": found.job,
-            "array": found.array,
-            "wait": found.waits,
-        }
-        return Response(answer)
+        return Response(render.submitted(found))
 
 
 class SlurmCommand(ApiView):
@@ -80,5 +73,4 @@ class SlurmCommand(ApiView):
             manages=token is None or Scope.MANAGE in token.scopes,
         )
         found = answer_to(name, call)
-        answer: SlurmAnswer = {"stdout": found.stdout, "stderr": found.stderr, "exit_code": found.exit_code}
-        return Response(answer)
+        return Response(render.answer(found))
