@@ -22,7 +22,7 @@ Compare = Callable[[str], list[str]]
 
 
 def recorded() -> dict[str, Any]:
-    """What Slurm did with each script, by name."""
+    """The record of Slurm by the name of the script."""
     known: dict[str, Any] = json.loads(RECORD.read_text())
     return known
 

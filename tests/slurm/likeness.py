@@ -1,4 +1,4 @@
-"""What two systems must agree on about a run: nothing of it names a machine, a folder, a number of a job or a GPU."""
+"""The part of a run on which two systems must agree: no names of machines and folders, no numbers of jobs and GPUs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _PORTS = re.compile(r"(?<!\d)1\d{4}(?!\d)")
 
 
 def likeness(script: Script, run: Run) -> dict[str, Any]:
-    """What is compared of a run, as JSON has it."""
+    """The part of a run that is compared, as JSON has it."""
     if not run.jobs:
         lines = run.submitted.stderr.splitlines()
         # Muster adds the line of the script, and the numbers.

@@ -30,7 +30,7 @@ _FILE_BYTES = 20_000
 
 
 class System(Protocol):
-    """What scripts are run on."""
+    """A system that runs scripts."""
 
     uid: int
     gid: int
@@ -39,12 +39,12 @@ class System(Protocol):
         """Runs sbatch in the folder of the place."""
 
     def ask(self, *words: str) -> str:
-        """What one of Slurm's commands prints for the user of the jobs."""
+        """The output of one of Slurm's commands, run as the user of the jobs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What was seen of a script: its submission, jobs as scontrol shows them, notes of the tools, new files."""
+    """The results of a script: its submission, jobs as scontrol shows them, notes of the tools, new files."""
 
     place: Place
     submitted: subprocess.CompletedProcess[str]

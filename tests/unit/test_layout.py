@@ -18,7 +18,7 @@ PLATFORM = ROOT / "platform"
 MAX_MODULE_LINES = 600
 MAX_MODULES = 20
 # Docstrings that begin with a question word instead of the value. Lower it when some go, never raise it.
-MAX_QUESTIONS = 10
+MAX_QUESTIONS = 2
 # Folders of one person's machine. A path of this kind in a file works for its author only. (That a file of root's is
 # named in an example is something else: every machine has that folder.)
 MACHINE_PATH = re.compile(r"(?<![\w.$/-])/(?:(?:home|Users|work)/[A-Za-z0-9_.-]+|root/\.[A-Za-z0-9_.-]+)")

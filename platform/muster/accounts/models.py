@@ -63,7 +63,7 @@ class User(AbstractUser):
 
     @property
     def is_operator(self) -> bool:
-        """Whether the user runs the cluster; never with the token of a job."""
+        """True if the user runs the cluster; never with the token of a job."""
         return self.is_active and self.is_staff and self.confined_to is None
 
 

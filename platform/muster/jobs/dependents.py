@@ -99,7 +99,7 @@ class Fact:
     started: bool
     reason: str = ""
     at: datetime | None = None
-    """When it started, or ended before it had."""
+    """The time of its start, or of its end if it never started."""
 
 
 @dataclass(slots=True)

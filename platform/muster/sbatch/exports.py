@@ -16,7 +16,7 @@ def assigned(value: str) -> dict[str, str]:
 
 
 def exports_all(value: str) -> bool:
-    """Whether the job gets the whole environment; of an option that is not given the value is `ALL`."""
+    """True if the job gets the whole environment; of an option that is not given the value is `ALL`."""
     return "ALL" in value.upper().split(",")
 
 

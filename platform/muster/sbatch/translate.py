@@ -84,7 +84,7 @@ class Translation:
     export: str = "ALL"
     """The value of `--export`, by which the submitter's environment goes with a job that runs in place."""
     keeps_waiting: bool = True
-    """Whether it waits on if a dependency can never be met."""
+    """True if it waits on where a dependency can never be met."""
     flags: frozenset[str] = frozenset()
     """The options that say what is printed, such as `parsable`, and `test-only`."""
 

@@ -43,7 +43,7 @@ class Submitted:
     job: int | None = None
     array: int | None = None
     waits: bool = False
-    """Whether the command waits for its end."""
+    """True if the command waits for its end."""
 
 
 def sbatch(call: Call, script: Script, *, inside: int | None = None, key: str | None = None) -> Submitted:

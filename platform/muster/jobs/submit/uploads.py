@@ -57,7 +57,7 @@ def store_code(*, user: User, draft: Path, sha256: str, private: bool = False) -
 
 
 def shared_with(user: User, code: CodeArchive) -> bool:
-    """Whether the user may run this code of a job that they see; they may from then on, unless it is private.
+    """True if the user may run this code of a job that they see; they may from then on, unless it is private.
 
     Who may see a job may run its code: it stands readable in the job's own work folder.
     """

@@ -45,7 +45,7 @@ _NOT_HERE = frozenset(
 
 
 def scontrol(call: Call) -> Answer:
-    """What was asked for."""
+    """The answer to the keyword, or the version or the usage."""
     given = parse("scontrol", call.arguments, OPTIONS)
     if given.has("version"):
         return Answer(f"{VERSION}\n")
