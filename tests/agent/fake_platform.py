@@ -134,6 +134,8 @@ class FakePlatform:
         self.checks: tuple[WantedCheck, ...] = ()
         self.successors: list[str] = []
         """The commands of allocations that follow others: each comes with the answer to an end, claimed."""
+        self.sync_lag_s = 0.0
+        """The time for which answers to long-polls are late."""
         self._generation = 1
         self._next_id = 100
         self._connections: set[socket.socket] = set()
@@ -279,6 +281,8 @@ class FakePlatform:
                 left_s = until - time.monotonic()
                 if left_s <= 0 or not self.changed.wait(left_s):
                     break
+        time.sleep(self.sync_lag_s)
+        with self.lock:
             return 200, SyncResponse(str(self._generation), self.timers, self._desired(), self.log_pause_s)
 
     def _desired(self) -> tuple[DesiredAllocation, ...]:
