@@ -22,8 +22,8 @@ from nodeagent.jobside.slurm.layout import Busy, Layout, Node, Refused, Request,
 from nodeagent.jobside.slurm.tasks import run_step
 
 _GREETING_S = 10.0
-_MOST_GREETINGS = 64
-_LONGEST_PATH = 100
+_MAX_GREETINGS = 64
+_MAX_PATH_BYTES = 100
 """A little less than the longest path of a socket."""
 
 
@@ -263,7 +263,7 @@ class Controller:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         greeting = Greeting(connection, wire.nonce(), time.monotonic() + _GREETING_S)
-        if len(self._greetings) >= _MOST_GREETINGS:
+        if len(self._greetings) >= _MAX_GREETINGS:
             self._drop_greeting(self._greetings[0])
         self._greetings.append(greeting)
         _send(connection, wire.line(greeting.challenge))
@@ -348,7 +348,7 @@ def keep_only(connection: socket.socket) -> None:
 def _folder() -> str:
     """A new folder for the socket, whose path must be short."""
     temporary = os.environ.get("TMPDIR", "/tmp")  # noqa: S108 - the default of all programs
-    place = temporary if os.path.isdir(temporary) and len(temporary) < _LONGEST_PATH - 30 else "/tmp"  # noqa: S108
+    place = temporary if os.path.isdir(temporary) and len(temporary) < _MAX_PATH_BYTES - 30 else "/tmp"  # noqa: S108
     return tempfile.mkdtemp(prefix="muster-", dir=place)
 
 

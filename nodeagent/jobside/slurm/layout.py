@@ -35,7 +35,7 @@ class Request:
     """The request of `srun`; None where neither its options nor its environment say anything."""
 
     nodes: int
-    most_nodes: int
+    max_nodes: int
     tasks: int
     cpus_per_task: int | None = None
     tasks_per_node: int | None = None
@@ -126,8 +126,8 @@ class Layout:
         if request.nodes > len(ranks):
             told = "Only allocated {} nodes asked for {}".format(len(ranks), request.nodes)
             raise Refused(told, *(["Are required nodes explicitly excluded?"] if request.without_nodes else []))
-        if len(request.with_nodes) > request.most_nodes:
-            raise Refused("invalid number of nodes (-N {}-{})".format(len(request.with_nodes), request.most_nodes))
+        if len(request.with_nodes) > request.max_nodes:
+            raise Refused("invalid number of nodes (-N {}-{})".format(len(request.with_nodes), request.max_nodes))
         return [rank for rank in ranks if rank >= request.first_node or names[rank] in request.with_nodes]
 
     def _shares(self, request: Request, candidates: Sequence[int], *, free: bool) -> list[Share]:
@@ -137,7 +137,7 @@ class Layout:
         if not free and request.overlap:
             rest.sort(key=lambda rank: self.nodes[rank].cpus_held > 0)
         problem: Exception | None = None
-        for count in range(max(request.nodes, len(named)), request.most_nodes + 1):
+        for count in range(max(request.nodes, len(named)), request.max_nodes + 1):
             usable = [rank for rank in rest if not free or self._has_room(request, rank)]
             ranks = sorted([*named, *usable[: count - len(named)]])
             if len(ranks) < count:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 NO_INDEX = 4_294_967_294
 """The value of %a in a job that is no member of an array."""
-_MOST_DIGITS = 10
+_MAX_DIGITS = 10
 _PATTERN = re.compile(r"%(?:(%)|([0-9]*)([AaJjNnstux]))")
 
 
@@ -52,7 +52,7 @@ class Facts:
                 return "%"
             text = self._value(found[3])
             if found[2] and text.isdigit():
-                return text.zfill(min(int(found[2][:4]), _MOST_DIGITS))
+                return text.zfill(min(int(found[2][:4]), _MAX_DIGITS))
             return text
 
         return _PATTERN.sub(value, pattern)

@@ -18,7 +18,7 @@ from nodeagent.jobside.slurm.patterns import NO_INDEX, Facts, differs_by_task
 
 _READ_BYTES = 1 << 18
 _INPUT_BYTES = 1 << 16
-_MOST_UNTAKEN = 4
+_MAX_UNTAKEN = 4
 """Pieces of input that a node may have without having given them to its tasks."""
 _KILL_WAIT_S = 30
 _INTERRUPTS_S = 1.0
@@ -290,7 +290,7 @@ class Session:
         """Read input while no node has too much of it."""
         if self._input is None:
             return
-        wanted = all(node.untaken < _MOST_UNTAKEN or node.over for node in self._nodes)
+        wanted = all(node.untaken < _MAX_UNTAKEN or node.over for node in self._nodes)
         watched = self._input in self._selector.get_map()
         if wanted and not watched:
             try:

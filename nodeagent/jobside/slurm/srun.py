@@ -90,7 +90,7 @@ def request_of(parsed: Parsed) -> dict[str, Any]:
     with_nodes = _hosts(given.get("nodelist", ""))
     return {
         "nodes": least,
-        "most_nodes": max(most, least),
+        "max_nodes": max(most, least),
         "tasks": tasks,
         "cpus_per_task": per_task,
         "tasks_per_node": per_node,

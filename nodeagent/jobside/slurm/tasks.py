@@ -21,8 +21,8 @@ from nodeagent.jobside.slurm.environment import Job, moved, node_environment, ta
 from nodeagent.jobside.slurm.layout import Share
 
 _READ_BYTES = 1 << 18
-_MOST_UNSENT = 1 << 22
-_MOST_PARTIAL = 1 << 16
+_MAX_UNSENT = 1 << 22
+_MAX_PARTIAL = 1 << 16
 _TOGETHER_S = 0.03
 """Ends of tasks within this time are told together."""
 _PR_SET_CHILD_SUBREAPER = 36
@@ -251,7 +251,7 @@ class Step:
             return
         source.partial += data
         end = source.partial.rfind(b"\n") + 1
-        if not data or self._unbuffered or len(source.partial) - end > _MOST_PARTIAL:
+        if not data or self._unbuffered or len(source.partial) - end > _MAX_PARTIAL:
             end = len(source.partial)
         if end:
             self._send(source.kind, bytes(source.partial[:end]), source.task)
@@ -275,7 +275,7 @@ class Step:
             self._unsent.clear()  # it has gone, which `_receive` sees
         wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if self._unsent else 0)
         self._selector.modify(self._connection, wanted)
-        pause = len(self._unsent) > _MOST_UNSENT
+        pause = len(self._unsent) > _MAX_UNSENT
         if pause != self._paused:
             self._paused = pause
             for descriptor, source in self._sources.items():

@@ -5,14 +5,12 @@ from __future__ import annotations
 import glob
 import os
 import signal
-import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
 from nodeagent.jobside.slurm.patterns import Facts
 from tests.agent.jobside.batch_jobs import Nodes, tree_of
+from tests.waiting import eventually
 
 MEMBER = Facts("700018", "a b", "ann", "n1", array_id="700010", array_index=4)
 # What Slurm 22.05.8 made of each pattern.
@@ -24,20 +22,6 @@ PATTERNS = {
     "%12j": "0000700110",
     "\\%j": "%j",
 }
-
-
-@pytest.fixture
-def nodes(tmp_path: Path) -> Iterator[Nodes]:
-    found = Nodes(tmp_path)
-    yield found
-    found.close()
-
-
-def until(holds: Callable[[], bool]) -> None:
-    end = time.monotonic() + 20
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
@@ -130,7 +114,7 @@ def test_a_folder_that_is_missing_is_tmp(nodes: Nodes) -> None:
 
 def test_a_script_that_waits_is_stopped_and_its_trap_runs(nodes: Nodes) -> None:
     nodes.start("trap 'echo trapped; exit 7' TERM; touch ready; while :; do sleep 0.05; done")
-    until((nodes.work / "ready").exists)
+    eventually((nodes.work / "ready").exists, within_s=20.0)
     for pid in tree_of(nodes.processes[0].pid):  # as the agent does: every process of the job
         os.kill(pid, signal.SIGTERM)
     ran = nodes.wait()

@@ -86,8 +86,8 @@ def test_steps_take_turns_unless_they_fit_or_overlap() -> None:
 def test_what_a_step_held_is_free_when_it_has_ended() -> None:
     job = RECORD[0]["job"]
     layout = layout_of(job)
-    shares = layout.place(Request(nodes=3, most_nodes=3, tasks=3))
+    shares = layout.place(Request(nodes=3, max_nodes=3, tasks=3))
     with pytest.raises(Busy):
-        layout.place(Request(nodes=1, most_nodes=1, tasks=1))
+        layout.place(Request(nodes=1, max_nodes=1, tasks=1))
     layout.release(shares)
-    assert layout.place(Request(nodes=3, most_nodes=3, tasks=3)) == shares
+    assert layout.place(Request(nodes=3, max_nodes=3, tasks=3)) == shares

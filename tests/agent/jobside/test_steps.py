@@ -6,8 +6,6 @@ import json
 import os
 import signal
 import socket
-import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -15,6 +13,7 @@ import pytest
 from nodeagent.jobside.slurm import options, wire
 from nodeagent.jobside.slurm.options import Wrong
 from tests.agent.jobside.batch_jobs import Nodes
+from tests.waiting import eventually
 
 # The words of srun 22.05.8 on wrong command lines, and its exit code.
 WRONG = {
@@ -28,20 +27,6 @@ WRONG = {
     "--gres=foo x": ("error: Invalid generic resource (gres) specification", 1),
     "--multi-prog x": ("error: --multi-prog: write a script that looks at SLURM_PROCID", 1),
 }
-
-
-@pytest.fixture
-def nodes(tmp_path: Path) -> Iterator[Nodes]:
-    found = Nodes(tmp_path)
-    yield found
-    found.close()
-
-
-def until(holds: Callable[[], bool]) -> None:
-    end = time.monotonic() + 20
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 @pytest.mark.parametrize("words", WRONG)
@@ -199,16 +184,16 @@ def test_no_task_outlives_a_supervisor(nodes: Nodes, victim: int) -> None:
         "srun sh -c 'echo $$ > pid.$SLURM_PROCID; exec sleep 600'; echo srun ended $?", nodes=3,
     )  # fmt: skip
     files = [nodes.work / f"pid.{task}" for task in range(3)]
-    until(lambda: all(file.exists() and file.read_text() for file in files))
+    eventually(lambda: all(file.exists() and file.read_text() for file in files), within_s=20.0)
     nodes.processes[victim].kill()
     if victim:  # what a node of a gang that has gone had of a step is lost, and the platform ends the others
-        until(lambda: not _lives(files[victim]))
+        eventually(lambda: not _lives(files[victim]), within_s=20.0)
         for process in nodes.processes:
             process.terminate()
         os.kill(int(files[0].read_text()), signal.SIGTERM)
         os.kill(int(files[1].read_text()), signal.SIGTERM)
     ran = nodes.wait()
-    until(lambda: not any(map(_lives, files)))
+    eventually(lambda: not any(map(_lives, files)), within_s=20.0)
     assert ran.statuses[victim] == -signal.SIGKILL
     if victim:
         assert "srun: error: Node failure on n3" in ran.text()
@@ -222,7 +207,7 @@ def test_a_gang_whose_script_ends_at_once_ends_on_all_nodes(nodes: Nodes) -> Non
 
 def test_a_caller_without_the_secret_gets_nothing(nodes: Nodes) -> None:
     nodes.start("touch ready; while [ ! -e go ]; do sleep 0.02; done; srun -n2 hostname > /dev/null", nodes=2)
-    until((nodes.work / "ready").exists)
+    eventually((nodes.work / "ready").exists, within_s=20.0)
     told = json.loads(
         Path(f"/proc/{nodes.processes[0].pid}/environ").read_bytes().split(b"MUSTER_BATCH=")[1].split(b"\0")[0]
     )

@@ -28,7 +28,7 @@ class Words(ApiView):
 
     @describe("change_slurm_table", "cluster", {200: SlurmWords}, problems=(409,), request=TableChange)
     def put(self, request: Request) -> Response:
-        """Replace the table, from the next script on; `version` is the one that was read. For operators."""
+        """Replace the table, from the next script on; `version` is that of the table that you read. For operators."""
         user, body = operator(request, SEE_TABLE), body_of(request, TableChange)
         try:
             row = edit_table(text=as_text(body["table"]), version=body["version"], actor=user.username)

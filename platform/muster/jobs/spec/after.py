@@ -27,7 +27,7 @@ _KINDS = tuple(kind.value for kind in DependencyKind if kind is not DependencyKi
 class Term:
     """A condition on a job or a group, by its number; for a singleton the number is 0.
 
-    `index`: the condition is on that member of an array. `later_s`: met so many seconds after the start.
+    `index`: the condition is on that member of an array. `later_s`: the seconds after the start at which it is met.
     """
 
     number: int

@@ -26,7 +26,7 @@ from muster.slurm.sacct.fields import (
 from muster.slurm.sacct.records import Record, records_of
 from muster.slurm.states import State
 
-MOST_JOBS = 50_000
+MAX_JOBS = 50_000
 OPTIONS = (
     *(flag("allusers", "a"), valued("accounts", "A"), flag("brief", "b"), flag("batch-script", "B")),
     *(flag("completion", "c"), valued("delimiter"), flag("duplicates", "D"), flag("helpformat", "e")),
@@ -88,9 +88,9 @@ def sacct(call: Call) -> Answer:
             raise Refused(f"sacct: error: --{name} is not supported")
     columns, printing = _columns(given, call), Printing(call, utc_now(), _units(given))
     choice = chosen(given, call, printing.now)
-    too_many = choice.jobs.order_by()[: MOST_JOBS + 1].count() > MOST_JOBS
+    too_many = choice.jobs.order_by()[: MAX_JOBS + 1].count() > MAX_JOBS
     if too_many:
-        raise Refused(f"sacct: error: more than {MOST_JOBS:,} jobs match: name a shorter time, or fewer jobs")
+        raise Refused(f"sacct: error: more than {MAX_JOBS:,} jobs match: name a shorter time, or fewer jobs")
     records = [record for record in records_of(choice.jobs, steps=not given.has("allocations")) if choice.shows(record)]
     records = _folded(records if given.has("duplicates") else _newest(records))
     if given.has("truncate"):
