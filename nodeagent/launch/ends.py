@@ -9,19 +9,11 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Tuple
 
-from nodeagent.protocol.messages import (
-    EXIT_UNAUTHORIZED,
-    MAX_TAIL_BYTES,
-    BatchItem,
-    EndReason,
-    EndRequest,
-    HealthEvent,
-    ItemOutcome,
-)
+from nodeagent.protocol.messages import EXIT_UNAUTHORIZED, MAX_TAIL_BYTES, BatchItem, EndReason, EndRequest, HealthEvent
 from nodeagent.runtime.port import ExitStatus, NotYet, Watched
 from nodeagent.ship.shipper import LogShipper
 from nodeagent.ship.tail import newest
-from nodeagent.state.inbox import EndAnswered, Exited, Given, Quit, Unsettled
+from nodeagent.state.inbox import EndAnswered, Exited, Quit, Unsettled
 from nodeagent.sync.agent import Agent
 from nodeagent.sync.lifeline import Exchange
 from nodeagent.sync.outbox import Answer, Outbox
@@ -55,8 +47,6 @@ class _End:
     suspects: Tuple[str, ...]
     """The GPUs that may explain the end."""
     gpu_wait_until: float
-    sent_at: float = 0.0
-    """CLOCK_BOOTTIME."""
     backoff: Backoff = field(default_factory=Backoff)
 
 
@@ -80,7 +70,6 @@ class Ends:
             boot_id=self._agent.session.boot_id,
             state_id=self._agent.session.state_id,
             seq=self._agent.session.seq(),
-            epoch=self._agent.session.epoch,
             **vars(status),
         )
         held = uuids if status.started else ()  # what never started holds nothing
@@ -161,7 +150,6 @@ class Ends:
                 self._pool.submit(lambda: self._tell(end), wait_s)
                 return
         log = self._logs.take_last(end.id)
-        end.sent_at = clock.boottime()
         item = BatchItem(end.id, end=end.request), partial(self._answered, end)
         self._outbox.put(*(() if log is None else (log,)), item)
 
@@ -194,5 +182,3 @@ class Ends:
             return
         self._agent.sampler.forget_strangers(end.id)
         self._agent.post(EndAnswered(end.id))
-        if isinstance(answer, ItemOutcome) and answer.launch is not None:
-            self._agent.post(Given(answer.launch, end.sent_at))

@@ -141,17 +141,9 @@ class Launcher:
         elif allocation_id in self._abandoned:
             self._agent.post(Abandoned(allocation_id))
         else:
-            self._launch(answer.launch, asked_at)
-
-    def start(self, launch: LaunchSpec, asked_at: float) -> None:
-        """Start an allocation that was claimed by a request of that time (CLOCK_BOOTTIME)."""
-        self._abandoned.discard(launch.allocation_id)
-        self._launch(launch, asked_at)
-
-    def _launch(self, launch: LaunchSpec, asked_at: float) -> None:
-        # From here on the spec goes to many places and to disk; what is secret goes to the pull only.
-        spec, login = replace(launch, registry_login=None), launch.registry_login
-        self._launches.submit(partial(self._begin, _Launch(spec, login, asked_at)))
+            # From here on the spec goes to many places and to disk; what is secret goes to the pull only.
+            spec, login = replace(answer.launch, registry_login=None), answer.launch.registry_login
+            self._launches.submit(partial(self._begin, _Launch(spec, login, asked_at)))
 
     def _begin(self, launch: _Launch) -> None:
         try:

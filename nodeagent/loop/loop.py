@@ -27,7 +27,6 @@ from nodeagent.state.inbox import (
     DiskExceeded,
     EndAnswered,
     Exited,
-    Given,
     Happened,
     Launched,
     LogDone,
@@ -168,8 +167,6 @@ class Loop:
             self._happened(message.id, message.kind)
         elif isinstance(message, Starting):
             self._starting(message.spec)
-        elif isinstance(message, Given):
-            self._given(message)
         elif isinstance(message, Launched):
             self._launched(message.id)
         elif isinstance(message, Exited):
@@ -269,12 +266,6 @@ class Loop:
         self._put(held)
         self._assign_gpus(held)
         self._ship(held, holes=(), resumed=False)
-
-    def _given(self, message: Given) -> None:
-        launch = message.launch
-        if launch.allocation_id not in self._held:  # a long-poll may have named it first: then it is being claimed
-            self._put(Allocation(launch.allocation_id, launch.fence, Stage.CLAIMING))
-            self._launcher.start(launch, message.asked_at)
 
     def _launched(self, allocation_id: int) -> None:
         held = self._held.get(allocation_id)

@@ -31,8 +31,7 @@ class BatchRequest(Message):
 class ItemOutcome(Message):
     """The answer to one item: the status of the item's own call and what its body says.
 
-    425: the item waits for a lock and may not be applied yet; the agent sends it again. The launch is that of
-    a claim, or of the allocation that follows one that has ended.
+    425: the item waits for a lock and may not be applied yet; the agent sends it again.
     """
 
     status: int

@@ -35,8 +35,6 @@ class EndRequest(Message):
     seq: int = 0
     tail: str = ""
     points: Tuple[MetricPoint, ...] = ()
-    epoch: int = 0
-    """The agent's: with it the answer may bring a launch for what the end makes free, claimed for the agent."""
 
 
 @dataclass(frozen=True)

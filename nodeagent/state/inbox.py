@@ -46,15 +46,6 @@ class Starting:
     spec: LaunchSpec
 
 
-@dataclass(frozen=True)
-class Given:
-    """The answer to an end has brought the launch of an allocation that was claimed for us."""
-
-    launch: LaunchSpec
-    asked_at: float
-    """The time at which the end was sent (CLOCK_BOOTTIME)."""
-
-
 class Launched(_OfAllocation):
     """The runtime took over."""
 
@@ -104,7 +95,6 @@ Message = Union[
     ClaimRefused,
     Abandoned,
     Starting,
-    Given,
     Launched,
     Exited,
     Unsettled,

@@ -132,10 +132,6 @@ class FakePlatform:
         self.syncs: list[SyncRequest] = []
         self.log_pause_s = 0.0
         self.checks: tuple[WantedCheck, ...] = ()
-        self.successors: list[str] = []
-        """The commands of allocations that follow others: each comes with the answer to an end, claimed."""
-        self.sync_lag_s = 0.0
-        """The time for which answers to long-polls are late."""
         self._generation = 1
         self._next_id = 100
         self._connections: set[socket.socket] = set()
@@ -281,7 +277,6 @@ class FakePlatform:
                 left_s = until - time.monotonic()
                 if left_s <= 0 or not self.changed.wait(left_s):
                     break
-        time.sleep(self.sync_lag_s)
         with self.lock:
             return 200, SyncResponse(str(self._generation), self.timers, self._desired(), self.log_pause_s)
 
@@ -337,8 +332,7 @@ class FakePlatform:
             status, answer = self.claim(allocation, item.claim.to_json())
             return ItemOutcome(status, launch=answer if status == 200 else None)
         if item.end is not None:
-            status = self.end(allocation, item.end.to_json())[0]
-            return ItemOutcome(status, launch=self._successor(item.end) if status == 200 else None)
+            return ItemOutcome(self.end(allocation, item.end.to_json())[0])
         assert item.finish is not None
         if item.finish.rest:
             rest = base64.b64decode(item.finish.rest)
@@ -348,14 +342,6 @@ class FakePlatform:
             if status != 202:
                 return ItemOutcome(status, size=answer.size if status == 416 else None)
         return ItemOutcome(self.finish(allocation, item.finish.to_json())[0])
-
-    def _successor(self, end: EndRequest) -> LaunchSpec | None:
-        if not self.successors or end.epoch != self.epoch:
-            return None
-        with self.changed:
-            following = self.allocations[self.place(self.successors.pop(0))]
-            following.claimed_by = (end.boot_id, end.state_id)
-            return following.spec
 
     def log(self, allocation: Allocation, headers: Any, body: bytes) -> tuple[int, Any]:
         first, last = calls.parse_content_range(headers[calls.CONTENT_RANGE_HEADER])

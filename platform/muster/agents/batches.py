@@ -20,8 +20,7 @@ from muster.agents import services
 from muster.agents.launch import LaunchFacts, launch_spec
 from muster.common.asgi import in_thread
 from muster.common.errors import Invalid, MusterError, NotFound
-from muster.dispatch.apply.successors import follow
-from muster.events.services import hints_withheld, recorded_together, send_hint, sole_array_of
+from muster.events.services import recorded_together
 from muster.execution.reports import look_at_closed
 from muster.fleet.leases import hold_epoch
 from muster.fleet.models import Node
@@ -33,7 +32,6 @@ from nodeagent.protocol.messages import (
     AGAIN,
     MAX_BATCH_ITEMS,
     BatchItem,
-    ClaimRequest,
     EndReason,
     EndRequest,
     ItemOutcome,
@@ -78,23 +76,13 @@ def read_items(data: object) -> list[BatchItem | ItemOutcome]:
 
 
 def apply_together(node: Node, items: _Items) -> Outcomes:
-    """The outcomes of the items that one transaction applies without any waiting; the others are left out.
-
-    Where members of an array have ended and the next ones follow at once, the outcomes of the ends have their launches.
-    """
-    ends = {place for place, item in items.items() if item.end is not None}
-    array = sole_array_of(node.pool_id) if ends else None
-    with hints_withheld() as pools:
-        try:
-            outcomes = _apply(node, items, _free, array)
-        except Exception as error:  # noqa: BLE001 - the item that it comes from meets it again alone
-            log.warning("batch_failed node=%s items=%d error=%r", node.name, len(items), error)
-            close_old_connections()
-            return {}
-    if any(place in outcomes and outcomes[place].launch is None for place in ends):
-        for pool_id in pools:
-            send_hint(pool_id)
-    return outcomes
+    """The outcomes of the items that one transaction applies without any waiting; the others are left out."""
+    try:
+        return _apply(node, items, _free)
+    except Exception as error:  # noqa: BLE001 - the item that it comes from meets it again alone
+        log.warning("batch_failed node=%s items=%d error=%r", node.name, len(items), error)
+        close_old_connections()
+        return {}
 
 
 def apply_alone(node: Node, item: BatchItem) -> ItemOutcome:
@@ -107,33 +95,23 @@ def apply_alone(node: Node, item: BatchItem) -> ItemOutcome:
     return outcomes.get(0) or ItemOutcome(NotFound.status, f"node {node.name} has no such allocation")
 
 
-def _apply(
-    node: Node, items: _Items, lock: Callable[[Node, _Items], dict[int, Held]], array: int | None = None
-) -> Outcomes:
-    """The outcomes of claims and ends whose gangs `lock` brings, and of the ends of logs of this node's allocations.
-
-    The next members of the array start where others of it have ended.
-    """
+def _apply(node: Node, items: _Items, lock: Callable[[Node, _Items], dict[int, Held]]) -> Outcomes:
+    """The outcomes of claims and ends whose gangs `lock` brings, and of the ends of logs of this node's allocations."""
     logs = {place: (item.id, item.finish) for place, item in items.items() if item.finish is not None}
     outcomes: Outcomes = {}
     with transaction.atomic(), recorded_together():
         # What it has got is of one item each: a gang that has moved is another one to the next.
         locked = lock(node, items)
-        over: dict[int, Held] = {}
         for place, item in items.items():
             if item.end is not None and item.id in locked:
-                held = locked.pop(item.id)
-                outcomes[place] = _within(partial(services.end, node, item.id, item.end, held=held))
-                if outcomes[place] is _OK:
-                    over[place] = held
+                end = partial(services.end, node, item.id, item.end, held=locked.pop(item.id))
+                outcomes[place] = _within(end)
         closed = services.allocations_of(node.credential_digest, [pk for pk, _ in logs.values()])
         # In the order of their attempts: the order of an attempt's chunks is a row that its ranks lock.
         for place, (pk, finish) in sorted(logs.items(), key=lambda one: (one[1][1].fence, one[1][0])):
             if pk in closed:
                 outcomes[place] = _within(partial(_close, closed[pk], finish))
         claimed = _claim(node, items, locked, outcomes)
-        if array is not None and over:
-            claimed |= _follow(node, array, items, over)
     for place, (pk, finish) in logs.items():
         if pk in closed and outcomes[place].status == _OK.status:
             look_at_closed(closed[pk], services.log_end_of(closed[pk], finish))
@@ -207,23 +185,6 @@ def _claim(node: Node, items: _Items, locked: dict[int, Held], outcomes: Outcome
         if outcomes[place] is _OK:
             claimed[place] = held[1]
     return claimed
-
-
-def _follow(node: Node, array: int, items: _Items, over: Mapping[int, Held]) -> dict[int, Allocation]:
-    """The allocations that follow those that are over, by the places of the ends, claimed for the agent of these.
-
-    What its epoch may not claim is left to the agent of another one.
-    """
-    ends = {place: end for place in over if (end := items[place].end) is not None and end.epoch == node.lease.epoch}
-    found = follow(node, array, [over[place] for place in ends])
-    new = {place: found[items[place].id] for place in ends if items[place].id in found}
-    claims = {
-        place: BatchItem(one.pk, claim=ClaimRequest(one.attempt_id, end.boot_id, end.epoch, end.state_id))
-        for place, one in new.items()
-        if (end := ends[place])
-    }
-    held = {one.pk: (Gang(one.attempt.job, one.attempt, [one]), one) for one in new.values()}
-    return _claim(node, claims, held, {})
 
 
 def _read(data: object) -> BatchItem | ItemOutcome:

@@ -24,8 +24,7 @@ from muster.dispatch.apply.pending import (
     write_pending_reasons,
     write_queue_orders,
 )
-from muster.dispatch.apply.successors import sole_array
-from muster.dispatch.config.planners import name_of, scope_of
+from muster.dispatch.config.planners import name_of
 from muster.dispatch.config.policy_state import set_timer
 from muster.dispatch.config.settings import config_of, fall_back, simpler_config
 from muster.dispatch.hooks import end_cycle
@@ -37,7 +36,7 @@ from muster.dispatch.snapshot.parts import Work, work_of
 from muster.dispatch.snapshot.records import packed, plan_of, snapshot_of
 from muster.dispatch.snapshot.reservations import delete_expired_reservations
 from muster.dispatch.snapshot.snapshot import planner_snapshot
-from muster.events.services import changes_of, forget_hint, name_sole_array, wake_pool
+from muster.events.services import forget_hint, wake_pool
 from muster.fleet.models import Pool
 from scheduler.admission import ADMISSIONS
 from scheduler.engine.cycle import CycleConfig, compose, decide, decide_by_target
@@ -141,12 +140,6 @@ def carry_out(pool: Pool, planner: Planner | None, trigger: str, decided: Decide
     )
     write_queue_orders(snapshot, plan)
     set_timer(pool, planner, plan.wake_at)
-    if planner is None:
-        group_id = None if decided.target is not None or applied.refusals else sole_array(snapshot, plan)
-        if group_id is not None and (targets.lane_of(pool) is not None or scope_of(pool, None) is not None):
-            group_id = None  # others decide on the pool too
-        if group_id is not None:
-            name_sole_array(pool.pk, group_id, changes=decided.changes)
     decided.timings["apply_ms"] = (time.perf_counter() - started) * 1000
     result = _record(pool, planner, trigger, decided, applied, changed)
     again = len(plan.places) >= decided.config.max_places or 0 < len(applied.refusals) < len(plan.places)
@@ -162,8 +155,6 @@ class Decided:
     plan: Plan
     timings: dict[str, float]
     stored: Mapping[int, StoredHold]
-    changes: int
-    """The number of changes of the pool before the snapshot: `changes_of`."""
     target: Target | None = None
     dropped: Mapping[int, str] = field(default_factory=dict)
 
@@ -176,7 +167,7 @@ def decide_for(
         lane = targets.carrying(pool) if has_lane and planner is None else None
         config = targets.filling_config(pool, lane) if planner is None else config_of(pool, planner)
         started = time.perf_counter()
-        rows, changes = WaitingRows(pool.pk), changes_of(pool.pk)
+        rows = WaitingRows(pool.pk)
         snapshot = planner_snapshot(pool, planner, seed=pool.pk, rows=rows)
         taken = time.perf_counter()
         plan: Plan | None = None
@@ -198,7 +189,7 @@ def decide_for(
             error = f"{type(failure).__name__}: {failure}"
         timings = {"snapshot_ms": (taken - started) * 1000, "decide_ms": (time.perf_counter() - taken) * 1000}
         if plan is not None and not violations and not error:
-            return Decided(config, snapshot, plan, timings, rows.stored, changes, target, dropped)
+            return Decided(config, snapshot, plan, timings, rows.stored, target, dropped)
         if violations:
             error = f"the plan violates an invariant: {violations[0].message}"
             log.error("plan_invalid pool=%s policy=%s first=%s", pool.name, config.policy, violations[0].message)

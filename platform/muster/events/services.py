@@ -23,7 +23,6 @@ from muster.events.redis import ACCESS_CHANNEL, EVENTS_CHANNEL, client, node_cha
 log = logging.getLogger(__name__)
 
 HINT_LIFETIME_S = 5
-SOLE_ARRAY_LIFETIME_S = 3
 
 # A cycle may tell of ten thousand jobs, and for Django to put together as many rows took ten times as long as for
 # Postgres to store them. The rows get their ids in the order in which the events were recorded.
@@ -50,7 +49,6 @@ class _Told(TypedDict):
 
 
 _together: ContextVar[list[_Told] | None] = ContextVar("events_together", default=None)
-_withheld: ContextVar[set[int] | None] = ContextVar("hints_withheld", default=None)
 
 
 def record(
@@ -130,13 +128,12 @@ def audit(
     )
 
 
-def wake_pool(pool_id: int, *, only_frees: bool = False) -> None:
+def wake_pool(pool_id: int) -> None:
     """Ask for a scheduling cycle of the pool once the transaction has committed.
 
-    A burst asks once: the first sets a key, and the cycle removes it before it takes its snapshot. A change that
-    `only_frees` what a job held is not counted among those after which `sole_array_of` knows nothing.
+    A burst asks once: the first sets a key, and the cycle removes it before it takes its snapshot.
     """
-    transaction.on_commit(lambda: _hint(pool_id, only_frees=only_frees))
+    transaction.on_commit(lambda: _send_hint(pool_id))
 
 
 def wake_group(group_id: int) -> None:
@@ -176,56 +173,10 @@ def ask_for_cycle(*args: int) -> None:
         )
 
 
-@contextmanager
-def hints_withheld() -> Iterator[set[int]]:
-    """Keep what only frees GPUs from asking for cycles in this block; the caller gets the pools."""
-    pools: set[int] = set()
-    token = _withheld.set(pools)
-    try:
-        yield pools
-    finally:
-        _withheld.reset(token)
-
-
-def changes_of(pool_id: int) -> int:
-    """The number of changes of the pool so far, but for those that only free GPUs; 0 if it is unknown."""
-    with _may_be_lost("changes", pool_id):
-        return int(client().get(_changes_key(pool_id)) or 0)
-    return 0
-
-
-def name_sole_array(pool_id: int, group_id: int, *, changes: int) -> None:
-    """Note that only members of this array wait in the pool, for GPUs alone, as long as it has no more changes."""
-    with _may_be_lost("sole_array", pool_id):
-        client().set(_sole_array_key(pool_id), f"{group_id}:{changes}", ex=SOLE_ARRAY_LIFETIME_S)
-
-
-def sole_array_of(pool_id: int) -> int | None:
-    """The array whose members alone wait in the pool; None if there is none, or it is unknown."""
-    with _may_be_lost("sole_array", pool_id):
-        noted, changes = client().mget(_sole_array_key(pool_id), _changes_key(pool_id))
-        if isinstance(noted, bytes):
-            group_id, seen = map(int, noted.split(b":"))
-            return group_id if seen == int(changes or 0) else None
-    return None
-
-
-def send_hint(pool_id: int) -> None:
-    """Ask for a scheduling cycle of the pool now; see `wake_pool`."""
+def _send_hint(pool_id: int) -> None:
     with _may_be_lost("hint", pool_id):
         if client().set(_hint_key(pool_id), "1", nx=True, ex=HINT_LIFETIME_S):
             ask_for_cycle(pool_id)
-
-
-def _hint(pool_id: int, *, only_frees: bool) -> None:
-    withheld = _withheld.get()
-    if only_frees and withheld is not None:
-        withheld.add(pool_id)
-        return
-    if not only_frees:
-        with _may_be_lost("change", pool_id):
-            client().incr(_changes_key(pool_id))
-    send_hint(pool_id)
 
 
 def _send_group_hint(group_id: int) -> None:
@@ -244,14 +195,6 @@ def _may_be_lost(what: str, about: int) -> Iterator[None]:
 
 def _hint_key(pool_id: int) -> str:
     return f"muster:hint:{pool_id}"
-
-
-def _sole_array_key(pool_id: int) -> str:
-    return f"muster:sole-array:{pool_id}"
-
-
-def _changes_key(pool_id: int) -> str:
-    return f"muster:changes:{pool_id}"
 
 
 def _store(events: Sequence[_Told]) -> None:

@@ -60,19 +60,6 @@ def test_it_runs_a_job_and_ships_its_log(platform: FakePlatform, agent: AgentPro
     assert allocation.finish.sha256 == hashlib.sha256(b"hello\n").hexdigest()
 
 
-def test_it_starts_what_the_answer_to_an_end_brings_without_a_claim(
-    platform: FakePlatform, agent: AgentProcess
-) -> None:
-    agent.start()
-    platform.successors = ["echo two", "echo three"]
-    platform.sync_lag_s = 0.5  # it could name an allocation before the answer to the end does, which is then claimed
-    first = platform.place("echo one")
-    assert [finished(platform, first + step).text for step in range(3)] == ["one\n", "two\n", "three\n"]
-    assert not agent.allocation_folder(first + 3).exists()
-    claims = [call for call in platform.calls if call.endswith("/claim")]
-    assert claims == [f"POST /agent/v1/allocations/{first}/claim"]
-
-
 def test_the_newest_of_the_log_comes_with_the_end_of_what_failed(platform: FakePlatform, agent: AgentProcess) -> None:
     agent.start()
     write = "seq 1 40000; printf 'caf\\351 \\000 end'; exit 1"

@@ -135,7 +135,7 @@ def _write(end: _End, outcome: Outcome) -> None:
         on_blamed = Gpu.objects.filter(claims__allocation__attempt=attempt, node__in=end.blamed)
         check_soon(set(on_blamed.values_list("pk", flat=True)))
     for pool_id in pools:
-        wake_pool(pool_id, only_frees=outcome.state is JobState.SUCCEEDED)
+        wake_pool(pool_id)
 
 
 def _fields_after_full_run(end: _End, outcome: Outcome) -> dict[str, Any]:
