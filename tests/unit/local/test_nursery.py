@@ -21,10 +21,13 @@ from tests.waiting import eventually
 _TELLING = """
 import json, os, sys, time
 from pathlib import Path
+from muster.celery import celery_app
+celery_app.loader.import_default_modules()
 telling = Path(sys.argv[1])
 telling.touch()
 told = {"pid": os.getpid(), "parent": os.getppid(), "session": os.getsid(0), "mode": telling.stat().st_mode & 0o777,
-        "name": __name__, "shared": "muster.asgi" in sys.modules}
+        "name": __name__, "shared": "muster.asgi" in sys.modules,
+        "schedules": "muster.dispatch.tasks" in sys.modules, "trains": "lightgbm" in sys.modules}
 print("said on the log", flush=True)
 with telling.open("a") as file:
     file.write(json.dumps(told) + "\\n")
@@ -77,6 +80,8 @@ def test_a_forked_process_is_like_one_that_was_started_and_needs_no_nursery(
     running.start(Child("telling", words, env=env, cwd=ROOT, umask=0o077, forked=True))
     first = starts(1)
     assert first["shared"]
+    # Training has a process of its own, so that web and schedule hold no library for it.
+    assert (first["schedules"], first["trains"]) == (True, False)
     assert "said on the log" in running.log_of("telling").read_text()
     os.kill(first["pid"], signal.SIGKILL)
     second = starts(2)

@@ -17,9 +17,10 @@ ALLOWED_IMPORTS = {
     "datetime",  # only to write a moment of the snapshot in words
     "importlib", "inspect", "pkgutil",  # only to find the plug-ins and what they say of themselves
     "weakref",  # keeps what follows from a value for as long as there is the value
-    "zlib",  # only its checksum
+    "zlib",  # only its checksum, and to store bytes smaller
     "numpy",  # arithmetic on arrays; the test below refuses its random numbers
     "highspy", "scipy",  # solvers, with one thread and bounds by counts
+    "lightgbm",  # fits trees from a seed, with the threads that the caller allows
     "random",  # only `Random` with the snapshot's seed; the test below refuses the generator that all share
     "re", "re2",  # patterns of what is in the snapshot, or in a log that the caller has
 }  # fmt: skip
