@@ -51,6 +51,7 @@ INSTALLED_APPS = [
     "muster.sbatch",
     "muster.usage",
     "muster.dispatch",
+    "muster.predictions",
     "muster.offers",
     "muster.agents",
     "muster.console",

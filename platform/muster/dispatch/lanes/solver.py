@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import ctypes
 import multiprocessing
 import os
 import signal
-import sys
 from multiprocessing.connection import Connection
 from typing import Self
 
+from muster.dispatch.lanes.parent import end_with
 from muster.dispatch.snapshot.records import packed, plan_of, snapshot_of
 from scheduler.engine.cycle import CycleConfig, compose, decide
 from scheduler.model import Snapshot
@@ -18,7 +17,6 @@ from scheduler.model.invariants import check
 from scheduler.model.plan import Plan
 
 _START_S = 60.0
-_PR_SET_PDEATHSIG = 1
 
 
 class SolveError(RuntimeError):
@@ -102,11 +100,3 @@ def _serve(pipe: Connection, parent: int) -> None:
             pipe.send((packed(plan), error))
         except Exception as failure:  # noqa: BLE001 - a plug-in may fail in any way; the lane records how
             pipe.send((b"", f"{type(failure).__name__}: {failure}"))
-
-
-def end_with(parent: int, number: signal.Signals) -> None:
-    """Send this process a signal when its parent ends, however it ends; exits at once if that is over already."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(number), 0, 0, 0)
-    if os.getppid() != parent:
-        sys.exit(1)

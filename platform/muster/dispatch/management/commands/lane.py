@@ -8,7 +8,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from muster.dispatch.lanes.lanes import PoolLane
-from muster.dispatch.lanes.solver import end_with
+from muster.dispatch.lanes.parent import end_with
 from muster.fleet.models import Pool
 
 
