@@ -1,0 +1,21 @@
+"""Forecasts of waiting times from what is known at submission, and their calibration by the waits that follow."""
+
+from scheduler.predict.waits.calibration import Calibration
+from scheduler.predict.waits.forecast import LEVELS, QUICK_S, WaitForecast, WaitSource
+from scheduler.predict.waits.online import Online, Weights, combine
+from scheduler.predict.waits.state import MAX_STARTED, Jobs, QueueState, WaitJob
+
+__all__ = [
+    "LEVELS",
+    "MAX_STARTED",
+    "QUICK_S",
+    "Calibration",
+    "Jobs",
+    "Online",
+    "QueueState",
+    "WaitForecast",
+    "WaitJob",
+    "WaitSource",
+    "Weights",
+    "combine",
+]
