@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from muster_client.answers.arrays import Array
     from muster_client.answers.fairness import JobFairness
     from muster_client.answers.fleet import Gpu, Maintenance, Node, NodeDetail
-    from muster_client.answers.forecast import DryRun, TranslatedScript, Why
+    from muster_client.answers.forecast import DryRun, TranslatedScript, WaitCalibration, When, Why
     from muster_client.answers.jobs import (
         Attempt,
         BatchAnswer,
@@ -304,6 +304,15 @@ class Client(ArrayCalls, SweepCalls, QueueCalls, SlurmCalls):
     def why(self, job_id: int) -> Why:
         """Return why a job is in the state it is in."""
         return cast("Why", self._http.document("GET", f"/jobs/{job_id}/why"))
+
+    def when(self, job_id: int) -> When:
+        """Return when a job will start, or started, and the forecasts of that."""
+        return cast("When", self._http.document("GET", f"/jobs/{job_id}/when"))
+
+    def waits(self, pool: str, *, weeks: int | None = None) -> WaitCalibration:
+        """Return the forecasts of waits in a pool, held against the waits of the last weeks."""
+        params = {"pool": pool} if weeks is None else {"pool": pool, "weeks": weeks}
+        return cast("WaitCalibration", self._http.document("GET", "/predictions/waits", params=params))
 
     def dependencies(self, job_id: int) -> DependencyGraph:
         """Return what a job waits for and what waits for it, as a graph."""

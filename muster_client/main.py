@@ -23,6 +23,7 @@ MODULES = {
     "submit": ("submit", "run", "dry-run"),
     "jobgroups": ("array", "sweep"),
     "jobs": ("ls", "show", "why", "logs", "cancel", "requeue", "wait"),
+    "predictions.when": ("when",),
     "specs": ("clone", "spec"),
     "queue": ("queue", "hold", "release", "bump"),
     "slurm.sbatch": ("sbatch",),

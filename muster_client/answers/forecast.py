@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, TypedDict
+from typing import Annotated, Literal, TypedDict
 
 from muster_client.answers.jobs import DryRunSize, Failure, GpuChoice, Hold, RunTimeEstimate
 from muster_client.answers.terms import JobRuntime, JobSpec, JobState, Moment, OptionFate, OptionSource, Values
@@ -26,6 +26,20 @@ class RuntimeOutlook(TypedDict):
     of: Annotated[int, "Nodes of the pool whose runtimes are known."]
 
 
+class WaitForecast(TypedDict):
+    """The forecast of a wait, which ends when the job itself starts and begins when it may start."""
+
+    quick: Annotated[float, "The probability of a wait of at most ten minutes, 0 to 1."]
+    p10_s: Annotated[float, "The wait that one job in ten stays below, s."]
+    p50_s: Annotated[float, "The median wait, s."]
+    p90_s: Annotated[float, "The wait that nine jobs in ten stay below, s."]
+    source: Annotated[
+        Literal["model", "forward", "combined"],
+        "`model`: learned from waits of the pool; `forward`: its policy run forward from now; `combined`: both.",
+    ]
+    says: Annotated[str, "The forecast in words."]
+
+
 class DryRun(TypedDict):
     """The forecast of a job if it was submitted now."""
 
@@ -44,6 +58,8 @@ class DryRun(TypedDict):
     position: Annotated[int | None, "Its place in the virtual cluster's queue, from 1; null if it would start."]
     screening: Annotated[Outlook, "Whether it would first be screened on a screening pool."]
     runtime: Annotated[RuntimeOutlook, "Whether it would run in a container or as a process."]
+    wait: Annotated[WaitForecast | None, "The wait of the job itself, after its screening; null: not known."]
+    wait_unknown: Annotated[str, "Why the wait is not known; empty if it is."]
 
 
 class HeldJob(TypedDict):
@@ -76,8 +92,95 @@ class Why(TypedDict):
     ahead: Annotated[int | None, "Jobs before it in the queue of its virtual cluster."]
     holders: Annotated[list[QuotaHolder], "The users with most GPUs of the quota that the job waits for."]
     estimate: Annotated[RunTimeEstimate | None, "The expected run time; null: unknown."]
+    wait: Annotated[WaitForecast | None, "The whole wait as it is expected now; null: not known, or not waiting."]
+    wait_unknown: Annotated[str, "Why the wait is not known; empty if it is, or if the job does not wait."]
     cycle: Annotated[int | None, "The number of the pool's latest scheduling cycle; null before the first one."]
     at: Annotated[Moment | None, "When that cycle began; null before the first one."]
+
+
+class When(TypedDict):
+    """The start of a job: the forecasts of it, and the wait once it is over."""
+
+    wait: Annotated[WaitForecast | None, "The whole wait as it is expected now; null: not known, or not waiting."]
+    wait_unknown: Annotated[str, "Why the wait is not known; empty if it is, or if the job does not wait."]
+    submitted: Annotated[WaitForecast | None, "The forecast as of the submission; null: there was none."]
+    eligible_at: Annotated[Moment | None, "From when on the wait counts; null: the job may not start yet."]
+    starts_p50_at: Annotated[
+        Moment | None, "The start by the median of `wait`; null without one or before `eligible_at`."
+    ]
+    starts_p90_at: Annotated[Moment | None, "The start by the p90 of `wait`; null without one or before `eligible_at`."]
+    started_at: Annotated[Moment | None, "When the job itself first got its GPUs; null: not yet."]
+    waited_s: Annotated[float | None, "The wait until the start, or until now, s; null: the job may not start yet."]
+
+
+class WaitPinball(TypedDict):
+    """Mean pinball losses of the 10 %, 50 % and 90 % quantiles, of ln(1 + minutes); null: none."""
+
+    model: Annotated[float | None, "Of the learned model."]
+    forward: Annotated[float | None, "Of the policy run forward."]
+    combined: Annotated[float | None, "Of both together, which is shown."]
+
+
+class WaitFigures(TypedDict):
+    """Forecasts held against the waits; figures that no job gives are null."""
+
+    jobs: Annotated[int, "Jobs with a forecast whose wait is judged."]
+    quick_expected: Annotated[float | None, "Mean probability of a wait of at most ten minutes."]
+    quick_real: Annotated[float | None, "Part of the jobs that waited at most ten minutes."]
+    balanced_accuracy: Annotated[float | None, "Of `quick` at least 0.5, against the waits; null: all were alike."]
+    p90_coverage: Annotated[float | None, "Part of the jobs that waited no longer than their p90; 0.9 is right."]
+    two_sided_coverage: Annotated[
+        float | None,
+        "Part of the waits from p10 to p90, of jobs expected to wait longer than ten minutes; 0.8 is right.",
+    ]
+    pinball: Annotated[WaitPinball, "Losses of each forecast, of the jobs that have started."]
+
+
+class WaitWeek(WaitFigures):
+    """Forecasts of a week held against the waits, by the moment from which on a job could start."""
+
+    begins: Annotated[str, "The Monday, UTC."]
+
+
+class WaitReliability(TypedDict):
+    """Jobs whose probability of a quick start was about the same."""
+
+    begins: Annotated[float, "The least probability."]
+    ends: Annotated[float, "The greatest probability."]
+    expected: Annotated[float, "Mean probability."]
+    real: Annotated[float, "Part of them that waited at most ten minutes."]
+    jobs: Annotated[int, "The number of these jobs."]
+
+
+class WaitMiss(TypedDict):
+    """A job that waited longer than its p90."""
+
+    id: Annotated[int, "The job's number."]
+    name: Annotated[str, "The job's name."]
+    expected_p90_s: Annotated[float, "The p90 that was shown at its submission, s."]
+    waited_s: Annotated[float, "Its wait, s; of a job that waits, until now."]
+    submitted_at: Annotated[Moment, "When it was submitted."]
+
+
+class WaitDrift(TypedDict):
+    """A test whether recent forecasts hold what they promise."""
+
+    alarm: Annotated[bool, "Whether recent waits contradict the forecasts."]
+    says: Annotated[str, "The figures of the test as a sentence."]
+
+
+class WaitCalibration(TypedDict):
+    """Forecasts of waits in a pool, held against the waits."""
+
+    pool: Annotated[str, "The pool's name."]
+    unknown: Annotated[str, "Why there are no figures; empty if there are some."]
+    weeks: Annotated[list[WaitWeek], "By week, the oldest first."]
+    total: Annotated[WaitFigures | None, "Of these weeks together; null without figures."]
+    reliability: Annotated[list[WaitReliability], "By tenths of the probability of a quick start."]
+    worst: Annotated[list[WaitMiss], "The worst misses among the jobs that you may see."]
+    drift: Annotated[WaitDrift, "Whether recent waits contradict the forecasts."]
+    trained_at: Annotated[Moment | None, "When the model in use was trained; null: there is none."]
+    rows: Annotated[int, "Waits from which it was trained; 0 without a model."]
 
 
 class ScriptOption(TypedDict):

@@ -17,6 +17,11 @@ JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON for programs.
 _NUMBER = re.compile(r"#?([0-9]{1,18})(?:_([0-9]{1,9}))?", re.ASCII)
 
 
+def is_job_number(text: str) -> bool:
+    """True for the number of a job, or that of an array with an index."""
+    return _NUMBER.fullmatch(text) is not None
+
+
 def job_number(text: str) -> int:
     """The number of a job, as it is or as the member of an array, whose job the server knows."""
     found = _NUMBER.fullmatch(text)

@@ -28,6 +28,7 @@ from muster_client.show.times import (
     utc_now,
     with_times_in_words,
 )
+from muster_client.show.waits import wait_rows
 
 if TYPE_CHECKING:
     from muster_client.answers.fairness import JobFairness
@@ -238,6 +239,7 @@ def why_sheet(why: Why) -> RenderableType:
         rows.append(("", text_of(with_times_in_words(why["detail"], utc_now()))))
     if why["position"] is not None:
         rows.append(("Position", Text(str(why["position"]))))
+    rows += wait_rows("Starts", why["wait"], why["wait_unknown"])
     rows += _estimate_rows(why["estimate"])
     rows += [(_words(key), text_of(_plain(value, utc_now()))) for key, value in why["evidence"].items()]
     rows += _holder_rows(why["holders"])
@@ -267,6 +269,7 @@ def dry_run_sheet(result: DryRun) -> RenderableType:
     ]
     if result["position"] is not None:
         rows.append(("Position", Text(str(result["position"]))))
+    rows += wait_rows("Starts", result["wait"], result["wait_unknown"])
     rows.append(("Runs", text_of(_runtime_words(result["runtime"]))))
     outlook = result["screening"]
     rows.append(("Screened first", text_of(f"{'yes' if outlook['tried'] else 'no'}: {outlook['why']}")))

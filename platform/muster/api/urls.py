@@ -23,6 +23,7 @@ from muster.api.metrics import views as metrics
 from muster.api.notices import views as notices
 from muster.api.offers import views as offers
 from muster.api.policies import views as policies
+from muster.api.predictions import views as predictions
 from muster.api.queue import views as queue
 from muster.api.service import views as service
 from muster.api.shells import views as shells
@@ -86,6 +87,7 @@ v1 = [
     _to("jobs/<id:job_id>:bump", queue.BumpJob, Scope.MANAGE),
     _to("jobs/<id:job_id>:unbump", queue.UnbumpJob, Scope.MANAGE),
     _to("jobs/<id:job_id>/why", forecast.JobWhy, jobs=True),
+    _to("jobs/<id:job_id>/when", predictions.JobWhen, jobs=True),
     _to("jobs/<id:job_id>/fairness", fairness.FairnessOfJob),
     _to("jobs/<id:job_id>/attempts", job_parts.JobAttempts, jobs=True),
     _to("jobs/<id:job_id>/dependencies", job_parts.JobDependencies, jobs=True),
@@ -149,6 +151,7 @@ v1 = [
     _to("usage/fairness", fairness.FairnessOfUsage),
     _to("usage/waste", usage.WasteOfGpus),
     _to("usage/least-efficient", usage.LeastEfficientJobs),
+    _to("predictions/waits", predictions.WaitsOfPool),
     _to("spec/schema", service.SpecSchema),
 ]
 documentation: Any = SpectacularSwaggerSplitView.as_view(

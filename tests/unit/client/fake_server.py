@@ -109,6 +109,8 @@ def why(**changes: Any) -> Any:
         "ahead": None,
         "holders": [],
         "estimate": None,
+        "wait": None,
+        "wait_unknown": "",
         "cycle": None,
         "at": None,
         **changes,

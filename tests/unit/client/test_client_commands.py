@@ -361,6 +361,8 @@ def test_dry_run_tells_what_would_happen_and_sends_no_code(server: FakeServer, r
             "hold": hold | {"detail": "2 screening runs"},
         },
         "runtime": {"runtime": "process", "why": "it names no image", "nodes": 2, "of": 2},
+        "wait": None,
+        "wait_unknown": "no job of this pool has started yet",
     }
     server.on("POST /jobs:dry-run", httpx.Response(200, json=answer))
     path = spec_file(tmp_path / "code", "command: x\ncode: .\n")

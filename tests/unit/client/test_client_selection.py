@@ -101,6 +101,7 @@ def test_a_dry_run_of_a_job_that_could_never_run_fails_with_the_reason(
     told["gpu_choices"] = [{"gpu_type": None, "gpus": 9}]
     told |= {"sizes": [], "notes": [], "runtime": {"runtime": "process", "why": "x", "nodes": 1, "of": 1}}
     told["screening"] = {"tried": False, "why": "no pool screens", "starts_now": None, "hold": None}
+    told |= {"wait": None, "wait_unknown": "no job of this pool has started yet"}
     answer = {**told, "feasible": feasible, "fits_quota": fits_quota}
     server.on("POST /jobs:dry-run", httpx.Response(200, json=answer))
     (tmp_path / "job.yaml").write_text("command: x\ngpus: 9\n")

@@ -27,6 +27,8 @@ it("says how many jobs are ahead and who has the GPUs, with links to their jobs"
     ahead: 296,
     holders: [{ owner: "pete", gpus: 3, jobs_total: 3, jobs: [{ id: 12, name: "large", gpus: 2 }] }],
     estimate: null,
+    wait: null,
+    wait_unknown: "",
     cycle: 1,
     at: null,
   });

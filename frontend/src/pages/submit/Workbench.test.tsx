@@ -52,6 +52,8 @@ const FITS = {
   position: null,
   screening: { tried: false, why: "it is no larger than a screening run", starts_now: null, hold: null },
   runtime: { runtime: "process" as const, why: "it has no image, mounts or shm", nodes: 2, of: 3 },
+  wait: null,
+  wait_unknown: "no job of this pool has started yet",
 };
 
 beforeEach(() => {

@@ -6,6 +6,7 @@ from muster.api.jobs.render import gpu_choices, sizes
 from muster.dispatch.explain.forecast import DryRun as DryRunResult
 from muster.jobs.spec.spec_order import in_order
 from muster.jobs.submit.notes import notes_of
+from muster.predictions.waits.outlook import Outlook
 from muster.sbatch.translate import Translation
 from muster_client.answers.forecast import DryRun, TranslatedScript
 from muster_client.answers.jobs import Hold
@@ -25,7 +26,7 @@ def translated_script(found: Translation) -> TranslatedScript:
     }
 
 
-def dry_run_document(result: DryRunResult) -> DryRun:
+def dry_run_document(result: DryRunResult, outlook: Outlook) -> DryRun:
     """The document of a dry run."""
     screening, runtime = result.screening, result.runtime
     return {
@@ -50,6 +51,8 @@ def dry_run_document(result: DryRunResult) -> DryRun:
             "hold": None if screening is None else _hold(screening.hold),
         },
         "runtime": {"runtime": runtime.runtime, "why": runtime.why, "nodes": runtime.nodes, "of": runtime.of},
+        "wait": None,
+        "wait_unknown": outlook.unknown,
     }
 
 

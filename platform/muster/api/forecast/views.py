@@ -13,6 +13,7 @@ from muster.api.jobs.views import SPEC_BODY
 from muster.dispatch.explain.forecast import dry_run
 from muster.dispatch.explain.selectors import why
 from muster.jobs.selectors import get_job
+from muster.predictions.waits.outlook import outlook_of, outlook_of_draft
 from muster_client.answers.forecast import DryRun, Why
 
 
@@ -21,7 +22,8 @@ class JobWhy(ApiView):
     def get(self, request: Request, job_id: int) -> Response:
         """The dominant reason, its evidence, and what would help."""
         job = get_job(caller(request), job_id)
-        return Response(why(job, failure=failure(job)))
+        outlook = outlook_of(job)
+        return Response(why(job, failure=failure(job), wait=None, wait_unknown=outlook.unknown))
 
 
 class JobDryRun(SpecView):
@@ -33,4 +35,5 @@ class JobDryRun(SpecView):
         """
         user = caller(request)
         limits.take(limits.SUBMIT, user.pk)
-        return Response(dry_run_document(dry_run(user=user, data=request.data)))
+        result = dry_run(user=user, data=request.data)
+        return Response(dry_run_document(result, outlook_of_draft(result.job)))

@@ -13,7 +13,7 @@ from muster.jobs.attempt.estimates import current_estimate
 from muster.jobs.attempt.runs import ScreeningRun, screening_run_of
 from muster.jobs.models import Attempt, GpuClaim, Job
 from muster.jobs.queue import positions
-from muster_client.answers.forecast import HeldJob, QuotaHolder, Why
+from muster_client.answers.forecast import HeldJob, QuotaHolder, WaitForecast, Why
 from muster_client.answers.jobs import Failure
 from scheduler.model.lifecycle import HoldReason, JobState, Stage
 
@@ -21,8 +21,11 @@ MAX_HOLDERS = 3
 """Users, and jobs of each, that are named to a job that waits for quota."""
 
 
-def why(job: Job, *, failure: Failure | None = None) -> Why:
-    """The dominant pending reason, its evidence, the helps and the queue position; or why the job is where it is."""
+def why(job: Job, *, failure: Failure | None = None, wait: WaitForecast | None = None, wait_unknown: str = "") -> Why:
+    """The dominant pending reason, its evidence, the helps and the queue position; or why the job is where it is.
+
+    The forecast of its wait is the caller's, and passed on.
+    """
     planner = name_of(planner_of(job.pool_id, job.vc_id))
     cycles = Cycle.objects.filter(pool_id=job.pool_id, planner=planner).order_by("-pk")
     cycle = cycles.values("pk", "started_at").first()
@@ -37,6 +40,8 @@ def why(job: Job, *, failure: Failure | None = None) -> Why:
         "ahead": None,
         "holders": [],
         "estimate": current_estimate(job),
+        "wait": wait,
+        "wait_unknown": wait_unknown,
         "cycle": cycle["pk"] if cycle else None,
         "at": moment(cycle["started_at"]) if cycle else None,
     }

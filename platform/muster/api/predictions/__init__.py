@@ -1,0 +1,1 @@
+"""Predictions, and how they compare with what came true."""
