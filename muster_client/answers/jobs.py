@@ -244,9 +244,12 @@ class RunTimeEstimate(TypedDict):
     """The expected run time of a job, from its first start to its end."""
 
     expected_s: Annotated[float, "Seconds."]
+    p10_s: Annotated[float | None, "It runs for less than this with a probability of 10 %, seconds; null: unknown."]
+    p90_s: Annotated[float | None, "It runs for less than this with a probability of 90 %, seconds; null: unknown."]
     source: Annotated[
         EstimateSource,
-        "The job's user, similar jobs that have ended, or its time limit; doubled: it has run longer than expected.",
+        "The job's user, a model trained on ended jobs, similar jobs that have ended, its time limit, or its steps so"
+        " far; doubled: it has run longer than expected.",
     ]
 
 

@@ -402,13 +402,17 @@ def _estimate_rows(estimate: RunTimeEstimate | None) -> list[tuple[str, Renderab
     if estimate is None:
         return []
     source = _SOURCES.get(estimate["source"], clean(estimate["source"]))
-    return [("Expected run time", text_of(f"{duration(estimate['expected_s'])} ({source})"))]
+    p10_s, p90_s = estimate["p10_s"], estimate["p90_s"]
+    between = "" if p10_s is None or p90_s is None else f", 8 in 10 between {duration(p10_s)} and {duration(p90_s)}"
+    return [("Expected run time", text_of(f"{duration(estimate['expected_s'])} ({source}{between})"))]
 
 
 _SOURCES = {
     "user": "its owner's estimate",
     "history": "from similar jobs before it",
+    "model": "learned from jobs that have ended",
     "limit": "its time limit",
+    "progress": "from its steps so far",
     "sweep": "the steps that its sweep expects of it",
     "doubled": "doubled: it has run for longer than was expected",
 }

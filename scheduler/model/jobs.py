@@ -64,6 +64,8 @@ class Job:
     ran_s: float = 0.0  # with GPUs, in attempts that have ended
     requeued_at: float = 0.0  # the last return to the queue
     expected_s: float | None = None  # predicted, from the first start to the end, on its first choice
+    expected_p10_s: float | None = None  # exceeded with a probability of 0.9, where a distribution is predicted
+    expected_p90_s: float | None = None  # exceeded with a probability of 0.1
     remaining_s: float | None = None  # the part of `expected_s` that was left when the last attempt ended
     utilization: float | None = None  # per GPU, 0 to 1
     policy_state: Mapping[str, float] = field(default_factory=dict)  # numbers that the policy stored with the job

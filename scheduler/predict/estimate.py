@@ -25,6 +25,8 @@ class Source(StrEnum):
     USER = "user"
     HISTORY = "history"
     LIMIT = "limit"
+    MODEL = "model"
+    PROGRESS = "progress"  # its steps so far, of the total that it reports
     SWEEP = "sweep"  # the steps that its sweep still expects of it, at the speed of the members
     DOUBLED = "doubled"  # the job has run longer than expected
 

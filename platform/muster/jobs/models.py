@@ -206,13 +206,19 @@ class Job(models.Model):
     attained_gpu_s = models.FloatField(default=0, help_text="By the attempts that have ended.")
     ran_s = models.FloatField(default=0, help_text="With its GPUs, in the attempts that have ended.")
     expected_s = models.FloatField(null=True, help_text="Predicted run time, from the first start to the end.")
+    expected_p10_s = models.FloatField(
+        null=True, help_text="Its predicted run time is below this with probability 0.1."
+    )
+    expected_p90_s = models.FloatField(
+        null=True, help_text="Its predicted run time is below this with probability 0.9."
+    )
     expected_source = models.CharField(
         max_length=8,
         choices=choices(Source),
         default="",
         db_default="",
         blank=True,
-        help_text="Where that comes from: jobs.estimates.",
+        help_text="Where these come from: jobs.attempt.estimates.",
     )
     memo = models.JSONField(default=dict, help_text="What the pool's policy asked to be told again.")
     preemptible = models.BooleanField(default=True)

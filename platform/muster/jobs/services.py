@@ -284,6 +284,8 @@ def edit_job(*, user: User, job: Job, changes: dict[str, Any]) -> Job:
             priority=PRIORITIES[spec.priority],
             time_limit_s=job.time_limit_s,
             expected_s=job.expected_s,
+            expected_p10_s=job.expected_p10_s,
+            expected_p90_s=job.expected_p90_s,
             expected_source=job.expected_source,
             tags=spec.tags,
             spec=job.spec,

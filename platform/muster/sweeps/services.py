@@ -95,4 +95,5 @@ def _expect_stops(job: Job, sweep: SweepSpec, size: int) -> None:
     members = [Member(number) for number in range(1, size + 1)]
     steps = steps_left(rungs, members, judge(sweep.method, sweep.goal, rungs, members))
     job.expected_s *= steps[1] / rungs.steps[-1]
+    job.expected_p10_s = job.expected_p90_s = None
     job.expected_source = Source.SWEEP

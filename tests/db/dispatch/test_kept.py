@@ -42,6 +42,8 @@ OTHER = {
     "requeued_at": "now()",
     "ran_s": "ran_s + 1",
     "expected_s": "4711",
+    "expected_p10_s": "12",
+    "expected_p90_s": "9999",
     "memo": """'{"level": 2}'""",
     "preemptible": "NOT preemptible, time_limit_s = 60",
     "checkpoints": "NOT checkpoints",

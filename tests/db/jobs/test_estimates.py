@@ -96,8 +96,8 @@ def test_an_estimate_that_the_running_job_outlives_is_doubled(world: World) -> N
     (run,) = pool_snapshot(world.pool, seed=1).running
     assert run.job.expected_s == 400
     assert run.remaining_s(run.placed_at + 250) == 150
-    assert current_estimate(attempt.job) == {"expected_s": 400, "source": "doubled"}
-    assert why(attempt.job)["estimate"] == {"expected_s": 400, "source": "doubled"}
+    assert current_estimate(attempt.job) == {"expected_s": 400, "p10_s": None, "p90_s": None, "source": "doubled"}
+    assert why(attempt.job)["estimate"] == current_estimate(attempt.job)
     assert told(attempt.job) == (100, "user")
 
 

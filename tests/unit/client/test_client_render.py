@@ -219,7 +219,7 @@ def test_why_shows_the_evidence_and_what_helps() -> None:
                 evidence={"quota_gpus": 8, "by_type": {"A100": 6}, "jobs": [1, 2]},
                 helps=["Ask for 2 GPUs.", "Wait for job 6."],
                 position=3,
-                estimate={"expected_s": 5400, "source": "history"},
+                estimate={"expected_s": 5400, "p10_s": 600, "p90_s": 14_400, "source": "history"},
                 cycle=9,
             )
         )
@@ -231,7 +231,7 @@ def test_why_shows_the_evidence_and_what_helps() -> None:
         "- Ask for 2 GPUs.",
         "- Wait for job 6.",
         "uses 6 of 8",
-        "1 h 30 min (from similar jobs before it)",
+        "1 h 30 min (from similar jobs before it, 8 in 10 between 10 min and 4 h)",
     ):
         assert part in text
 

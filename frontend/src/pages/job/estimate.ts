@@ -4,14 +4,23 @@ import { duration } from "../../format/time";
 const SOURCES: Record<RunTimeEstimate["source"], string> = {
   user: "its owner's estimate",
   history: "from similar jobs before it",
+  model: "learned from jobs that have ended",
   limit: "its time limit",
+  progress: "from its steps so far",
   sweep: "the steps that its sweep expects of it",
   doubled: "doubled: it has run for longer than was expected",
 };
 
 /** How long a job is expected to run, and where that comes from. */
-export function estimateWords({ expected_s: seconds, source }: RunTimeEstimate): string {
-  return `${duration(seconds)} (${SOURCES[source]})`;
+export function estimateWords({
+  expected_s: seconds,
+  p10_s: low,
+  p90_s: high,
+  source,
+}: RunTimeEstimate): string {
+  const between =
+    low === null || high === null ? "" : `, 8 in 10 between ${duration(low)} and ${duration(high)}`;
+  return `${duration(seconds)} (${SOURCES[source]}${between})`;
 }
 
 /** How fast a job is on one GPU type, such as `4 A100: 410 ± 30 per second, measured`. */

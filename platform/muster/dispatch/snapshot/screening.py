@@ -32,6 +32,8 @@ def while_screened(row: Mapping[str, Any], run: ScreeningRun) -> dict[str, Any]:
         "time_limit_s": run.time_limit_s,
         "grace_s": screening_grace_s(row["grace_s"]),
         "expected_s": run.time_limit_s,
+        "expected_p10_s": None,
+        "expected_p90_s": None,
         "job_class": JobClass.GUARANTEED,
         "preemptible": False,
         "checkpoints": False,

@@ -72,6 +72,8 @@ _JOB_FIELDS = (
     "requeued_at",
     "ran_s",
     "expected_s",
+    "expected_p10_s",
+    "expected_p90_s",
     "memo",
     "preemptible",
     "checkpoints",

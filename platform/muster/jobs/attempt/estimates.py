@@ -94,7 +94,12 @@ def estimate_waiting(kind: Kind) -> None:
 def estimate_members(job_ids: Iterable[int], expected_s: float) -> None:
     """Set the expected run time of members of a group, as the group knows it better than their history."""
     jobs = Job.objects.filter(pk__in=list(job_ids), ended_at=None)
-    jobs.update(expected_s=Least(Value(expected_s), F("time_limit_s")), expected_source=Source.SWEEP)
+    jobs.update(
+        expected_s=Least(Value(expected_s), F("time_limit_s")),
+        expected_p10_s=None,
+        expected_p90_s=None,
+        expected_source=Source.SWEEP,
+    )
 
 
 def current_estimate(job: Job) -> RunTimeEstimate | None:
@@ -109,7 +114,8 @@ def current_estimate(job: Job) -> RunTimeEstimate | None:
         ran_s = 0.0
     longer_s = doubled(job.expected_s, ran_s=ran_s, limit_s=job.time_limit_s)
     source = Source(job.expected_source) if longer_s == job.expected_s else Source.DOUBLED
-    return {"expected_s": round(longer_s, 1), "source": source.value}
+    p10_s, p90_s = (None if one is None else round(one, 1) for one in (job.expected_p10_s, job.expected_p90_s))
+    return {"expected_s": round(longer_s, 1), "p10_s": p10_s, "p90_s": p90_s, "source": source.value}
 
 
 def _kind(job: Job) -> Kind:
