@@ -5,7 +5,7 @@ Production, dry runs, replays and tests call this function. It is pure: it reads
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from scheduler.admission import ADMISSIONS, Admission
@@ -117,9 +117,27 @@ def decide_on(state: SchedulerState, parts: Profile, *, max_places: int, explain
     return replace(plan, holds=holds(context, left))
 
 
+def places_in_trial(state: SchedulerState, parts: Profile, *, max_places: int) -> Collection[int]:
+    """The ids of the jobs that a decision on the state would place; the state stays as it is.
+
+    Reservations count as they stand: none of them is bound.
+    """
+    context = _bare_context(state, parts, max_places=max_places, explain=False)
+    with context.attempt():
+        parts.policy.serve(context)
+        context.bind_deferred_lots()
+        return frozenset(context.places)
+
+
 def _context(state: SchedulerState, parts: Profile, *, max_places: int, explain: bool) -> CycleContext:
     """The context of a decision, with the reservations that can be met."""
-    context = CycleContext(
+    context = _bare_context(state, parts, max_places=max_places, explain=explain)
+    bind_reservations(context)
+    return context
+
+
+def _bare_context(state: SchedulerState, parts: Profile, *, max_places: int, explain: bool) -> CycleContext:
+    return CycleContext(
         state,
         parts.admission,
         parts.placement,
@@ -128,8 +146,6 @@ def _context(state: SchedulerState, parts: Profile, *, max_places: int, explain:
         policy_name=parts.policy_name,
         kept_together=getattr(parts.policy, "kept_together", None),
     )
-    bind_reservations(context)
-    return context
 
 
 def forecast(snapshot: Snapshot, config: CycleConfig, job: Job, target: Target | None = None) -> Forecast:

@@ -78,11 +78,15 @@ def simulate(
     Raises:
         TraceError: a job can never run.
     """
-    return _Simulation(trace, cluster, options, start).run(progress)
+    return Simulation(trace, cluster, options, start).run(progress)
 
 
-class _Simulation:
-    def __init__(self, trace: Trace, cluster: ClusterSpec, options: Options, start: Start | None) -> None:
+class Simulation:
+    """One simulation; `process` and `decide` are the steps of its `run`. `told` replaces the options' predictions."""
+
+    def __init__(
+        self, trace: Trace, cluster: ClusterSpec, options: Options, start: Start | None, told: Forecast | None = None
+    ) -> None:
         trace = on_one_node(trace, cluster) if options.one_node else trace
         self.trace = trace = attempted(trace, options.failures, options.seed)
         self.options = options
@@ -103,7 +107,7 @@ class _Simulation:
         self.clocks = Clocks(self.world, self.state)
         self.classes = JobClasses(self.world, self.state, on=options.opportunistic)
         self.groups = Groups(trace, self.world)
-        self.forecast = Forecast(options.oracle, cluster)
+        self.forecast = told or Forecast(options.oracle, cluster)
         # (moment, event, job id, version); an event with another version than its job's is void
         self.events: list[tuple[float, int, int, int]] = []
         self.ended = 0
@@ -129,9 +133,9 @@ class _Simulation:
         """Process all events."""
         started = reported = perf_counter()
         while self.events and not self._is_stuck():
-            self._process_events(self._next_decision())
-            if self.changed or self.state.due:
-                self._decide()
+            self.process(self._next_decision())
+            if self.undecided:
+                self.decide()
             if progress is not None and perf_counter() - reported > 0.1:
                 reported = perf_counter()
                 progress(self.ended, len(self.jobs), self.world.now - self.began)
@@ -148,6 +152,11 @@ class _Simulation:
         result.wall_s = perf_counter() - started
         result.peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         return result
+
+    @property
+    def undecided(self) -> bool:
+        """True if something has changed since the last decision."""
+        return self.changed or bool(self.state.due)
 
     def _is_stuck(self) -> bool:
         """True if the policy goes on deciding, in rounds, about jobs that it can never place."""
@@ -213,7 +222,7 @@ class _Simulation:
             moment = math.ceil(moment / round_s) * round_s
         return max(moment, self.options.first_round_s)
 
-    def _process_events(self, moment: float) -> None:
+    def process(self, moment: float) -> None:
         """Process the events up to and including this moment."""
         world, handlers = self.world, (self._end, self._release, self._arrive, self._retry, self._wake)
         while self.events and self.events[0][0] <= moment:
@@ -324,7 +333,8 @@ class _Simulation:
 
     # Decisions
 
-    def _decide(self) -> None:
+    def decide(self) -> None:
+        """Decide on the present state, and carry the plan out."""
         self.changed = False
         due = self.state.due or set()
         self._measure()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,10 @@ from scheduler.sim.work import FixedWork, ScalingWork, Work
 
 UNKNOWN_S = 3600.0
 """The run time that is assumed of a job of which no prediction is known."""
+
+
+WorkOf = Callable[[Job, Running | None], tuple[float, float]]
+"""The work of a job that waits, or runs as told, and how much of it is done, in seconds on its first choice."""
 
 
 class StartError(ValueError):
@@ -73,14 +77,21 @@ def read_start(path: Path, *, unknown_s: float = UNKNOWN_S) -> Start:
         raise StartError(f"{path.name}: {error}") from None
 
 
-def start_of(snapshot: Snapshot, config: CycleConfig, name: str, unknown_s: float = UNKNOWN_S) -> Start:
-    """The start at a snapshot."""
+def start_of(
+    snapshot: Snapshot,
+    config: CycleConfig,
+    name: str,
+    unknown_s: float = UNKNOWN_S,
+    work_of: WorkOf | None = None,
+) -> Start:
+    """The start at a snapshot; without `work_of`, the work of each job is what it is predicted to be."""
     known: dict[int, tuple[Job, Running | None]] = {job.id: (job, None) for job in snapshot.waiting}
     known |= {run.job.id: (run.job, run) for run in snapshot.running}
     jobs, done = [], {}
+    there = Counter(gpu.type for gpu in snapshot.gpu_by_id.values())
     for job_id, (job, run) in sorted(known.items()):
-        total_s, done[job_id] = _work_s(job, run, snapshot.now, unknown_s)
-        jobs.append(_traced(job, total_s, snapshot))
+        total_s, done[job_id] = _work_s(job, run, snapshot.now, unknown_s) if work_of is None else work_of(job, run)
+        jobs.append(_traced(job, total_s, snapshot, there))
     unknown = sum(job.expected_s is None for job, _ in known.values())
     return Start(snapshot, config, Trace(name, tuple(jobs)), done, unknown)
 
@@ -97,17 +108,16 @@ def _work_s(job: Job, run: Running | None, now: float, unknown_s: float) -> tupl
     return total_s, total_s - left_s
 
 
-def _traced(job: Job, total_s: float, snapshot: Snapshot) -> TraceJob:
+def _traced(job: Job, total_s: float, snapshot: Snapshot, there: Counter[str]) -> TraceJob:
     request = job.request
-    gpus = snapshot.gpu_by_id.values()
-    types = request.types_among(tuple({gpu.type for gpu in gpus}))
+    types = request.types_among(tuple(there))
     elastic = request.elastic if job.speeds else None
     return TraceJob(
         id=job.id,
         name=f"job {job.id}",
         submitted_s=job.submitted_at,
         gpus=request.gpus_total,
-        work=_work(job, total_s, types, most=len(gpus)),
+        work=_work(job, total_s, types, most=there.total()),
         vc=snapshot.vc_by_id[job.vc_id].name,
         owner=f"user {job.owner_id}",
         gpu_types=tuple(types),
