@@ -19,7 +19,7 @@ from tests.needed import needs
 _CHROMIUMS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 CHROMIUM = next(filter(None, map(shutil.which, _CHROMIUMS)), None)
 PATHS = (
-    *("/", "/jobs", "/sweeps", "/submit", "/cluster", "/insights", "/settings"),
+    *("/", "/jobs", "/sweeps", "/submit", "/cluster", "/insights", "/predictions", "/settings"),
     *("/vcs", "/vcs/vision", "/tenants/vision"),
 )
 PATIENCE_MS = 30_000

@@ -86,3 +86,6 @@ export type MemberState = Schemas["MemberState"];
 
 /** A spec as it is being written: it may have any keys, and the server says which are wrong. */
 export type Spec = Record<string, unknown>;
+export type WaitForecast = Schemas["WaitForecast"];
+export type JobWhen = Schemas["When"];
+export type WaitRecord = Schemas["WaitCalibration"];

@@ -11,6 +11,7 @@ import {
   IconListDetails,
   IconScale,
   IconShieldCog,
+  IconTargetArrow,
 } from "@tabler/icons-react";
 import { useQueryClient } from "@tanstack/react-query";
 import { Link, Outlet, useRouter } from "@tanstack/react-router";
@@ -32,6 +33,7 @@ const PAGES = [
   { to: "/cluster", label: "Cluster", icon: IconGridDots },
   { to: "/vcs", label: "Virtual clusters", icon: IconHierarchy },
   { to: "/insights", label: "Insights", icon: IconChartHistogram },
+  { to: "/predictions", label: "Predictions", icon: IconTargetArrow },
   { to: "/settings", label: "Settings", icon: IconAdjustmentsHorizontal },
 ] as const;
 /** The bar at the bottom of a narrow screen has room for these; the others are behind its last button. */

@@ -160,6 +160,16 @@ const fairness = createRoute({
   ),
 });
 
+const predictions = createRoute({
+  getParentRoute: () => app,
+  path: "/predictions",
+  validateSearch: (search) => pick(search, "pool", "weeks"),
+  component: lazyRouteComponent(
+    () => loadPart(() => import("../pages/predictions/PredictionsPage")),
+    "PredictionsPage",
+  ),
+});
+
 const settings = createRoute({
   getParentRoute: () => app,
   path: "/settings",
@@ -186,6 +196,7 @@ const tree = root.addChildren([
     tenant,
     insights,
     fairness,
+    predictions,
     settings,
   ]),
 ]);

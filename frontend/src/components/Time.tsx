@@ -1,8 +1,17 @@
 import type { Job } from "../api/types";
-import { ago, clockTime, dateOnly, duration, fullTime, secondsBetween, utcTime } from "../format/time";
+import {
+  ago,
+  clockTime,
+  dateOnly,
+  duration,
+  fullTime,
+  roughTime,
+  secondsBetween,
+  utcTime,
+} from "../format/time";
 import { useNow } from "./now";
 
-const FORMS = { full: fullTime, clock: clockTime, date: dateOnly };
+const FORMS = { full: fullTime, clock: clockTime, date: dateOnly, rough: roughTime };
 
 interface TimeProps {
   at: string;

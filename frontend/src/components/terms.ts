@@ -14,6 +14,10 @@ export const TERMS = {
     "/docs/operator/estimates",
     "What policies expect of the run time: from the spec, from similar jobs, or the time limit.",
   ],
+  coverage: [
+    "/docs/user/predictions#coverage",
+    "The part of jobs whose wait was as long as the forecast said: 9 of 10 within the p90, 8 of 10 in the 80 % interval.",
+  ],
   failure: [
     "/docs/user/failures",
     "A failed job's class is read from its log: the root cause before what followed from it.",
@@ -23,6 +27,11 @@ export const TERMS = {
     "GPUs of one virtual cluster's unused quota that another one holds.",
   ],
   outcome: ["/docs/user/usage#what-it-was-for", "GPU-hours by how the work that used them ended."],
+  pinball: [
+    "/docs/user/predictions#pinball-loss",
+    "How far quantiles were off; a miss on the side that is meant to be rare costs more.",
+  ],
+  quickStart: ["/docs/reference/glossary#quick-start", "A wait of at most 10 minutes."],
   quota: ["/docs/operator/tenants", "The GPUs of each type that a virtual cluster is promised in its pool."],
   rate: [
     "/docs/operator/rates",
@@ -47,6 +56,10 @@ export const TERMS = {
   virtualCluster: [
     "/docs/reference/glossary#virtual-cluster",
     "A tenant's part of a pool, with quotas by GPU type.",
+  ],
+  wait: [
+    "/docs/user/when",
+    "From the moment at which the job may start until it gets its GPUs, after its screening run if it has one.",
   ],
 } as const satisfies Record<string, readonly [address: string, words: string]>;
 

@@ -66,6 +66,21 @@ export function timesInWords(text: string, now: number): string {
   });
 }
 
+const minute = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
+const dayAndMinute = new Intl.DateTimeFormat(undefined, {
+  month: "short",
+  day: "numeric",
+  hour: "2-digit",
+  minute: "2-digit",
+  hourCycle: "h23",
+});
+
+/** A moment that is only roughly known, to the minute: `14:05`, or with its day if that is not today. */
+export function roughTime(at: string): string {
+  const moment = new Date(at);
+  return (moment.toDateString() === new Date().toDateString() ? minute : dayAndMinute).format(moment);
+}
+
 export const fullTime = (at: string): string => absolute.format(new Date(at));
 export const clockTime = (at: string): string => clock.format(new Date(at));
 export const dateOnly = (at: string): string => day.format(new Date(at));

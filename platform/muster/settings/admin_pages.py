@@ -75,6 +75,7 @@ UNFOLD: dict[str, Any] = {
                 "items": [
                     _item("Back to the jobs", "arrow_back", "/"),
                     _item("Insights", "insights", "/insights"),
+                    _item("Predictions", "target", "/predictions"),
                     _item("Start", "home", "index"),
                     _item("Help", "help", "/docs"),
                 ]

@@ -20,6 +20,7 @@ import { estimateWords, rateWords } from "./estimate";
 import classes from "./JobPage.module.css";
 import { NodeFacts } from "./NodeFacts";
 import { ShellFact } from "./ShellFact";
+import { WaitFact } from "./WaitFact";
 import { WaitingActions } from "./WaitingActions";
 
 const TONE_OF_CAUSE: Record<string, Tone> = { failed: "failed", active: "queued" };
@@ -181,6 +182,7 @@ export function JobFacts({ job, attempt }: { job: JobWithSpec; attempt: Attempt 
         <Fact name="Run time">
           <RunTime job={job} />
         </Fact>
+        <WaitFact job={job} />
         {job.estimate === null ? null : (
           <Fact name="Expected run time" term="estimate">
             {estimateWords(job.estimate)}

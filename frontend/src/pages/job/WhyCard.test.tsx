@@ -5,6 +5,7 @@ import type { ReactNode } from "react";
 import { afterEach, expect, it, vi } from "vitest";
 
 import * as api from "../../api/client";
+import * as predictionsApi from "../../api/predictions";
 import { makeJob } from "../../testing/makers";
 import { WhyCard } from "./WhyCard";
 
@@ -16,6 +17,7 @@ vi.mock("@tanstack/react-router", () => ({
 afterEach(() => vi.restoreAllMocks());
 
 it("says how many jobs are ahead and who has the GPUs, with links to their jobs", async () => {
+  vi.spyOn(predictionsApi, "getWhen").mockReturnValue(new Promise(() => undefined));
   vi.spyOn(api, "getWhy").mockResolvedValue({
     state: "queued",
     reason: "quota",

@@ -14,6 +14,7 @@ import { ordinal, plural } from "../../format/amount";
 import { timesInWords } from "../../format/time";
 import { holdWords, sentence } from "../../format/words";
 import { quotaOf, readings } from "./evidence";
+import { StartForecast } from "./StartForecast";
 import classes from "./WhyCard.module.css";
 
 function Holder({ holder, job }: { holder: Why["holders"][number]; job: Job }) {
@@ -91,6 +92,7 @@ export function WhyCard({ job }: { job: Job }) {
           </div>
         )}
       </div>
+      <StartForecast job={job} />
       {quota === null && facts.length === 0 ? null : (
         <div className={classes.evidence}>
           {quota === null ? null : (

@@ -54,6 +54,12 @@ function Why({ hold }: { hold: Hold }) {
   );
 }
 
+/** When it would start, as far as that can be forecast. */
+function Forecast({ result: { wait, wait_unknown: unknown } }: { result: DryRun }) {
+  if (wait !== null) return <Line mood="wait">Its start: {wait.says}</Line>;
+  return unknown === "" ? null : <Line mood="note">When it would start is not known: {unknown}</Line>;
+}
+
 function Verdict({ result }: { result: DryRun }) {
   const { hold, screening, runtime } = result;
   return (
@@ -92,6 +98,7 @@ function Verdict({ result }: { result: DryRun }) {
             {hold === null ? "" : `: ${holdWords(hold.reason).toLowerCase()}`}
           </Line>
         )}
+        {result.starts_now || !couldRun(result) ? null : <Forecast result={result} />}
         {result.notes.map((note) => (
           <Line key={note} mood="note">
             {note}

@@ -215,6 +215,28 @@ async function pick(name: string, option: string): Promise<void> {
   fireEvent.click(found);
 }
 
+const WAIT = {
+  quick: 0.2,
+  p10_s: 1800,
+  p50_s: 7200,
+  p90_s: 21_600,
+  source: "combined" as const,
+  says: "in about 2 h, 90 % within 6 h",
+};
+
+test("of a job that would wait it says when it would start, or why that is not known", async () => {
+  const waits = { ...FITS, starts_now: false };
+  vi.mocked(api.dryRun)
+    .mockResolvedValueOnce({ ...waits, wait: WAIT, wait_unknown: "" })
+    .mockResolvedValue(waits);
+  const { yaml } = await open("command: run\n");
+  expect(await screen.findByText("Its start: in about 2 h, 90 % within 6 h")).toBeTruthy();
+  type(yaml, "command: walk\n");
+  expect(
+    await screen.findByText("When it would start is not known: no job of this pool has started yet"),
+  ).toBeTruthy();
+});
+
 test("the nodes to use and to avoid are chosen from those of the pool", async () => {
   withNodes();
   const { yaml } = await open("command: run\n");
