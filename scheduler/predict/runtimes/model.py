@@ -6,8 +6,8 @@
    JASA 98, 2003), and the trees are fitted again.
 3. A first model of the older nine tenths shows on the newest tenth how far its p10 and p90 are off; the model of all
    runs moves its own by as much (Romano, Patterson, Candès, "Conformalized quantile regression", NeurIPS 2019).
-4. The p50 is the geometric mean of the trees' and of *name stem*, where that is known. Quantiles are put in order, and
-   none is above the limit.
+4. The p50 is a geometric mean: the trees' p50 counts three times, *name stem* and *last two* once each where they are
+   known. Quantiles are put in order, and none is above the limit.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from scheduler.predict import scores
 from scheduler.predict.boosting import Shape, fit_quantile
 from scheduler.predict.encoding import Categories
-from scheduler.predict.history import MAX_S, EndedRun, History, RunTimeJob, usable_s
+from scheduler.predict.history import MAX_S, EndedRun, History, RunTimeJob
 from scheduler.predict.runtimes.features import CATEGORIES, NUMBERS, categories, numbers
 from scheduler.predict.runtimes.quantiles import RunTime, Source
 from scheduler.predict.runtimes.rows import Rows, rows_of
@@ -34,10 +34,14 @@ from scheduler.predict.trees import Floats, Trees
 VERSION = 1
 MIN_RUNS = 100  # of fewer there is no model
 ALPHAS = (0.1, 0.5, 0.9)
-SHAPE = Shape(trees=120, leaves=15)
+SHAPE = Shape(trees=60, leaves=31, learning_rate=0.1)
 FIRST_SHAPE = Shape(trees=40, leaves=15, learning_rate=0.15)  # what splits the runs that were stopped
 HELD_OUT = 0.1  # of the runs, the newest
 _MIN_CATEGORY = 10  # runs
+_LIMIT = NUMBERS.index("limit")
+_RULES = [NUMBERS.index("name_stem"), NUMBERS.index("last_two")]
+_WEIGHTS = (3.0, 1.0, 1.0)  # of the trees and of these
+_MIN_LEAF, _MAX_LEAF, _LEAVES_OF_ALL = 5, 50, 40  # the rows of the smallest leaf: a fortieth of all, within bounds
 _CODED = tuple(range(len(NUMBERS), len(NUMBERS) + len(CATEGORIES)))
 _NEVER = math.log(MAX_S)
 _REST = 0.02  # of the jobs is above any time that the quantiles tell of
@@ -65,26 +69,23 @@ class RunTimeModel:
         if not jobs:
             return []
         rows = np.array([numbers(job, history) for job in jobs])
-        stems = np.array([_log(history.name_stem_s(job), math.nan) for job in jobs])
-        limits = np.array([_log(usable_s(job.limit_s), math.inf) for job in jobs])
-        logs = self.quantiles(rows, [categories(job) for job in jobs], stems, limits)
+        logs = self.quantiles(rows, [categories(job) for job in jobs])
         return [RunTime(low, middle, high, Source.MODEL) for low, middle, high in np.exp(logs).tolist()]
 
-    def quantiles(
-        self, rows: Floats, names: Sequence[tuple[str, ...]], name_stem: Floats, limit: Floats
-    ) -> NDArray[np.float64]:
-        """The logarithms of the quantiles, (n, 3), of rows whose durations are logarithms, too."""
+    def quantiles(self, rows: Floats, names: Sequence[tuple[str, ...]]) -> Floats:
+        """The logarithms of the quantiles, (n, 3), of rows of `NUMBERS` and of `CATEGORIES`."""
         coded = _coded(rows, names, self.encoders)
         low, middle, high = (trees.predict(coded) for trees in self.trees)
-        middle = np.where(np.isnan(name_stem), middle, (middle + name_stem) / 2)
+        rules = [np.where(np.isnan(column), middle, column) for column in rows[:, _RULES].T]
+        middle = np.average([middle, *rules], axis=0, weights=_WEIGHTS)
         low, high = low + self.shifts[0], high + self.shifts[1]
         logs = np.sort(np.clip(np.column_stack([low, middle, high]), 0.0, _NEVER), axis=1)
-        capped: NDArray[np.float64] = np.minimum(logs, limit[:, None])
-        return capped
+        within: Floats = np.fmin(logs, rows[:, _LIMIT, None])
+        return within
 
-    def of_rows(self, rows: Rows) -> NDArray[np.float64]:
+    def of_rows(self, rows: Rows) -> Floats:
         """The logarithms of the quantiles of these rows, (n, 3)."""
-        return self.quantiles(rows.numbers, rows.categories, rows.name_stem, rows.limit)
+        return self.quantiles(rows.numbers, rows.categories)
 
     def to_bytes(self) -> bytes:
         """The model as bytes."""
@@ -170,10 +171,12 @@ def _fitted(rows: Rows, now: float, threads: int) -> RunTimeModel:
     encoders = tuple(Categories.learn(column, min_count=_MIN_CATEGORY) for column in zip(*rows.categories, strict=True))
     coded = _coded(rows.numbers, rows.categories, encoders)
     fit = partial(fit_quantile, categorical=_CODED, threads=threads)
+    min_leaf = min(_MAX_LEAF, max(_MIN_LEAF, len(rows) // _LEAVES_OF_ALL))
+    first_shape, shape = replace(FIRST_SHAPE, min_leaf=min_leaf), replace(SHAPE, min_leaf=min_leaf)
     stopped = np.flatnonzero(rows.censored)
     ended = np.zeros(0)
     if len(stopped):
-        first = [fit(coded, rows.took, alpha=alpha, shape=FIRST_SHAPE).predict(coded[stopped]) for alpha in ALPHAS]
+        first = [fit(coded, rows.took, alpha=alpha, shape=first_shape).predict(coded[stopped]) for alpha in ALPHAS]
         ended = _share_ended(np.sort(np.column_stack(first), axis=1), rows.took[stopped])
     trees = []
     for alpha in ALPHAS:
@@ -185,7 +188,7 @@ def _fitted(rows: Rows, now: float, threads: int) -> RunTimeModel:
         logs = np.concatenate([rows.took, np.full(int(split.sum()), _NEVER)])
         weights = np.concatenate([weights, 1 - share[split]])
         both = np.concatenate([coded, coded[stopped[split]]])
-        trees.append(fit(both, logs, alpha=alpha, weights=weights, shape=SHAPE))
+        trees.append(fit(both, logs, alpha=alpha, weights=weights, shape=shape))
     return RunTimeModel(encoders, tuple(trees), (0.0, 0.0), now, len(rows))
 
 
@@ -214,7 +217,3 @@ def _shifts(model: RunTimeModel, rows: Rows) -> tuple[float, float]:
 def _of(arrays: Mapping[str, NDArray[Any]], at: int) -> dict[str, NDArray[Any]]:
     prefix = f"{at}."
     return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
-
-
-def _log(seconds: float | None, otherwise: float) -> float:
-    return otherwise if seconds is None else math.log(seconds)

@@ -1,4 +1,7 @@
-"""Runs as they were known when they were submitted: what a model learns from, and what it is scored on."""
+"""Runs as they were known when they were submitted: what a model learns from, and what it is scored on.
+
+A run that its limit stops takes seconds longer, until its processes have ended; it counts as long as the limit.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from heapq import heappop, heappush
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduler.predict.history import EndedRun, History, usable_s
+from scheduler.predict.history import EndedRun, History, usable_s, within
 from scheduler.predict.runtimes.features import categories, numbers
 from scheduler.predict.trees import Floats
 
@@ -29,7 +32,6 @@ class Rows:
     censored: NDArray[np.bool_]
     limit: Floats  # infinite without one
     last_two: Floats  # by that rule, else the limit; NaN if neither is known
-    name_stem: Floats  # NaN if it is unknown
 
     def __len__(self) -> int:
         return len(self.took)
@@ -45,7 +47,6 @@ class Rows:
             self.censored[which],
             self.limit[which],
             self.last_two[which],
-            self.name_stem[which],
         )
 
     @property
@@ -60,28 +61,26 @@ def rows_of(runs: Iterable[EndedRun], *, until: float = math.inf) -> Rows:
     usable.sort(key=lambda run: run.job.submitted_at)
     history, ends = History(), list[tuple[float, int]]()
     told: list[list[float]] = []
-    rules: list[tuple[float, float, float]] = []
+    rules: list[tuple[float, float]] = []
     for at, run in enumerate(usable):
         job = run.job
         while ends and ends[0][0] <= job.submitted_at:
             history.add(usable[heappop(ends)[1]])
         heappush(ends, (run.ended_at, at))
         told.append(numbers(job, history))
-        limit_s, last_s, stem_s = usable_s(job.limit_s), history.last_two_s(job), history.name_stem_s(job)
-        last_s = limit_s if last_s is None else last_s
-        rules.append((_log(limit_s, math.inf), _log(last_s, math.nan), _log(stem_s, math.nan)))
-    limits, last_two, name_stem = np.array(rules, dtype=np.float64).reshape(-1, 3).T
+        limit_s, last_s = usable_s(job.limit_s), history.last_two_s(job)
+        rules.append((_log(limit_s, math.inf), _log(limit_s if last_s is None else last_s, math.nan)))
+    limits, last_two = np.array(rules, dtype=np.float64).reshape(-1, 2).T
     ended_at = np.array([run.ended_at for run in usable], dtype=np.float64)
     rows = Rows(
         np.array(told, dtype=np.float64),
         [categories(run.job) for run in usable],
         np.array([run.job.submitted_at for run in usable], dtype=np.float64),
         ended_at,
-        np.array([_log(usable_s(run.took_s), math.nan) for run in usable], dtype=np.float64),
+        np.array([math.log(within(run.took_s, run.job.limit_s)) for run in usable], dtype=np.float64),
         np.array([run.censored for run in usable], dtype=np.bool_),
         limits,
         last_two,
-        name_stem,
     )
     return rows.part(np.argsort(ended_at, kind="stable"))
 
