@@ -91,11 +91,12 @@ def starts_of(starts_s: Iterable[float], waited_s: float = 0.0) -> Starts:
     """
     ordered = sorted(starts_s)
     quick = sum(start_s + waited_s <= QUICK_S for start_s in ordered) / len(ordered)
-    return Starts(quick, *(ordered[min(int(level * len(ordered)), len(ordered) - 1)] for level in LEVELS))
+    p10_s, p50_s, p90_s = (ordered[min(int(level * len(ordered)), len(ordered) - 1)] for level in LEVELS)
+    return Starts(quick, p10_s, p50_s, p90_s)
 
 
 def to_json(forward: Forward) -> dict[str, Any]:
-    """The answer as JSON: columns, in whole seconds and percent."""
+    """The answer as JSON, in whole seconds and percent; a job or a probe is one row."""
     return {
         "version": VERSION,
         "at": forward.at,
@@ -103,16 +104,16 @@ def to_json(forward: Forward) -> dict[str, Any]:
         "draws": forward.draws,
         "took_s": round(forward.took_s, 3),
         "reached": round(forward.reached, 4),
-        "jobs": {"id": list(forward.jobs), **_columns(list(forward.jobs.values()))},
-        "probes": {
-            "kind": [[getattr(kind, name) for name in Kind.__slots__] for kind in forward.probes],
-            **_columns(list(forward.probes.values())),
-        },
+        "jobs": {str(job_id): _row(starts) for job_id, starts in forward.jobs.items()},
+        "probes": [
+            [*(getattr(kind, name) for name in Kind.__slots__), *_row(starts)]
+            for kind, starts in forward.probes.items()
+        ],
     }
 
 
 def from_json(data: Mapping[str, Any]) -> Forward:
-    """The answer of which `to_json` made the data.
+    """The answer of which `to_json` made the data; of the jobs those that the data still has.
 
     Raises:
         ForwardError: it is of another version, or broken.
@@ -120,37 +121,33 @@ def from_json(data: Mapping[str, Any]) -> Forward:
     if data.get("version") != VERSION:
         raise ForwardError(f"a forward run in version {data.get('version')!r}, not {VERSION}")
     try:
-        jobs, probes = data["jobs"], data["probes"]
-        kinds = [Kind(vc, klass, tuple(types), *rest) for vc, klass, types, *rest in probes["kind"]]
         return Forward(
             at=float(data["at"]),
             horizon_s=float(data["horizon_s"]),
             draws=int(data["draws"]),
             took_s=float(data["took_s"]),
             reached=float(data["reached"]),
-            jobs=dict(zip(jobs["id"], _rows(jobs), strict=True)),
-            probes=dict(zip(kinds, _rows(probes), strict=True)),
+            jobs={int(job_id): _starts(row) for job_id, row in data["jobs"].items()},
+            probes=dict(map(_probe, data["probes"])),
         )
-    except (KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ForwardError(f"a broken forward run: {error!r}") from error
 
 
-def _columns(rows: Sequence[Starts]) -> dict[str, list[int | None]]:
-    return {
-        "quick": [round(100 * row.quick) for row in rows],
-        "p10": [_whole(row.p10_s) for row in rows],
-        "p50": [_whole(row.p50_s) for row in rows],
-        "p90": [_whole(row.p90_s) for row in rows],
-    }
+def _row(starts: Starts) -> list[int | None]:
+    quantiles = (starts.p10_s, starts.p50_s, starts.p90_s)
+    return [round(100 * starts.quick), *(None if math.isinf(each) else round(each) for each in quantiles)]
 
 
-def _rows(columns: Mapping[str, Sequence[int | None]]) -> Iterable[Starts]:
-    for quick, *quantiles in zip(columns["quick"], columns["p10"], columns["p50"], columns["p90"], strict=True):
-        yield Starts((quick or 0) / 100, *(math.inf if each is None else float(each) for each in quantiles))
+def _starts(row: Sequence[int | None]) -> Starts:
+    percent, *quantiles = row
+    p10_s, p50_s, p90_s = (math.inf if each is None else float(each) for each in quantiles)
+    return Starts((percent or 0) / 100, p10_s, p50_s, p90_s)
 
 
-def _whole(seconds: float) -> int | None:
-    return None if math.isinf(seconds) else round(seconds)
+def _probe(row: Sequence[Any]) -> tuple[Kind, Starts]:
+    vc_id, job_class, gpu_types, gpus, nodes, priority, limit, *starts = row
+    return Kind(vc_id, job_class, tuple(gpu_types), gpus, nodes, priority, limit), _starts(starts)
 
 
 def _distance(kind: Kind, other: Kind) -> float:

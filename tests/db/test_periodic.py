@@ -110,7 +110,7 @@ def sweep_begins() -> None:
         (webhook_waits, {"notices.deliver_webhooks"}),
         (event_comes, {"notices.read_events", "usage.grade"}),
         (server_wants_its_agent, {"links.sweep"}),
-        (sweep_begins, {"sweeps.look"}),
+        (sweep_begins, {"sweeps.look", "predictions.run_forward"}),
     ],
 )
 def test_the_condition_of_a_task_holds_when_there_is_something_to_do(

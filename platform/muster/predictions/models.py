@@ -1,4 +1,4 @@
-"""The trained models, a row for each version."""
+"""The trained models, a row for each version, and the policies of pools run forward."""
 
 from __future__ import annotations
 
@@ -44,3 +44,17 @@ class PredictorModel(models.Model):
 
     def __str__(self) -> str:
         return f"{self.kind} model {self.version}"
+
+
+class PoolForward(models.Model):
+    """The newest run of a pool's policy forward from its snapshot, or why it failed."""
+
+    pool = models.OneToOneField(Pool, on_delete=models.CASCADE, primary_key=True, related_name="+")
+    at = models.DateTimeField(help_text="The moment of the snapshot.")
+    took_s = models.FloatField(help_text="The next run comes after twenty times as long.")
+    data = models.JSONField(null=True, help_text="scheduler.forward.answer, without its jobs. Null: it failed.")
+    jobs = models.JSONField(default=dict, help_text="The rows of its jobs, by id.")
+    error = models.TextField(blank=True, default="", help_text="Why it failed.")
+
+    def __str__(self) -> str:
+        return f"forward run of pool {self.pool_id} at {self.at}"

@@ -187,6 +187,7 @@ PERIODIC_TASKS = (
         "monitoring.forget": timedelta(minutes=10),
         "notices.send_digests": timedelta(minutes=15),
     },
+    {"predictions.run_forward": timedelta(minutes=1)},
 )
 
 REST_FRAMEWORK = {

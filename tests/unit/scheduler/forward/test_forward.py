@@ -206,7 +206,7 @@ class TestTheStoredForm:
         read = from_json(json.loads(json.dumps(to_json(found))))
         assert replace(read, took_s=found.took_s) == found
 
-    @pytest.mark.parametrize("change", [{"version": 0}, {"jobs": {}}, {"probes": {"kind": [[1]]}}, {"at": None}])
+    @pytest.mark.parametrize("change", [{"version": 0}, {"jobs": []}, {"probes": [[1]]}, {"at": None}])
     def test_another_version_or_a_broken_one_says_so(self, change: dict[str, Any]) -> None:
         data = to_json(run_forward(pool(waiting=(job(2),)), FIFO, draws=1)) | change
         with pytest.raises(ForwardError, match=r"version 0|broken"):
