@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from muster_client.answers.shells import OpenedShell
     from muster_client.answers.terms import JobSpec, JsonObject
     from muster_client.answers.tree import Registry, VirtualCluster, Volume
-    from muster_client.answers.usage import Usage, Waste
+    from muster_client.answers.usage import DelayUsage, Usage, Waste
 
     # What packing needs to import takes as long as many a command.
     from muster_client.local.pack import Archive
@@ -517,6 +517,10 @@ class Client(ArrayCalls, SweepCalls, QueueCalls, SlurmCalls):
     def waste(self, **asked: str) -> Waste:
         """Return what GPU-hours were for, and what of them came to nothing."""
         return cast("Waste", self._http.document("GET", "/usage/waste", params=asked))
+
+    def delays(self, **asked: str) -> DelayUsage:
+        """Return how long jobs waited for their starts, by their delays."""
+        return cast("DelayUsage", self._http.document("GET", "/usage/delays", params=asked))
 
     # Offers
 

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, TypedDict
 
-from muster_client.answers.terms import FailureCategory, Grade, JobClass, JobState, Moment, UsageBy, UsageOutcome
+from muster_client.answers.terms import (
+    Delay,
+    DelaysBy,
+    FailureCategory,
+    Grade,
+    JobClass,
+    JobState,
+    Moment,
+    UsageBy,
+    UsageOutcome,
+)
 
 _OfPeriod = TypedDict("_OfPeriod", {"from": Annotated[Moment, "The beginning of the period."]})
 
@@ -139,15 +149,29 @@ class Waste(AnswerOfPeriod):
     screening: Annotated[ScreeningUsage | None, "GPU-hours of screening; null if you may not see a whole tenant."]
 
 
-class DelaysRow(TypedDict):
-    """The starts of one day or week. The three means together are the mean wait for a start, or so far without one."""
+class DelaySums(TypedDict):
+    """A wait for a start by its delays, s; where several hold at once, the first counts."""
+
+    not_eligible_s: Annotated[float, "Not eligible: its begin time, other jobs, a hold, its group, or a pause."]
+    fair_share_s: Annotated[float, "The quota or a cap had no room for it."]
+    capacity_s: Annotated[float, "Fewer GPUs were free than it asks for."]
+    apart_s: Annotated[float, "Fragmentation: enough GPUs were free, but not together, or without its CPUs and memory."]
+    order_s: Annotated[float, "It would have fitted, and the policy kept the GPUs for others."]
+    fragmentation_s: Annotated[float, "The sum of the last three: the wait for GPUs within the quota."]
+    other_s: Annotated[float, "Anything else, such as the wait for the first decision."]
+
+
+class DelayFigures(DelaySums):
+    """The mean wait over starts and waiting jobs, by delays."""
+
+    starts: Annotated[int, "Number of starts, screening runs and repeated attempts included."]
+    waiting: Annotated[int, "Jobs that wait at `to`, with their wait so far; only where `to` is now."]
+
+
+class DelaysRow(DelayFigures):
+    """The starts of one day or week."""
 
     begins: Annotated[str, "The day, or the Monday on which the week begins, such as 2026-11-22."]
-    starts: Annotated[int, "Number of starts, screening runs and repeated attempts included."]
-    waiting: Annotated[int, "Jobs that wait at `to`; only in the present day or week, when `to` is now."]
-    fair_share_s: Annotated[float, "Mean wait for quota or a cap, or while the policy served other jobs, s."]
-    fragmentation_s: Annotated[float, "Mean wait within the quota for GPUs that were not free, or not together, s."]
-    other_s: Annotated[float, "Mean wait for anything else, such as a pause between attempts, s."]
 
 
 class Delays(AnswerOfPeriod):
@@ -155,3 +179,37 @@ class Delays(AnswerOfPeriod):
 
     by: Annotated[Literal["day", "week"], "The period of each row: a day or a week."]
     results: Annotated[list[DelaysRow], "One row for each day or week; without starts and waiting jobs there is none."]
+
+
+class DelayUsageRow(DelayFigures):
+    """The starts of one group; null: a column that was not asked for."""
+
+    tenant: Annotated[str | None, "The name of the tenant."]
+    vc: Annotated[str | None, "The name of the virtual cluster."]
+    user: Annotated[str | None, "The name of the jobs' owner."]
+    size: Annotated[str | None, "The GPUs of the job: 1, 2-4, 5-8 or >8; jobs without GPUs count with 1."]
+    day: Annotated[str | None, "In UTC, such as 2026-11-22."]
+    week: Annotated[str | None, "The Monday on which it begins."]
+
+
+class DelayUsage(AnswerOfPeriod):
+    """The time that jobs waited for their starts in a period, ordered by time and then by name or size."""
+
+    by: Annotated[list[DelaysBy], "The columns that the rows are grouped by."]
+    total: Annotated[DelayFigures, "The mean over the period."]
+    results: Annotated[list[DelayUsageRow], "One row for each group."]
+
+
+class JobWait(DelaySums):
+    """A wait of a job for one start."""
+
+    attempt: Annotated[int | None, "The number of the attempt for which it waited; null: it still waits."]
+    begins: Annotated[Moment, "Its submission, or its return to the queue."]
+    ends: Annotated[Moment, "When it was placed, or now."]
+
+
+class JobDelays(TypedDict):
+    """The waits of a job before each of its attempts, and the present one if it waits; in order."""
+
+    delay: Annotated[Delay | None, "The delay that it suffers at present; null: none, or not known yet."]
+    waits: Annotated[list[JobWait], "One for each start."]

@@ -1,4 +1,4 @@
-"""GPU-hours as tables for people."""
+"""GPU-hours and waits as tables for people."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from rich.text import Text
 
 from muster_client.local.terminal import clean
 from muster_client.show.tables import make_table, text_of
-from muster_client.show.times import moment_text
+from muster_client.show.times import duration, moment_text
 
 if TYPE_CHECKING:
-    from muster_client.answers.usage import Usage, UsageTotal, Waste
+    from muster_client.answers.usage import DelayFigures, DelayUsage, Usage, UsageTotal, Waste
 
 OUTCOMES = {
     "running": "still running",
@@ -27,6 +27,14 @@ OUTCOMES = {
     "screening": "screening",
 }
 WASTED = frozenset({"failed", "work_lost", "node_lost"})
+_DELAYS = (
+    ("not_eligible_s", "NOT YET"),
+    ("fair_share_s", "SHARE"),
+    ("capacity_s", "CAPACITY"),
+    ("apart_s", "APART"),
+    ("order_s", "ORDER"),
+    ("other_s", "OTHER"),
+)
 _HEADS = {"vc": "VC", "gpu_type": "GPU TYPE"}
 
 
@@ -87,6 +95,19 @@ def waste_tables(waste: Waste) -> list[RenderableType]:
     return lines
 
 
+def delays_table(waits: DelayUsage) -> RenderableType:
+    """Return a table of mean waits with a line for each row, and the mean of all below."""
+    if not waits["results"]:
+        return Text(f"Nothing started {_when(waits['from'], waits['to'])}, and nothing waits.")
+    heads = (_HEADS.get(name, name.upper()) for name in waits["by"])
+    table = make_table(*heads, "STARTS", "WAIT", *(head for _, head in _DELAYS), "ALL")
+    for row in waits["results"]:
+        names = [_word(name, row[name]) for name in waits["by"]]  # type: ignore[literal-required]
+        table.add_row(*names, *_waits(row))
+    table.add_row(*["" for _ in waits["by"][1:]], Text("all", style="bold"), *_waits(waits["total"]))
+    return table
+
+
 def hours(value: float) -> str:
     """Return GPU-hours with as many digits as one wants to know."""
     if 0 < value < 0.01:
@@ -96,6 +117,11 @@ def hours(value: float) -> str:
 
 def _amounts(row: UsageTotal, total: float) -> Sequence[str]:
     return hours(row["gpu_hours"]), _share(row["gpu_hours"], total), str(row["jobs"])
+
+
+def _waits(row: DelayFigures) -> Sequence[str]:
+    parts: list[float] = [row[name] for name, _ in _DELAYS]  # type: ignore[literal-required]
+    return str(row["starts"]), str(row["waiting"]), *(duration(part, units=1) for part in (*parts, sum(parts)))
 
 
 def _share(part: float, whole: float) -> str:

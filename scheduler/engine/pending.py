@@ -1,7 +1,7 @@
 """The pending reason of each job that a decision left waiting: the reason that waiting helps least.
 
-Reasons use the resources that are free after all places. So their numbers agree with each other and with what the pool
-shows after the plan.
+Each comes with the delay that the job suffers meanwhile. Both use the resources that are free after all places. So
+their numbers agree with each other and with what the pool shows after the plan.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from dataclasses import replace
 from functools import cache
 
 from scheduler.engine.context import CycleContext, backoff_reason
+from scheduler.engine.delays import over_quota, within_quota
 from scheduler.model import Job
+from scheduler.model.delays import DELAY_OF, FIXED, Delay
 from scheduler.model.lifecycle import HoldReason
 from scheduler.model.plan import UNSCHEDULABLE, Denial, Hold
 from scheduler.model.request import words_for_choices
@@ -29,10 +31,12 @@ def holds(context: CycleContext, waiting: Iterable[Job]) -> tuple[Hold, ...]:
     found = []
     for job in waiting:
         positions[job.vc_id] += 1
-        denial = _pending_reason(context, job, denials)
+        key = denials.key(job)
+        denial = _pending_reason(context, job, denials, key)
         helps = (queue.join(job, denial), *denial.helps) if denial.once_free else denial.helps
         helps = shared.setdefault(helps, helps)
-        found.append(Hold(job.id, denial.reason, denial.detail, denial.evidence, helps, positions[job.vc_id]))
+        delay = denials.delay(job, key)
+        found.append(Hold(job.id, denial.reason, denial.detail, denial.evidence, helps, positions[job.vc_id], delay))
     return tuple(found)
 
 
@@ -74,6 +78,7 @@ class _Denials:
         self._shortage = Shortage(context.state.free, context.state.capacity, context.now)
         self._admitted: dict[Hashable, tuple[Sequence[Demand], Denial | None]] = {}
         self._short: dict[Hashable, Denial] = {}
+        self._delays: dict[Hashable, Delay] = {}
 
     def key(self, job: Job) -> Hashable:
         """Equal for jobs with the same answers."""
@@ -95,11 +100,29 @@ class _Denials:
             found = self._short[key] = _naming_choices(job, self._shortage.of(self._admitted[key][0][0]))
         return found
 
+    def delay(self, job: Job, key: Hashable) -> Delay:
+        """The cause of the job's wait, whatever the reason that its owner is told."""
+        if job.still_stopping or job.eligible_at > self._context.now:
+            return Delay.NOT_ELIGIBLE
+        found = self._delays.get(key)
+        if found is None:
+            found = self._delays[key] = self._delay(job, self.admission(job, key))
+        return found
 
-def _pending_reason(context: CycleContext, job: Job, denials: _Denials) -> Denial:
+    def _delay(self, job: Job, denial: Denial | None) -> Delay:
+        state = self._context.state
+        if denial is not None and denial.reason in FIXED:
+            return DELAY_OF[denial.reason]
+        if over_quota(state, job):
+            return Delay.FAIR_SHARE
+        if denial is not None:
+            return DELAY_OF[denial.reason]
+        return within_quota(state.free, self._context.placement, self._context.demands(job))
+
+
+def _pending_reason(context: CycleContext, job: Job, denials: _Denials, key: Hashable) -> Denial:
     if job.id in context.reserved:
         return _reserved(context, job)
-    key = denials.key(job)
     denial = denials.admission(job, key)
     if denial is not None and denial.reason in UNSCHEDULABLE:
         return denial

@@ -75,7 +75,7 @@ def with_holds_of(target: Target, holds: Sequence[Hold]) -> tuple[Hold, ...]:
     """The holds of a cycle; for jobs that the target holds too, its reasons, unless the cycle's are newer."""
     known = {hold.job_id: hold for hold in target.plan.holds}
     return tuple(
-        replace(known[hold.job_id], position=hold.position)
+        replace(known[hold.job_id], position=hold.position, delay=hold.delay)
         if hold.job_id in known and hold.reason not in _OF_THE_MOMENT
         else hold
         for hold in holds

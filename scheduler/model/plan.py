@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from scheduler.model import AllocationView, Job, PoolState, Reservation, Running, Snapshot, View
+from scheduler.model.delays import Delay
 from scheduler.model.given import Given
 from scheduler.model.lifecycle import AttemptState, HoldReason
 from scheduler.model.sharing import may_share
@@ -79,7 +80,8 @@ class Denial:
 class Hold:
     """Leave a job waiting and give its owner the reason.
 
-    `position` is its place, from 1, among the jobs of its virtual cluster that wait after this plan.
+    `position` is its place, from 1, among the jobs of its virtual cluster that wait after this plan. `delay` is the
+    cause of its wait, which the reason alone does not always tell; None where no decision has found it.
     """
 
     job_id: int
@@ -88,6 +90,7 @@ class Hold:
     evidence: Evidence
     helps: tuple[str, ...]
     position: int
+    delay: Delay | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,7 +104,7 @@ class Simulation:
         self.owners = {name: number for number, name in enumerate(sorted({job.owner for job in trace.jobs}), start=1)}
         self.executions: dict[int, Execution] = {}
         self.records = {job.id: record_of(job, self.world.quota_gpus[job.vc]) for job in trace.jobs}
-        self.clocks = Clocks(self.world, self.state)
+        self.clocks = Clocks(self.world, self.state, self.profile.placement)
         self.classes = JobClasses(self.world, self.state, on=options.opportunistic)
         self.groups = Groups(trace, self.world)
         self.forecast = told or Forecast(options.oracle, cluster)
@@ -313,7 +313,9 @@ class Simulation:
 
     def _retry(self, job_id: int, _version: int) -> None:
         """Queue a failed job for its next attempt."""
-        self._wait(replace(self.backing_off.pop(job_id), requeued_at=self.world.now))
+        job = self.backing_off.pop(job_id)
+        self.records[job_id].not_eligible_delay_s += self.world.now - max(self.began, job.requeued_at)
+        self._wait(replace(job, requeued_at=self.world.now))
 
     def _release(self, job_id: int, version: int) -> None:
         """A preempted job has saved its state: free its GPUs for the jobs that reserved them."""

@@ -37,16 +37,43 @@ class Queueing:
     jct_mean_s: float | None
     fair_share_delay_s: float
     fragmentation_delay_s: float
+    capacity_delay_s: float
+    apart_delay_s: float
+    order_delay_s: float
+    not_eligible_delay_s: float
 
     @property
     def fair_share_delay_mean_s(self) -> float | None:
         """The mean per job; None without jobs."""
-        return self.fair_share_delay_s / self.jobs if self.jobs else None
+        return self._mean(self.fair_share_delay_s)
 
     @property
     def fragmentation_delay_mean_s(self) -> float | None:
         """The mean per job; None without jobs."""
-        return self.fragmentation_delay_s / self.jobs if self.jobs else None
+        return self._mean(self.fragmentation_delay_s)
+
+    @property
+    def capacity_delay_mean_s(self) -> float | None:
+        """The mean per job; None without jobs."""
+        return self._mean(self.capacity_delay_s)
+
+    @property
+    def apart_delay_mean_s(self) -> float | None:
+        """The mean per job; None without jobs."""
+        return self._mean(self.apart_delay_s)
+
+    @property
+    def order_delay_mean_s(self) -> float | None:
+        """The mean per job; None without jobs."""
+        return self._mean(self.order_delay_s)
+
+    @property
+    def not_eligible_delay_mean_s(self) -> float | None:
+        """The mean per job; None without jobs."""
+        return self._mean(self.not_eligible_delay_s)
+
+    def _mean(self, delay_s: float) -> float | None:
+        return delay_s / self.jobs if self.jobs else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,6 +359,10 @@ def _queueing(name: str, ended: Sequence[JobRecord]) -> Queueing:
         jct_mean_s=_mean([jct_s(record) for record in ended]),
         fair_share_delay_s=fsum(record.fair_share_delay_s for record in ended),
         fragmentation_delay_s=fsum(record.fragmentation_delay_s for record in ended),
+        capacity_delay_s=fsum(record.capacity_delay_s for record in ended),
+        apart_delay_s=fsum(record.apart_delay_s for record in ended),
+        order_delay_s=fsum(record.order_delay_s for record in ended),
+        not_eligible_delay_s=fsum(record.not_eligible_delay_s for record in ended),
     )
 
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 _DECIMALS = 6
 _RUNS_AFTER_FIRST = 4  # runs per table beside the first: more do not fit a terminal
+# The delays of jobs, as fields of their records and summaries are named.
+DELAYS = ("fair_share", "fragmentation", "capacity", "apart", "order", "not_eligible")
 _TIMING = ("wall_s", "peak_mib")
 _LINES = "\n"
 
@@ -143,8 +145,11 @@ def _run(row: Row, *, timing: bool) -> dict[str, Any]:
 
 
 def _delays(queueing: Queueing) -> dict[str, Any]:
-    names = ("fair_share_delay_s", "fair_share_delay_mean_s", "fragmentation_delay_s", "fragmentation_delay_mean_s")
-    return {name: _rounded(getattr(queueing, name)) for name in names}
+    return {
+        name: _rounded(getattr(queueing, name))
+        for delay in DELAYS
+        for name in (f"{delay}_delay_s", f"{delay}_delay_mean_s")
+    }
 
 
 def _rounded(value: Any) -> Any:
@@ -207,6 +212,10 @@ _TABLE: tuple[_Line, ...] = (
     _Line("Jain's index of 1/rho of applications", _of_groups("application_jain"), only_if_any=True),
     _Line("fair-share delay, mean s", lambda summary: summary.queueing.fair_share_delay_mean_s),
     _Line("fragmentation delay, mean s", lambda summary: summary.queueing.fragmentation_delay_mean_s),
+    _Line("  too few free, mean s", lambda summary: summary.queueing.capacity_delay_mean_s),
+    _Line("  not together, mean s", lambda summary: summary.queueing.apart_delay_mean_s),
+    _Line("  kept for others, mean s", lambda summary: summary.queueing.order_delay_mean_s),
+    _Line("not eligible, mean s", lambda summary: summary.queueing.not_eligible_delay_mean_s, only_if_any=True),
     *_size_lines(),
     _Line("GPU-hours lost", lambda summary: summary.lost_gpu_hours),
     _Line("GPU-hours lost to failures", lambda summary: summary.failed_gpu_hours, only_if_any=True),

@@ -27,7 +27,11 @@ class JobRecord:
     overhead_gpu_s: float = 0.0  # of which restarting or redoing
     failed_gpu_s: float = 0.0  # of which computing in failed attempts; not included in overhead
     fair_share_delay_s: float = 0.0
-    fragmentation_delay_s: float = 0.0
+    fragmentation_delay_s: float = 0.0  # within its quota: the sum of the next three
+    capacity_delay_s: float = 0.0
+    apart_delay_s: float = 0.0
+    order_delay_s: float = 0.0
+    not_eligible_delay_s: float = 0.0  # between a failure and the next attempt
     preemptions: int = 0
     moves: int = 0
     attempts: int = 1  # plus one for each retry after a failure

@@ -64,6 +64,8 @@ export const getDependencies = (id: number) =>
 
 export const getJobFairness = (id: number) => read(http.GET("/api/v1/jobs/{job_id}/fairness", ofJob(id)));
 
+export const getJobDelays = (id: number) => read(http.GET("/api/v1/jobs/{job_id}/delays", ofJob(id)));
+
 export const listAttempts = (id: number) => read(http.GET("/api/v1/jobs/{job_id}/attempts", ofJob(id)));
 
 export function listJobEvents(id: number, cursor?: string) {

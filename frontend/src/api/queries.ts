@@ -105,6 +105,9 @@ export const dependenciesQuery = (id: number) =>
 export const jobFairnessQuery = (id: number) =>
   queryOptions({ queryKey: ["job", id, "fairness"], queryFn: () => api.getJobFairness(id) });
 
+export const jobDelaysQuery = (id: number) =>
+  queryOptions({ queryKey: ["job", id, "delays"], queryFn: () => api.getJobDelays(id) });
+
 export const attemptsQuery = (id: number) =>
   queryOptions({ queryKey: ["job", id, "attempts"], queryFn: () => api.listAttempts(id) });
 

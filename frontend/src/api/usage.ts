@@ -24,6 +24,10 @@ export const getUsageFairness = (by: "week" | "tenant", filter: UsageFilter) =>
     http.GET("/api/v1/usage/fairness", { params: { query: { by, ...filter } } }),
   ) as Promise<UsageFairness>;
 
+/** How long jobs waited for a start, by their delays, told apart by what the comma-separated list says. */
+export const getDelayUsage = (by: string, filter: UsageFilter) =>
+  read(http.GET("/api/v1/usage/delays", { params: { query: { by, ...filter } } }));
+
 export const getWaste = (filter: UsageFilter) =>
   read(http.GET("/api/v1/usage/waste", { params: { query: { ...filter } } }));
 

@@ -38,6 +38,13 @@ export const usageFairnessQuery = (by: "week" | "tenant", filter: api.UsageFilte
     staleTime: USAGE_STALE_MS,
   });
 
+export const delayUsageQuery = (by: string, filter: api.UsageFilter) =>
+  queryOptions({
+    queryKey: ["usage", "delays", by, filter],
+    queryFn: () => api.getDelayUsage(by, filter),
+    staleTime: USAGE_STALE_MS,
+  });
+
 export const wasteQuery = (filter: api.UsageFilter) =>
   queryOptions({
     queryKey: ["usage", "waste", filter],

@@ -202,6 +202,11 @@ def held_by(username: str, *, before: Any = None) -> dict[str, Any]:
     }
 
 
+def waits_again(reason: str, delay: str | None) -> dict[str, str]:
+    """The part of an event that tells for what a job waits from then on; empty if no cycle has looked at it."""
+    return {"reason": reason} | ({"delay": delay} if delay else {}) if reason else {}
+
+
 def put_hold(job: Job, hold: dict[str, Any] | None) -> None:
     """Give the job this pending reason, or the one of before for None; a job that its owner holds gets it later."""
     shown = job.hold if job.held else {"before": job.hold}

@@ -12,7 +12,7 @@ from muster.accounts.models import User
 from muster.common.errors import Conflict, Forbidden, Invalid
 from muster.common.statements import Statement
 from muster.events.services import record, recorded_together, wake_pool
-from muster.jobs.dependents import held_by
+from muster.jobs.dependents import held_by, waits_again
 from muster.jobs.models import Job, QueueOrder
 from muster.jobs.rights import require_may_act
 from muster.jobs.transitions import forget_reservations
@@ -37,7 +37,7 @@ _HOLD = Statement(
 )
 _RELEASE = Statement(
     "UPDATE jobs_job SET held = false, hold_reason = coalesce(hold->'before'->>'reason', ''),"
-    " hold = nullif(hold->'before', 'null') WHERE id = ANY(%s)"
+    " hold = nullif(hold->'before', 'null') WHERE id = ANY(%s) RETURNING id, hold_reason, hold->>'delay'"
 )
 
 
@@ -117,9 +117,10 @@ def release_jobs(job_ids: Iterable[int], *, user: User) -> int:
     """Release those of the jobs that are held, and return their number."""
     with transaction.atomic(), recorded_together():
         jobs = list(_waiting(job_ids).filter(held=True).defer("spec"))
-        _RELEASE.run([job.pk for job in jobs])
+        # The reason of before, for which it waits again, makes no event of its own.
+        known = {pk: waits_again(reason, delay) for pk, reason, delay in _RELEASE.rows([job.pk for job in jobs])}
         for job in jobs:
-            record("job.released", actor=user.username, tenant_id=job.tenant_id, job_id=job.pk)
+            record("job.released", actor=user.username, tenant_id=job.tenant_id, job_id=job.pk, data=known[job.pk])
         _wake(jobs)
     return len(jobs)
 

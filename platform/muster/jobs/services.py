@@ -16,7 +16,7 @@ from muster.common.errors import Conflict, FieldError, Forbidden, Invalid, Muste
 from muster.events.services import record, recorded_together, wake_pool
 from muster.jobs.attempt.attempts import stop_attempt
 from muster.jobs.attempt.estimates import estimate_jobs
-from muster.jobs.dependents import held_by
+from muster.jobs.dependents import held_by, waits_again
 from muster.jobs.models import Attempt, CodeArchive, Dependency, IdempotencyKey, Job
 from muster.jobs.ports import ports
 from muster.jobs.rights import require_may_act
@@ -326,6 +326,7 @@ def _store(jobs: Sequence[Job], user: User, *, has_place: bool = False) -> None:
             (rows,) = await_each(job, [None])
             for name, value in waiting_fields(rows, before=job.hold).items():
                 setattr(job, name, value)
+            first = waits_again(job.hold_reason, None)
             held = held_by(user.username, before=job.hold) if job.held else None
             if held is not None:
                 job.hold, job.hold_reason = held, HoldReason.HELD
@@ -334,6 +335,7 @@ def _store(jobs: Sequence[Job], user: User, *, has_place: bool = False) -> None:
             data = {"name": job.name, "vc": job.vc.name, "gpus": job.gpus_total, "nodes": job.request.nodes}
             if job.stage == Stage.SCREENING:
                 data["stage"] = job.stage
+            data |= first
             record("job.submitted", actor=user.username, tenant_id=job.tenant_id, job_id=job.pk, data=data)
             if held is not None:
                 data = {"state": JobState.QUEUED, "reason": held["reason"], "detail": held["detail"]}

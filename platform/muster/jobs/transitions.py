@@ -19,15 +19,17 @@ from django.db.models.sql import UpdateQuery
 from muster.common.models import DatabaseNow
 from muster.common.statements import Statement, statement_of
 from muster.events.services import STORE_EVENTS, record, recorded_so_far, recorded_together, wake_group, wake_pool
-from muster.jobs.dependents import verdicts_after
+from muster.jobs.dependents import verdicts_after, waits_again
 from muster.jobs.models import Allocation, Attempt, Dependency, Job, Reservation
 from muster.jobs.ports import ports
+from scheduler.model.delays import DELAY_OF
 from scheduler.model.lifecycle import (
     ATTEMPT_TERMINAL,
     JOB_TERMINAL,
     AllocationState,
     AttemptState,
     Desired,
+    HoldReason,
     JobState,
     require_move,
 )
@@ -230,6 +232,7 @@ def requeue_ended(jobs: Sequence[Job], *, actor: str, hold: Mapping[str, Any] | 
         forget([job.pk for job in jobs])
     for job in jobs:
         told = {"from": job.state, "state": JobState.QUEUED, "reason": Reason.REQUEUED_BY_USER}
+        told |= {"delay": DELAY_OF[HoldReason(hold["reason"])]} if hold else {}
         record("job.queued", actor=actor, tenant_id=job.tenant_id, job_id=job.pk, data=told)
         job.state = JobState.QUEUED
     Job.objects.filter(pk__in=[job.pk for job in jobs]).update(
@@ -301,7 +304,7 @@ def _let_wait(jobs: Sequence[Job]) -> None:
     _WAIT.run(orjson.dumps(told).decode())
     free = [job for job in jobs if not job.blocked_by]
     for job in free:
-        data = {"state": JobState.QUEUED}
+        data = {"state": JobState.QUEUED, **waits_again(job.hold_reason, (job.hold or {}).get("delay"))}
         record("job.unblocked", actor="platform", tenant_id=job.tenant_id, job_id=job.pk, data=data)
     for pool_id in {job.pool_id for job in free}:
         wake_pool(pool_id)

@@ -224,6 +224,8 @@ SPECTACULAR_SETTINGS = {
         "MemberState": "muster.jobs.groups.progress.MEMBER_STATES",
         "AttemptState": "scheduler.model.lifecycle.AttemptState",
         "EndReason": "scheduler.model.reasons.Reason",
+        "Delay": "scheduler.model.delays.Delay",
+        "DelaysBy": "muster.usage.delays.DelayBy",
         "HoldReason": "scheduler.model.lifecycle.HoldReason",
         "DependencyKind": "scheduler.model.dependencies.DependencyKind",
         "DependencyState": "scheduler.model.dependencies.DependencyState",

@@ -1,4 +1,4 @@
-"""The efficiency of ended jobs, the last event that was read for it, and the holdings of jobs by days."""
+"""The efficiency of ended jobs, the holdings of jobs by days, their waits, and the last events that were read."""
 
 from __future__ import annotations
 
@@ -170,3 +170,35 @@ class GroupFinishTime(Finish):
 
     def __str__(self) -> str:
         return f"finish time of group {self.pk}"
+
+
+class StartDelay(models.Model):
+    """The wait before one start of a job, by delays, s. Written once, by `usage.count`; `muster.usage.delays`."""
+
+    event_id = models.BigIntegerField(primary_key=True, help_text="The event of the placement.")
+    job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="start_delays")
+    # They repeat columns of the job, so that scopes fit and reports read this table alone.
+    tenant_id = models.BigIntegerField()
+    vc_id = models.BigIntegerField()
+    owner_id = models.BigIntegerField()
+    gpus = models.PositiveIntegerField(help_text="Of the whole gang, by the job's first choice.")
+    started_at = models.DateTimeField(help_text="When it was placed.")
+    not_eligible_s = models.FloatField()
+    fair_share_s = models.FloatField()
+    capacity_s = models.FloatField()
+    apart_s = models.FloatField(help_text="Fragmentation alone.")
+    order_s = models.FloatField()
+    other_s = models.FloatField()
+
+    class Meta:
+        indexes = [index("start_delay_started", ["started_at"]), index("start_delay_of_vc", ["vc_id", "started_at"])]
+
+    def __str__(self) -> str:
+        return f"wait of job {self.job_id} until {self.started_at}"
+
+
+class DelayReader(EventReader):
+    """The last event up to which the waits before starts have been summed up."""
+
+    class Meta:
+        constraints = [check("one_reader_for_delays", Q(id=1))]

@@ -98,6 +98,31 @@ def test_waste_tells_what_came_to_nothing_and_of_what(server: FakeServer, run: R
     assert "Screening: 9 runs took 1.50 GPU-hours; 4 jobs failed in them, which saved 12.00." in shown
 
 
+def waits(**parts: float) -> dict[str, Any]:
+    names = ("not_eligible_s", "fair_share_s", "capacity_s", "apart_s", "order_s", "fragmentation_s", "other_s")
+    return {"starts": 4, "waiting": 1, **dict.fromkeys(names, 0.0), **parts}
+
+
+def test_delays_are_a_column_each_and_together(server: FakeServer, run: Run) -> None:
+    row = {
+        **dict.fromkeys(["tenant", "vc", "user", "day", "week"]),
+        "size": "2-4",
+        **waits(capacity_s=3660, order_s=60),
+    }
+    found = {**PERIOD, "by": ["size"], "total": waits(capacity_s=90), "results": [row]}
+    server.on("GET /usage/delays", httpx.Response(200, json=found))
+    shown = run("usage", "--delays", "--by", "size", "--since", "30d").stdout
+    assert asked(server) == {"by": "size", "since": "30d"}
+    lines = [line.split() for line in shown.splitlines()]
+    assert " ".join(lines[0]) == "SIZE STARTS WAIT NOT YET SHARE CAPACITY APART ORDER OTHER ALL"
+    assert lines[1][:3] == ["2-4", "4", "1"]
+    assert shown.splitlines()[1].rstrip().endswith("  1 h")
+    assert lines[2][0] == "all"
+    assert json.loads(run("usage", "--delays", "--json").stdout) == found
+    server.on("GET /usage/delays", httpx.Response(200, json={**found, "results": []}))
+    assert run("usage", "--delays").stdout.startswith("Nothing started from 2026-11-15")
+
+
 EFFICIENCY = {
     "attempt": 1,
     "grade": "poor",
@@ -166,7 +191,7 @@ def test_programs_get_the_document(server: FakeServer, run: Run) -> None:
     assert json.loads(run("usage", "--waste", "--json").stdout) == WASTE
 
 
-@pytest.mark.parametrize("arguments", [("--csv", "--json"), ("--waste", "--by", "user")])
+@pytest.mark.parametrize("arguments", [("--csv", "--json"), ("--waste", "--by", "user"), ("--delays", "--csv")])
 def test_what_contradicts_itself_is_refused(run: Run, arguments: tuple[str, ...]) -> None:
     assert run("usage", *arguments).exit_code == 2
 

@@ -1,13 +1,13 @@
 import { MantineProvider } from "@mantine/core";
 import { QueryClient, QueryClientProvider } from "@tanstack/react-query";
-import { render, screen, within } from "@testing-library/react";
+import { fireEvent, render, screen, waitFor, within } from "@testing-library/react";
 import type { ReactNode } from "react";
 import { beforeEach, expect, test, vi } from "vitest";
 
 import * as api from "../../api/usage";
 import { Problem } from "../../api/problem";
 import { meQuery } from "../../api/queries";
-import type { LeastEfficientList, Me, Usage, UsageFairness, Waste } from "../../api/types";
+import type { DelayUsage, LeastEfficientList, Me, Usage, UsageFairness, Waste } from "../../api/types";
 import { InsightsPage } from "./InsightsPage";
 
 const search = vi.hoisted(() => ({
@@ -151,7 +151,21 @@ const FAIRNESS: UsageFairness = {
   ],
 };
 
+const NO_WAIT = { not_eligible_s: 0, fair_share_s: 0, capacity_s: 0, apart_s: 0, order_s: 0, other_s: 0 };
+const WAITS: DelayUsage = {
+  ...PERIOD,
+  by: ["size"],
+  total: { ...NO_WAIT, starts: 3, waiting: 1, capacity_s: 600, order_s: 60, fragmentation_s: 660 },
+  results: [
+    {
+      ...{ tenant: null, vc: null, user: null, size: ">8", day: null, week: "2026-11-16" },
+      ...{ ...NO_WAIT, starts: 3, waiting: 1, capacity_s: 600, order_s: 60, fragmentation_s: 660 },
+    },
+  ],
+};
+
 beforeEach(() => {
+  vi.mocked(api.getDelayUsage).mockResolvedValue(WAITS);
   vi.mocked(api.getWaste).mockResolvedValue(WASTE);
   vi.mocked(api.getUsage).mockResolvedValue({ ...NO_USE, results: [ROW] });
   vi.mocked(api.listLeastEfficient).mockResolvedValue(GRADES);
@@ -337,4 +351,14 @@ test("tells how much slower than alone the jobs were that ended", async () => {
   expect(card.getByText("Ended in the last 7 days")).toBeTruthy();
   expect(card.getByRole("rowheader", { name: "vision" })).toBeTruthy();
   expect(card.getAllByText("1.30×")).toHaveLength(2);
+});
+
+test("waits are told by delay, in a sentence and as bars by week, tenant or size", async () => {
+  open();
+  const card = await screen.findByRole("region", { name: "Waits before a start" });
+  const sentence = "Mean over 3 starts and 1 waiting job: capacity 10m, order 1m.";
+  expect((await within(card).findAllByText(sentence)).length).toBe(2);
+  fireEvent.click(within(card).getByRole("radio", { name: "GPUs" }));
+  await waitFor(() => expect(vi.mocked(api.getDelayUsage).mock.lastCall?.[0]).toBe("size"));
+  await within(card).findByText(">8");
 });

@@ -14,6 +14,7 @@ import { LeastEfficientCard } from "./LeastEfficientCard";
 import { SavingsCard } from "./SavingsCard";
 import { Tiles } from "./Tiles";
 import { UsageCard } from "./UsageCard";
+import { WaitsCard } from "./WaitsCard";
 
 const route = getRouteApi("/app/insights");
 
@@ -80,6 +81,7 @@ export function InsightsPage() {
           <FailuresCard filter={filter} />
           <SavingsCard filter={filter} />
         </div>
+        <WaitsCard filter={filter} />
         <LeastEfficientCard filter={filter} />
         <FairnessCard filter={filter} days={Number.parseInt(period.since)} />
       </div>

@@ -1,6 +1,10 @@
+import { useQuery } from "@tanstack/react-query";
+
+import { jobDelaysQuery, useFallbackInterval } from "../../api/queries";
 import type { Attempt, Job } from "../../api/types";
 import { useNow } from "../../components/now";
 import { Time } from "../../components/Time";
+import { longestFirst } from "../../format/delays";
 import { fineDuration, secondsBetween } from "../../format/time";
 import { timelineOf, type Phase } from "./timeline";
 import classes from "./TimelineCard.module.css";
@@ -13,6 +17,27 @@ function PhaseTime({ phase }: { phase: Phase }) {
     <span className={classes.took}>
       {phase.to === null ? fineDuration(Math.floor(seconds)) : fineDuration(seconds)}
     </span>
+  );
+}
+
+/** The wait for the newest attempt, or for the next one, by its delays. */
+function Waits({ job }: { job: Job }) {
+  const query = useQuery({ ...jobDelaysQuery(job.id), refetchInterval: useFallbackInterval() });
+  const wait = query.data?.waits.at(-1);
+  const parts = wait === undefined ? [] : longestFirst(wait);
+  if (parts.length === 0) return null;
+  return (
+    <dl className={classes.delays} aria-label={wait?.attempt === null ? "It waits for" : "It waited for"}>
+      {parts.map(({ label, colour, seconds }) => (
+        <div key={label}>
+          <dt>
+            <span className={classes.colour} style={{ background: colour }} aria-hidden="true" />
+            {label}
+          </dt>
+          <dd>{fineDuration(seconds)}</dd>
+        </div>
+      ))}
+    </dl>
   );
 }
 
@@ -54,6 +79,7 @@ export function TimelineCard({ job, attempts }: { job: Job; attempts: readonly A
           );
         })}
       </ol>
+      <Waits job={job} />
     </section>
   );
 }

@@ -3,7 +3,8 @@ import { expect, test } from "vitest";
 import { Problem } from "../../api/problem";
 import type { Organisation } from "../../api/types";
 import { AT, makeQuota, makeVc } from "../../testing/makers";
-import { ceilingOfTime, delayBars, delayWords, shortDuration } from "./delays";
+import { ceilingOfTime, meanWords, shortDuration } from "../../format/delays";
+import { delayBars } from "./delays";
 import { changeOf, formOf, mistakeIn, refusals } from "./form";
 import { limitWords, partsOf, partsWords, sumWords, treeOf } from "./shares";
 
@@ -113,26 +114,24 @@ test("a refusal of the server is told at its field", () => {
 });
 
 test("days without a start have a bar of nothing, and means are over all starts", () => {
+  const none = { not_eligible_s: 0, fair_share_s: 0, capacity_s: 0, apart_s: 0, order_s: 0, other_s: 0 };
+  const row = { ...none, starts: 2, waiting: 0, fair_share_s: 3600, apart_s: 60, fragmentation_s: 60 };
   const bars = delayBars({
     from: "2026-11-20T10:00:00Z",
     to: "2026-11-22T09:00:00Z",
     by: "day",
-    results: [
-      { begins: "2026-11-21", starts: 2, waiting: 0, fair_share_s: 3600, fragmentation_s: 60, other_s: 0 },
-    ],
+    results: [{ begins: "2026-11-21", ...row }],
   });
   expect(bars.map(({ at, parts }) => [at, ...parts])).toEqual([
-    ["2026-11-20", 0, 0, 0],
-    ["2026-11-21", 3600, 60, 0],
-    ["2026-11-22", 0, 0, 0],
+    ["2026-11-20", 0, 0, 0, 0, 0, 0],
+    ["2026-11-21", 0, 3600, 0, 60, 0, 0],
+    ["2026-11-22", 0, 0, 0, 0, 0, 0],
   ]);
-  expect(delayWords(bars)).toBe(
-    "Mean over 2 starts: fair-share delay 1h, fragmentation delay 1m, other waits 0s.",
-  );
-  expect(delayWords([])).toBe("Nothing has started in this time, and nothing waits.");
-  const today = { at: "2026-11-23", starts: 0, waiting: 1, parts: [0, 0, 600] };
-  expect(delayWords([...bars, today])).toBe(
-    "Mean over 2 starts and 1 waiting job: fair-share delay 40m, fragmentation delay 40s, other waits 3m 20s.",
+  expect(meanWords([row])).toBe("Mean over 2 starts: fair share 1h, fragmentation 1m.");
+  expect(meanWords([])).toBe("Nothing has started in this time, and nothing waits.");
+  const today = { ...none, starts: 0, waiting: 1, order_s: 600 };
+  expect(meanWords([row, today])).toBe(
+    "Mean over 2 starts and 1 waiting job: fair share 40m, fragmentation 40s, order 3m 20s.",
   );
   expect([ceilingOfTime(0), ceilingOfTime(61), ceilingOfTime(5 * 86_400)]).toEqual([10, 120, 8 * 86_400]);
   expect(shortDuration(5400)).toBe("1h 30m");

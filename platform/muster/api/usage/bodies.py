@@ -5,10 +5,13 @@ from __future__ import annotations
 from rest_framework import serializers
 
 from muster.api.fields import Choice, Integer, Moment, Shape, Text
+from muster.usage.delays import DelayBy
 from muster.usage.dimensions import By
 
 FORMATS = [("json", "json"), ("csv", "csv")]
 _BY = "Separated by commas: " + ", ".join(one.value for one in By) + "."
+
+_DELAYS_BY = "Separated by commas: " + ", ".join(one.value for one in DelayBy) + "."
 
 
 class WithFrom(Shape):
@@ -35,6 +38,12 @@ class UsageFilter(PeriodFilter):
 
     by = Text(required=False, default="vc", max_length=100, allow_blank=True, help_text=_BY)
     format = Choice(choices=FORMATS, required=False, help_text="The format; or name it by the header Accept.")
+
+
+class DelayUsageFilter(PeriodFilter):
+    """The columns by which delays are grouped."""
+
+    by = Text(required=False, default="vc", max_length=100, allow_blank=True, help_text=_DELAYS_BY)
 
 
 class LeastEfficientFilter(PeriodFilter):

@@ -9,7 +9,10 @@ from datetime import datetime
 from typing import Any
 
 from muster.common.clock import hours, moment
+from muster.jobs.models import Job
 from muster.screening.selectors import ScreeningTotals
+from muster.usage.delays import DelayBy, DelayRow
+from muster.usage.delays import JobWait as JobWaitFound
 from muster.usage.dimensions import By
 from muster.usage.models import Efficiency
 from muster.usage.periods import Period
@@ -17,8 +20,11 @@ from muster.usage.selectors import Row
 from muster.usage.waste import Waste as WasteFound
 from muster_client.answers.usage import (
     AnswerOfPeriod,
+    DelayFigures,
+    DelayUsage,
     FailureUsage,
     Graded,
+    JobDelays,
     LeastEfficientList,
     ScreeningUsage,
     Usage,
@@ -26,6 +32,8 @@ from muster_client.answers.usage import (
     UsageTotal,
     Waste,
 )
+from scheduler.model.delays import DELAY_OF
+from scheduler.model.lifecycle import HoldReason
 
 # A spreadsheet takes a cell that begins so for a formula, and runs it.
 _FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n")
@@ -137,6 +145,56 @@ def _screening(found: ScreeningTotals) -> ScreeningUsage:
         "spent_gpu_hours": hours(found.spent_gpu_s),
         "saved_gpu_hours": hours(found.saved_gpu_s),
     }
+
+
+def delays_document(period: Period, by: Sequence[DelayBy], total: DelayRow, rows: Iterable[DelayRow]) -> DelayUsage:
+    """All starts and the rows, each with every column that delays can be grouped by."""
+    return {
+        **period_document(period),
+        "by": [one.value for one in by],
+        "total": delay_figures(total),
+        "results": [
+            {
+                "tenant": delay_value(row, DelayBy.TENANT),
+                "vc": delay_value(row, DelayBy.VC),
+                "user": delay_value(row, DelayBy.USER),
+                "size": delay_value(row, DelayBy.SIZE),
+                "day": delay_value(row, DelayBy.DAY),
+                "week": delay_value(row, DelayBy.WEEK),
+                **delay_figures(row),
+            }
+            for row in rows
+        ],
+    }
+
+
+def job_delays_document(job: Job, waits: Iterable[JobWaitFound]) -> JobDelays:
+    """The present delay of the job and its waits."""
+    hold = job.hold or {}
+    delay = hold.get("delay") or (DELAY_OF[HoldReason(job.hold_reason)] if job.hold_reason else None)
+    return {
+        "delay": delay,
+        "waits": [
+            {
+                "attempt": wait.attempt,
+                "begins": moment(wait.begins),
+                "ends": moment(wait.ends),
+                **wait.delays.figures(),  # type: ignore[typeddict-item]
+            }
+            for wait in waits
+        ],
+    }
+
+
+def delay_figures(row: DelayRow) -> DelayFigures:
+    """The numbers of starts and waiting jobs, and their mean wait by delays."""
+    return {"starts": row.starts, "waiting": row.waiting, **row.mean.figures()}  # type: ignore[typeddict-item]
+
+
+def delay_value(row: DelayRow, by: DelayBy) -> str | None:
+    """The value of a column, of a day or a week its date; None if the rows are not grouped by it."""
+    value = row.values.get(by)
+    return value.date().isoformat() if isinstance(value, datetime) else value
 
 
 def period_document(period: Period) -> AnswerOfPeriod:

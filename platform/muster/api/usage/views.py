@@ -10,18 +10,18 @@ from rest_framework.response import Response
 
 from muster.api.base import CSV, ApiView, caller, describe, query_of
 from muster.api.usage import render
-from muster.api.usage.bodies import DelaysFilter, LeastEfficientFilter, PeriodFilter, UsageFilter
+from muster.api.usage.bodies import DelaysFilter, DelayUsageFilter, LeastEfficientFilter, PeriodFilter, UsageFilter
 from muster.common.clock import utc_now
 from muster.common.errors import NotFound
+from muster.jobs.selectors import get_job
 from muster.tenants.selectors import virtual_clusters_of
-from muster.usage.delays import delays_of
-from muster.usage.dimensions import By
+from muster.usage.delays import DelayBy, delays, parse_delays_by, waits_of
 from muster.usage.efficiency import graded, least_efficient
 from muster.usage.periods import Period, period_of
 from muster.usage.scope import Asked, Scope, scope_of
 from muster.usage.selectors import parse_by, usage
 from muster.usage.waste import waste
-from muster_client.answers.usage import Delays, DelaysRow, LeastEfficientList, Usage, Waste
+from muster_client.answers.usage import Delays, DelayUsage, JobDelays, LeastEfficientList, Usage, Waste
 
 
 class UsageOfGpus(ApiView):
@@ -43,6 +43,17 @@ class WasteOfGpus(ApiView):
         """GPU-hours by outcome, state and class of failure, and those of retries."""
         period, scope = asked(request, query_of(request, PeriodFilter))
         return Response(render.waste_document(period, waste(period, scope)))
+
+
+class DelayUsageOfJobs(ApiView):
+    @describe("get_delays", "usage", {200: DelayUsage}, parameters=[DelayUsageFilter])
+    def get(self, request: Request) -> Response:
+        """Mean waits for a start by their delays: of the caller's own jobs; the whole tenant's for its managers."""
+        query = query_of(request, DelayUsageFilter)
+        period, scope = asked(request, query)
+        by = parse_delays_by(query["by"])
+        total, rows = delays(period, scope, by, waiting=query.get("to") is None)
+        return Response(render.delays_document(period, by, total, rows))
 
 
 class LeastEfficientJobs(ApiView):
@@ -75,26 +86,29 @@ def accepted(request: Request) -> str:
     return "csv" if CSV in accepted and "application/json" not in accepted else "json"
 
 
+class DelaysOfJob(ApiView):
+    @describe("get_job_delays", "jobs", {200: JobDelays}, problems=(404,))
+    def get(self, request: Request, job_id: int) -> Response:
+        """The waits of the job before each of its attempts, by their delays, and the present one if it waits."""
+        job = get_job(caller(request), job_id)
+        return Response(render.job_delays_document(job, waits_of(job, utc_now())))
+
+
 class DelaysOfVirtualCluster(ApiView):
     @describe("get_virtual_cluster_delays", "cluster", {200: Delays}, problems=(404,), parameters=[DelaysFilter])
     def get(self, request: Request, vc_id: int) -> Response:
         """The mean wait of its started and waiting jobs, by day or week; for members of its tenant."""
-        if not virtual_clusters_of(caller(request)).filter(pk=vc_id).exists():
+        vc = virtual_clusters_of(caller(request)).filter(pk=vc_id).first()
+        if vc is None:
             raise NotFound(f"there is no virtual cluster {vc_id}")
         query = query_of(request, DelaysFilter)
         now = utc_now()
         period = period_of(start=query.get("from"), end=query.get("to"), since=query.get("since"), now=now)
-        rows = delays_of(vc_id, period, By(query["by"]), waiting=period.end == now)
-        results: list[DelaysRow] = [
-            {
-                "begins": row.begins.date().isoformat(),
-                "starts": row.starts,
-                "waiting": row.waiting,
-                "fair_share_s": round(row.fair_share_s, 3),
-                "fragmentation_s": round(row.fragmentation_s, 3),
-                "other_s": round(row.other_s, 3),
-            }
-            for row in rows
-        ]
-        answer: Delays = {**render.period_document(period), "by": query["by"], "results": results}
+        by = DelayBy(query["by"])
+        _, rows = delays(period, Scope(None, Asked(vc=vc.name)), [by], waiting=period.end == now)
+        answer: Delays = {
+            **render.period_document(period),
+            "by": query["by"],
+            "results": [{"begins": str(render.delay_value(row, by)), **render.delay_figures(row)} for row in rows],
+        }
         return Response(answer)

@@ -14,6 +14,7 @@ from muster.events.services import record, recorded_together
 from muster.jobs.models import Job
 from scheduler.admission.screening import screens
 from scheduler.model import Snapshot
+from scheduler.model.delays import DELAY_OF
 from scheduler.model.lifecycle import HoldReason, JobState
 from scheduler.model.plan import MOMENTS, Hold, Plan
 
@@ -35,6 +36,7 @@ def pending_reason_data(hold: Hold) -> dict[str, Any]:
     """The stored form of a pending reason, without the queue position, which changes for many jobs at each start."""
     return {
         "reason": str(hold.reason),
+        "delay": str(hold.delay or DELAY_OF[hold.reason]),
         "detail": hold.detail,
         "evidence": {key: _moment(value) if key in MOMENTS else value for key, value in hold.evidence.items()},
         "helps": list(hold.helps),
@@ -75,6 +77,7 @@ def write_pending_reasons(holds: Iterable[Hold], refused: Mapping[int, str], old
     for job_id, why in refused.items():
         new[job_id] = {
             "reason": str(HoldReason.REFUSED),
+            "delay": str(DELAY_OF[HoldReason.REFUSED]),
             "detail": f"it was about to start, and then: {why}",
             "evidence": {},
             "helps": ["the next cycle tries again"],
@@ -103,7 +106,7 @@ def _data_of(holds: Sequence[Hold]) -> dict[int, dict[str, Any]]:
     forms: dict[tuple[int, ...], dict[str, Any]] = {}
     found: dict[int, dict[str, Any]] = {}
     for hold in holds:
-        key = id(hold.reason), id(hold.detail), id(hold.evidence), id(hold.helps)
+        key = id(hold.reason), id(hold.detail), id(hold.evidence), id(hold.helps), id(hold.delay)
         form = forms.get(key)
         if form is None:
             form = forms[key] = pending_reason_data(hold)
@@ -154,7 +157,7 @@ def write_queue_orders(snapshot: Snapshot, plan: Plan) -> None:
 
 
 def _tell_if_new(job_id: int, before: StoredHold, hold: dict[str, Any]) -> None:
-    """Record an event if the kind of the reason changed; changed numbers are not recorded."""
-    if before.reason != hold["reason"]:
-        data = {"state": str(JobState.QUEUED), "reason": hold["reason"], "detail": hold["detail"]}
+    """Record an event if the reason or the delay changed; changed numbers are not recorded."""
+    if before.reason != hold["reason"] or (before.hold or {}).get("delay") != hold["delay"]:
+        data = {"state": str(JobState.QUEUED)} | {name: hold[name] for name in ("reason", "delay", "detail")}
         record("job.held", actor="scheduler", tenant_id=before.tenant_id, job_id=job_id, data=data)

@@ -11,7 +11,7 @@ from muster.events.services import record, recorded_together, wake_pool
 from muster.jobs.attempt.attempts import stop_attempt
 from muster.jobs.models import Attempt, Job
 from muster.jobs.transitions import forget_reservations, move_job
-from scheduler.model.lifecycle import ATTEMPT_LIVE, JOB_TERMINAL, AttemptState, Desired, JobState
+from scheduler.model.lifecycle import ATTEMPT_LIVE, JOB_TERMINAL, AttemptState, Desired, HoldReason, JobState
 from scheduler.model.reasons import Reason
 
 
@@ -77,7 +77,8 @@ def pause_job(*, job_id: int, detail: str, actor: str) -> bool:
         if job.state in JOB_TERMINAL or job.desired == Desired.STOP or job.paused:
             return False
         Job.objects.filter(pk=job.pk).update(paused=True)
-        record("job.paused", actor=actor, tenant_id=job.tenant_id, job_id=job.pk, data={"detail": detail[:500]})
+        data = {"state": job.state, "reason": HoldReason.GROUP, "detail": detail[:500]}
+        record("job.paused", actor=actor, tenant_id=job.tenant_id, job_id=job.pk, data=data)
         forget_reservations([job.pk])
         if job.state == JobState.ACTIVE:
             _stop_live(job, AttemptState.PREEMPTED, Reason.PAUSED, detail, actor)
@@ -92,7 +93,8 @@ def resume_jobs(job_ids: Collection[int], *, hold: dict[str, Any], actor: str) -
         queued = Job.objects.filter(pk__in=[job.pk for job in jobs], startable=True)
         queued.update(hold_reason=hold["reason"], hold=hold)
         for job in jobs:
-            record("job.resumed", actor=actor, tenant_id=job.tenant_id, job_id=job.pk)
+            data = {"state": job.state, "reason": hold["reason"]}
+            record("job.resumed", actor=actor, tenant_id=job.tenant_id, job_id=job.pk, data=data)
         for pool_id in {job.pool_id for job in jobs}:
             wake_pool(pool_id)
 
