@@ -2,8 +2,9 @@
 
 from scheduler.predict.waits.calibration import Calibration
 from scheduler.predict.waits.forecast import LEVELS, QUICK_S, WaitForecast, WaitSource
+from scheduler.predict.waits.model import WaitModel, train
 from scheduler.predict.waits.online import Online, Weights, combine
-from scheduler.predict.waits.state import MAX_STARTED, Jobs, QueueState, WaitJob
+from scheduler.predict.waits.state import MAX_STARTED, Jobs, QueueState, WaitJob, kind_of
 
 __all__ = [
     "LEVELS",
@@ -15,7 +16,10 @@ __all__ = [
     "QueueState",
     "WaitForecast",
     "WaitJob",
+    "WaitModel",
     "WaitSource",
     "Weights",
     "combine",
+    "kind_of",
+    "train",
 ]

@@ -13,11 +13,11 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from scheduler.predict.waits.forecast import LEVELS, WaitForecast
+from scheduler.predict.waits.forecast import LEVELS, LIKELY, WaitForecast
 
 STEP = 0.05  # log-minutes
 MAX_SHIFT = 3.0  # log-minutes
-_GROUPS = (0.5, 0.9)  # bounds of the probability of a quick start
+_GROUPS = (LIKELY, 0.9)  # bounds of the probability of a quick start
 _VERSION = 1
 
 Shifts = tuple[tuple[float, float, float], ...]

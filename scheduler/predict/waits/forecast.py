@@ -10,6 +10,7 @@ from enum import StrEnum
 import numpy as np
 
 QUICK_S = 600.0  # a wait of at most this is a quick start
+LIKELY = 0.6  # from this probability on a quick start is foretold: to wait after such a forecast is the worse surprise
 MAX_WAIT_S = 10 * 365 * 86400.0  # longer forecasts are cut to this
 LEVELS = (0.1, 0.5, 0.9)
 _MIN_QUICK = 1e-4
@@ -51,12 +52,12 @@ class WaitForecast:
 
     @property
     def is_quick(self) -> bool:
-        """True if a quick start is at least as likely as a later one."""
-        return self.quick >= 0.5
+        """True if a quick start is foretold."""
+        return self.quick >= LIKELY
 
     @property
     def says(self) -> str:
-        """`likely within 10 minutes (83 %)`, or an empty text where a later start is more likely."""
+        """`likely within 10 minutes (83 %)`, or an empty text where no quick start is foretold."""
         return f"likely within {QUICK_S / 60:.0f} minutes ({100 * self.quick:.0f} %)" if self.is_quick else ""
 
     def moved(self, shifts: Sequence[float]) -> WaitForecast:

@@ -5,13 +5,16 @@ A trace's replay and production both make a `QueueState`, so that one function c
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 
 import numpy as np
 from numpy.typing import NDArray
 
-MAX_STARTED = 1000  # the latest starts of a pool that count as its history
+from scheduler.predict.history import stem_of
+
+MAX_STARTED = 2000  # the latest starts of a pool that count as its history
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -21,13 +24,14 @@ Ints = NDArray[np.int64]
 class WaitJob:
     """One job as it is known at its submission, and what has become of it.
 
-    Times are epoch seconds. NaN: unknown, or not yet. The numbers of owner, virtual cluster and GPU type are only
-    compared with each other.
+    Times are epoch seconds. NaN: unknown, or not yet. The numbers of owner, kind, virtual cluster and GPU
+    type are only compared with each other.
     """
 
     owner: int
     gpus: float
     eligible_at: float
+    kind: int = -1  # one number for the jobs of an owner with one stem of the name
     vc: int = 0
     gpu_type: int = -1  # -1: any
     job_class: float = 0.0  # a job of a higher class goes first
@@ -36,7 +40,12 @@ class WaitJob:
     limit_s: float = float("nan")
     p50_s: float = float("nan")  # of its expected run time
     started_at: float = float("nan")
-    ended_at: float = float("nan")
+    ended_at: float = float("nan")  # without a start: it left the queue
+
+
+def kind_of(owner: object, name: str) -> int:
+    """The `kind` of a job of this owner and name."""
+    return zlib.crc32(f"{owner}/{stem_of(name)}".encode())
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +55,7 @@ class Jobs:
     owner: Floats
     gpus: Floats
     eligible_at: Floats
+    kind: Floats
     vc: Floats
     gpu_type: Floats
     job_class: Floats
@@ -93,7 +103,7 @@ class QueueState:
         return cls(
             now,
             table,
-            np.flatnonzero((table.eligible_at <= now) & ~(table.started_at <= now)),
+            np.flatnonzero((table.eligible_at <= now) & ~(table.started_at <= now) & ~(table.ended_at <= now)),
             started[~(table.ended_at[started] <= now)],
             started[-MAX_STARTED:],
             gpus,
