@@ -39,6 +39,7 @@ MODULES = {
     "maintenance": ("maintenance",),
     "usage": ("usage",),
     "simulate": ("simulate",),
+    "predictions.predict": ("predict",),
     "explain": ("explain",),
 }
 

@@ -20,6 +20,7 @@ from bench.published import (
     gavel,
     philly,
     pollux,
+    predictions,
     presets,
     rates,
     screening,
@@ -38,6 +39,7 @@ PAGES = {
     "screening": MEASUREMENTS / "screening.md",
     "failures": MEASUREMENTS / "jobs.md",
     "rates": MEASUREMENTS / "estimates.md",
+    "predictions": MEASUREMENTS / "predictions.md",
     "emulated": MEASUREMENTS / "policies.md",
     "gavel": MEASUREMENTS / "policies.md",
     "tiresias": MEASUREMENTS / "policies.md",
@@ -69,6 +71,7 @@ def main(argv: Sequence[str]) -> int:
         # Of these only a part is made here.
         "failures": lambda: confusions.page(folder, PAGES["failures"].read_text()),
         "rates": lambda: wrong_rates.page(folder, rates.page(folder, PAGES["rates"].read_text())),
+        "predictions": lambda: predictions.page(folder, PAGES["predictions"].read_text()),
         "gavel": lambda: gavel.page(folder, PAGES["gavel"].read_text()),
         "tiresias": lambda: skew.page(folder, PAGES["tiresias"].read_text()),
         "sweeps": lambda: sweeps.page(PAGES["sweeps"].read_text()),

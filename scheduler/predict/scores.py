@@ -5,7 +5,9 @@ Arrays are one-dimensional and of the same length. A score without enough data i
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,6 +16,27 @@ BOOTSTRAPS = 1000
 CONFIDENCE = 0.95
 
 Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A score and its 95 % confidence interval."""
+
+    value: float
+    low: float
+    high: float
+
+    def plain(self) -> Mapping[str, float | None]:
+        """The figure as JSON has it; a number that is not known is null."""
+        told = {"value": self.value, "low": self.low, "high": self.high}
+        return {name: round(number, 4) if math.isfinite(number) else None for name, number in told.items()}
+
+
+def figure(score: Callable[[NDArray[np.int64]], float], groups: ArrayLike, *, draws: int = BOOTSTRAPS) -> Figure:
+    """The score of all rows, and its interval as `interval` takes it."""
+    count = len(np.asarray(groups))
+    value = score(np.arange(count)) if count else float("nan")
+    return Figure(value, *interval(score, groups, draws=draws))
 
 
 def pinball(real: ArrayLike, predicted: ArrayLike, alpha: float) -> float:

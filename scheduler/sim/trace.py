@@ -81,3 +81,4 @@ class Trace:
     # The number of valid jobs left out (no GPU asked for, never started), by reason.
     left_out: Mapping[str, int] = field(default_factory=dict)
     throughputs: Throughputs | None = None  # the measurements of its jobs' models, some of them in pairs
+    began_at: float | None = None  # the moment of its start, epoch s, if its jobs are dated

@@ -17,8 +17,6 @@ from scheduler.predict.history import within
 from scheduler.predict.runtimes.quantiles import RunTime, Source
 from scheduler.predict.runtimes.rules import Z
 
-MILESTONE_S = 60.0  # the first
-_SOON = 1e-6  # a milestone counts as reached from this part of a doubling before
 _SHARES = (0.9, 0.5, 0.1)  # of jobs that take longer
 _PACE_SPREAD = 0.3  # deviation of the logarithm of the time by steps, at the first step
 _MIN_DEVIATION = 0.02
@@ -47,26 +45,6 @@ def corrected(
         logs, source = by_steps, Source.PROGRESS
     low, middle, high = (max(ran_s, within(math.exp(log), limit_s)) for log in logs)
     return RunTime(low, middle, high, source)
-
-
-def corrected_at(run_time: RunTime, *, ran_s: float, limit_s: float | None = None) -> RunTime:
-    """The quantiles for the order of jobs: those of the latest milestone, or of now if the p50 has passed since.
-
-    Between milestones the time left only falls, so that two jobs alike do not preempt each other over and over.
-    """
-    found = corrected(run_time, ran_s=milestone_s(ran_s), limit_s=limit_s)
-    return found if found.p50_s > ran_s else corrected(run_time, ran_s=ran_s, limit_s=limit_s)
-
-
-def milestone_s(ran_s: float) -> float:
-    """The latest run time, at most `ran_s`, at which predictions are corrected: 0, 60 s, and each double of it."""
-    doublings = math.floor(math.log2(max(ran_s, 1.0) / MILESTONE_S) + _SOON)
-    return MILESTONE_S * 2.0**doublings if doublings >= 0 else 0.0
-
-
-def next_milestone_s(ran_s: float) -> float:
-    """The next run time after `ran_s` at which predictions are corrected."""
-    return max(MILESTONE_S, 2 * milestone_s(ran_s))
 
 
 def _by_steps(logs: list[float], ran_s: float, step: float | None, total: float | None) -> list[float] | None:

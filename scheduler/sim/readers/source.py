@@ -144,7 +144,8 @@ class Source:
             object.__setattr__(job, "id", number)
             object.__setattr__(job, "submitted_s", job.submitted_s - zero)
         name = self.path.name.removesuffix(".gz")
-        return Trace(name, tuple(jobs), tuple(self._skipped), quotas or {}, dict(self._left_out))
+        began_at = zero if self._dated else None
+        return Trace(name, tuple(jobs), tuple(self._skipped), quotas or {}, dict(self._left_out), began_at=began_at)
 
     @staticmethod
     def _fields(text: str, delimiter: str) -> list[str]:

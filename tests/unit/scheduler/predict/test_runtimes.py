@@ -12,17 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.predict.history import MAX_S, EndedRun, History, RunTimeJob, stem_of
-from scheduler.predict.runtimes import (
-    RunTime,
-    RunTimeModel,
-    Source,
-    by_rules,
-    corrected,
-    corrected_at,
-    next_milestone_s,
-    score,
-    train,
-)
+from scheduler.predict.runtimes import RunTime, RunTimeModel, Source, by_rules, corrected, score, train
 from scheduler.predict.runtimes import model as model_module
 from scheduler.predict.runtimes.model import newest
 from scheduler.predict.runtimes.rows import rows_of
@@ -288,21 +278,3 @@ def test_a_job_that_says_it_is_nearly_done_gains_no_more_than_the_shortest_tenth
 def test_steps_that_are_no_numbers_count_for_nothing() -> None:
     for step, total in ((5.0, 0.0), (-1.0, 10.0), (11.0, 10.0), (math.nan, 10.0), (1.0, math.inf), (1.0, None)):
         assert corrected(TOLD, ran_s=500.0, step=step, total=total) == corrected(TOLD, ran_s=500.0)
-
-
-def test_jobs_are_ordered_by_what_was_known_at_the_latest_milestone() -> None:
-    for at_s, milestone_s in ((59.0, 0.0), (60.0, 60.0), (119.0, 60.0), (480.0 - 1e-7, 480.0)):
-        assert corrected_at(TOLD, ran_s=at_s) == corrected(TOLD, ran_s=milestone_s)
-
-
-def test_a_job_that_has_passed_its_median_since_the_milestone_is_expected_to_take_longer_than_now() -> None:
-    short = RunTime(61.0, 62.0, 63.0, Source.HISTORY)
-    assert corrected_at(short, ran_s=100.0) == corrected(short, ran_s=100.0)
-    assert corrected_at(short, ran_s=100.0).p50_s > 100.0
-
-
-@given(ran_s=st.floats(0, 1e9))
-def test_milestones_lie_ahead(ran_s: float) -> None:
-    ahead_s = next_milestone_s(ran_s)
-    assert ran_s < ahead_s <= max(60.0, 2.001 * ran_s)
-    assert next_milestone_s(ahead_s) == 2 * ahead_s
