@@ -248,8 +248,8 @@ class RunTimeEstimate(TypedDict):
     p90_s: Annotated[float | None, "It runs for less than this with a probability of 90 %, seconds; null: unknown."]
     source: Annotated[
         EstimateSource,
-        "The job's user, a model trained on ended jobs, similar jobs that have ended, its time limit, or its steps so"
-        " far; doubled: it has run longer than expected.",
+        "Its user's estimate, by that user's record; a model trained on jobs that have ended; similar jobs that have"
+        " ended; its time limit; its sweep; its steps so far. Outlived: it runs for longer than nine in ten such jobs.",
     ]
 
 

@@ -414,7 +414,7 @@ _SOURCES = {
     "limit": "its time limit",
     "progress": "from its steps so far",
     "sweep": "the steps that its sweep expects of it",
-    "doubled": "doubled: it has run for longer than was expected",
+    "outlived": "it has run for longer than nine of ten such jobs",
 }
 
 

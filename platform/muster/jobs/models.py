@@ -10,9 +10,9 @@ from django.contrib.postgres.constraints import ExclusionConstraint
 from django.contrib.postgres.fields import ArrayField, BigIntegerRangeField
 from django.contrib.postgres.indexes import GinIndex, OpClass
 from django.db import models
-from django.db.models import Case, ExpressionWrapper, F, Q, Value, When
+from django.db.models import Case, ExpressionWrapper, F, Func, Q, Value, When
 from django.db.models.fields.json import KT
-from django.db.models.functions import Cast, Coalesce, Upper
+from django.db.models.functions import Cast, Coalesce, Lower, Upper
 
 from muster.common.models import DatabaseNow, check, choices, empty_when, index, one_of, set_when, unique
 from muster.fleet.models import Gpu, Node, Pool
@@ -37,9 +37,13 @@ from scheduler.model.lifecycle import (
 )
 from scheduler.model.reasons import Reason
 from scheduler.model.request import Request
-from scheduler.predict.estimate import Source
+from scheduler.predict.runtimes.quantiles import Source
 
 _NO_TYPE = Value("", models.TextField())
+_NUMBERS = r"[\W_]*\d[\d\W_]*"
+STEM_SQL = f"regexp_replace(lower({{name}}), '{_NUMBERS}', '#', 'g')"
+"""As `scheduler.predict.history.stem_of`, for `format`."""
+_STEM = Func(Lower("name"), Value(_NUMBERS), Value("#"), Value("g"), function="regexp_replace")
 
 
 def end_reasons() -> list[tuple[str, str]]:
@@ -277,10 +281,11 @@ class Job(models.Model):
             index("job_of_tenant", ["tenant", "-id"]),
             index("job_of_tenant_by_state", ["tenant", "state", "-id"]),
             index("job_of_owner", ["owner", "-id"]),
-            index("job_alike", ["owner", "name", "gpu_type", "gpus", "nodes", "ended_at"]),
+            models.Index(F("owner"), _STEM, F("ended_at"), name="job_of_stem"),
             index("job_by_state", ["state", "-id"]),
             # Jobs that have not ended are in neither of these, so that their changes cost nothing more.
             index("job_ended", ["ended_at"], Q(ended_at__isnull=False)),
+            index("job_of_owner_ended", ["owner", "ended_at"], Q(ended_at__isnull=False)),
             index("job_to_be_counted", ["id"], Q(state__in=sorted(JOB_TERMINAL), counted=False)),
             index("job_of_group_by_state", ["group", "state", "id"], Q(group__isnull=False)),
             index("job_of_code", ["code"], Q(code__isnull=False)),

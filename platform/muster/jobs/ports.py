@@ -10,6 +10,8 @@ from muster.common.errors import Invalid
 from muster.jobs.models import Attempt, Job
 from scheduler.diagnosis.failures import RuleSet, builtin
 from scheduler.diagnosis.screening import Judgement
+from scheduler.predict.history import History, RunTimeJob
+from scheduler.predict.runtimes import RunTime, by_rules
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +83,10 @@ def _no_progress(attempt_ids: Collection[int]) -> set[int]:  # noqa: ARG001
     return set()
 
 
+def _by_rules(jobs: Sequence[RunTimeJob], history: History) -> list[RunTime | None]:
+    return [by_rules(job, history) for job in jobs]
+
+
 @dataclass(slots=True)
 class Ports:
     """Hooks that the apps above fill."""
@@ -91,6 +97,8 @@ class Ports:
     """The rules by which failures are judged."""
     with_progress: Callable[[Collection[int]], set[int]] = _no_progress
     """The attempts, of those with these ids, that have made progress."""
+    run_times: Callable[[Sequence[RunTimeJob], History], Sequence[RunTime | None]] = _by_rules
+    """The predicted run times of jobs that are submitted now; None: nothing is known."""
     when_requeued: list[Callable[[Sequence[int]], object]] = field(default_factory=list)
     """Called to forget what was stored of the ends of these jobs, because they are queued again."""
 

@@ -263,7 +263,7 @@ SPECTACULAR_SETTINGS = {
         "PoolDecisionsNeedsEnum": "scheduler.engine.policy.Need",
         "ResultEnum": "muster.fleet.models.CheckResult",
         "RetryEnum": "scheduler.diagnosis.failures.evidence.Retry",
-        "RunTimeEstimateSourceEnum": "scheduler.predict.estimate.Source",
+        "RunTimeEstimateSourceEnum": "scheduler.predict.runtimes.quantiles.Source",
         "RunningJobsEnum": "muster.fleet.models.RunningJobs",
         "RuntimeEnum": "muster.jobs.submit.images.JobRuntime",
         "VerdictEnum": "scheduler.diagnosis.screening.ScreeningVerdict",

@@ -15,7 +15,7 @@ from muster.jobs.submit.desk import Desk
 from muster.sweeps.models import Progress
 from muster.sweeps.spec import SweepSpec, params_of, parse_sweep
 from scheduler.model.lifecycle import GroupKind
-from scheduler.predict.estimate import Source
+from scheduler.predict.runtimes.quantiles import Source
 from scheduler.search.outlook import steps_left
 from scheduler.search.rungs import Member, Method, judge
 
@@ -94,6 +94,7 @@ def _expect_stops(job: Job, sweep: SweepSpec, size: int) -> None:
         return
     members = [Member(number) for number in range(1, size + 1)]
     steps = steps_left(rungs, members, judge(sweep.method, sweep.goal, rungs, members))
-    job.expected_s *= steps[1] / rungs.steps[-1]
-    job.expected_p10_s = job.expected_p90_s = None
+    share = steps[1] / rungs.steps[-1]
+    for name in ("expected_s", "expected_p10_s", "expected_p90_s"):
+        setattr(job, name, getattr(job, name) * share)
     job.expected_source = Source.SWEEP

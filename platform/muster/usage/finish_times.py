@@ -16,6 +16,7 @@ from django.db.models import Exists, OuterRef, Q
 
 from muster.common.clock import utc_now
 from muster.fleet.models import Gpu
+from muster.jobs.attempt.estimates import expected_of, while_running
 from muster.jobs.models import Attempt, Job, JobGroup
 from muster.samples.rates import rates_of_jobs
 from muster.tenants.models import Quota, VirtualCluster
@@ -23,13 +24,12 @@ from muster.usage.contention import Stay, contention_of
 from muster.usage.models import Finish, FinishTime, GroupFinishTime
 from scheduler.model.lifecycle import JOB_TERMINAL, GroupState, NodeAdmin, Stage
 from scheduler.model.request import Request
-from scheduler.predict.estimate import doubled
 from scheduler.predict.rho import MIN_S, Load, in_words
 
 # A job's row is wide, and a sweep has many.
 _COLUMNS = (
     *("vc", "tenant", "owner", "group", "state", "request", "checkpoints", "submitted_at", "ended_at"),
-    *("expected_s", "time_limit_s"),
+    *("expected_s", "expected_p10_s", "expected_p90_s", "expected_source", "time_limit_s"),
 )
 GROUPS = 20  # of a batch, with up to 1,000 members each
 LIVE_JOBS = 200
@@ -281,8 +281,9 @@ def _work_of(jobs: Sequence[Job], now: datetime) -> Mapping[int, _Work]:
             if not runs:
                 done_s, speed = done_s if job.checkpoints else 0.0, 1.0
             left_s = None
-            if job.expected_s is not None:
-                left_s = max(0.0, doubled(job.expected_s, ran_s=done_s, limit_s=job.time_limit_s) - done_s)
+            expected = expected_of(job)
+            if expected is not None:
+                left_s = while_running(expected, ran_s=done_s, limit_s=job.time_limit_s).p50_s - done_s
         found[job.pk] = _Work(done_s, speed, ran, runs, left_s)
     return found
 

@@ -87,7 +87,8 @@ class History:
             spec |= {"checkpoint": {"grace": "5s"}}
         row = submit(self.world, **spec)
         row.expected_s = self.random.choice([None, self.random.uniform(100, 100_000)])
-        row.save(update_fields=["expected_s"])
+        row.expected_p10_s = row.expected_p90_s = None
+        row.save(update_fields=["expected_s", "expected_p10_s", "expected_p90_s"])
         self.lines.append(f"submit {row.pk} {spec}")
         job = model.Job(
             id=row.pk,

@@ -19,7 +19,7 @@ from muster.sweeps.models import Progress, Trial
 from muster.sweeps.selectors import members_of, standings
 from scheduler.model.lifecycle import AttemptState, Desired, GroupState, HoldReason, JobState
 from scheduler.model.reasons import Reason
-from scheduler.predict.estimate import Source
+from scheduler.predict.runtimes.quantiles import Source
 from tests.db.stories import World, claim, cycle, end, live_attempt, make_world, ranks, run
 from tests.db.sweeps.test_budget import job, sweep
 

@@ -6,8 +6,8 @@ it("tells the expected run time with its source and its interval", () => {
   expect(estimateWords({ expected_s: 5400, p10_s: 600, p90_s: 14400, source: "model" })).toBe(
     "1h 30m (learned from jobs that have ended, 8 in 10 between 10m 00s and 4h 00m)",
   );
-  expect(estimateWords({ expected_s: 400, p10_s: null, p90_s: null, source: "doubled" })).toBe(
-    "6m 40s (doubled: it has run for longer than was expected)",
+  expect(estimateWords({ expected_s: 400, p10_s: null, p90_s: null, source: "outlived" })).toBe(
+    "6m 40s (it has run for longer than nine of ten such jobs)",
   );
 });
 

@@ -8,7 +8,7 @@ const SOURCES: Record<RunTimeEstimate["source"], string> = {
   limit: "its time limit",
   progress: "from its steps so far",
   sweep: "the steps that its sweep expects of it",
-  doubled: "doubled: it has run for longer than was expected",
+  outlived: "it has run for longer than nine of ten such jobs",
 };
 
 /** How long a job is expected to run, and where that comes from. */

@@ -13,15 +13,16 @@ from typing import Any
 
 from django.conf import settings
 from django.db.models import OuterRef, QuerySet, Subquery
+from django.db.models.fields.json import KT
 
 from muster.fleet.models import Pool
+from muster.jobs.attempt.history import user_s_of
 from muster.jobs.models import Attempt, Job
 from muster.jobs.spec.requests import gpu_type_of
 from muster.samples.models import SpeedAlone
 from muster.tenants.models import Quota
 from scheduler.model.lifecycle import JOB_TERMINAL, Stage
 from scheduler.model.request import Request
-from scheduler.predict.estimate import Source
 from scheduler.predict.scaling import speeds_of
 from scheduler.sim.readers.muster import header
 
@@ -37,13 +38,13 @@ def trace_lines(*, pool: Pool | None, since: datetime | None, anonymous: bool) -
     if since is not None:
         jobs = jobs.filter(submitted_at__gte=since)
     ran = Attempt.objects.filter(job=OuterRef("pk"), stage=Stage.FULL).order_by("-number").values("request")
-    jobs = jobs.annotate(given=Subquery(ran[:1]))
+    jobs = jobs.annotate(given=Subquery(ran[:1]), told=KT("spec__expected"))
     for job in jobs.select_related("tenant", "vc", "owner").defer("spec", "hold", "memo").iterator(ROWS_AT_ONCE):
         # What a job with several choices asks for is no one size: what it ran in last is.
         given: Request | None = job.given if len(job.request.choices) > 1 else None
         choice = None if given is None else job.request.choice_of(given.first.gpu_type)
         request = job.request if choice is None else replace(job.request, choices=(choice,))
-        yield json.dumps(_record(job, request, anonymous))
+        yield json.dumps(_record(job, request, job.told, anonymous))
 
 
 def pseudonym(kind: str, name: str) -> str:
@@ -52,7 +53,7 @@ def pseudonym(kind: str, name: str) -> str:
     return f"{kind}-{hmac.new(key, f'{kind}:{name}'.encode(), hashlib.sha256).hexdigest()[:12]}"
 
 
-def _record(job: Job, request: Request, anonymous: bool) -> dict[str, Any]:
+def _record(job: Job, request: Request, told: str | None, anonymous: bool) -> dict[str, Any]:
     record = {
         "submitted_at": job.submitted_at.isoformat(),
         "name": pseudonym("job", job.name) if anonymous else job.name,
@@ -68,7 +69,7 @@ def _record(job: Job, request: Request, anonymous: bool) -> dict[str, Any]:
         "class": job.klass,
         "preemptible": job.preemptible,
         "time_limit_s": job.time_limit_s,
-        "expected_s": job.expected_s if job.expected_source == Source.USER else None,
+        "expected_s": user_s_of(told),
         "run_s": round(job.ran_s, 3) if job.attempt_count else None,
         "status": job.state,
         "attempts": job.attempt_count,

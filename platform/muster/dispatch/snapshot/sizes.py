@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import replace
 
+from muster.jobs.attempt.estimates import quantiles_of, while_running
 from scheduler import model
-from scheduler.predict.estimate import doubled
+from scheduler.predict.runtimes.quantiles import Source
 from scheduler.predict.scaling import speeds_of
 
 
@@ -39,8 +40,15 @@ def sized(job: model.Job, *, gpus: int = 0, held_s: float = 0.0) -> model.Job:
         return job
     mean_gpus = round(job.attained_gpu_s / job.ran_s) if job.ran_s > 0 else 0
     done_s = job.ran_s * job.speed_on(mean_gpus)
-    expected_s = doubled(job.expected_s, ran_s=done_s + max(held_s, 0.0) * job.speed_on(gpus), limit_s=None)
-    return replace(job, expected_s=expected_s, remaining_s=expected_s - done_s)
+    stored = quantiles_of(job.expected_s, job.expected_p10_s, job.expected_p90_s, Source.HISTORY)
+    now = while_running(stored, ran_s=done_s + max(held_s, 0.0) * job.speed_on(gpus), limit_s=None)
+    return replace(
+        job,
+        expected_s=now.p50_s,
+        expected_p10_s=None if job.expected_p10_s is None else now.p10_s,
+        expected_p90_s=None if job.expected_p90_s is None else now.p90_s,
+        remaining_s=max(0.0, now.p50_s - done_s),
+    )
 
 
 def _measured(job: model.Job) -> dict[int, float]:

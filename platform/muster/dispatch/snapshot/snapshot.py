@@ -33,6 +33,7 @@ from muster.dispatch.snapshot.sizes import sized, with_sizes
 from muster.dispatch.snapshot.tree import tree_of, virtual_clusters_in
 from muster.fleet.models import Node, Pool
 from muster.fleet.strikes import strikes_of
+from muster.jobs.attempt.estimates import quantiles_of, while_running
 from muster.jobs.attempt.resizes import failed_resize_from, in_former_size
 from muster.jobs.attempt.runs import screening_run_from
 from muster.jobs.fields import request_of_text
@@ -52,7 +53,7 @@ from scheduler.model.lifecycle import (
 )
 from scheduler.model.planners import seen_by
 from scheduler.model.request import Request
-from scheduler.predict.estimate import doubled
+from scheduler.predict.runtimes.quantiles import Source
 
 _JOB_FIELDS = (
     "id",
@@ -368,7 +369,7 @@ def _job(row: dict[str, Any], now: float, held_s: float = 0.0) -> model.Job:
     screening = row.pop("screening")
     if screening is not None:
         row |= while_screened(row, screening_run_from(_plain(screening)))
-    row["expected_s"], row["remaining_s"] = _expected_and_remaining_s(row, held_s)
+    _expect(row, held_s)
     relax_after_s = row.pop("relax_after_s")
     # A queued job has no live attempt, because its state changes only after its last allocation is released.
     job = model.Job(**row, still_stopping=False)
@@ -383,19 +384,26 @@ def _timeless_job(fields: tuple[Any, ...]) -> model.Job:
     return _job(dict(zip(_JOB_FIELDS, fields, strict=True)), 0.0)
 
 
-def _expected_and_remaining_s(row: Mapping[str, Any], held_s: float) -> tuple[float | None, float | None]:
-    """The predicted run time in seconds, doubled when exceeded, and the rest of it at the start of the live attempt.
+def _expect(row: dict[str, Any], held_s: float) -> None:
+    """Correct the predicted run time by the time that the job has run for, and add the rest of it at the start of the
+    live attempt.
 
     A job without checkpoints starts from the beginning.
     """
     expected_s: float | None = row["expected_s"]
     if expected_s is None:
-        return None, None
-    if row["request"].elastic is not None:
-        return expected_s, expected_s  # see `with_sizes`
+        row["remaining_s"] = None
+        return
     ran_s: float = row["ran_s"] if row["checkpoints"] else 0.0
-    expected_s = doubled(expected_s, ran_s=ran_s + held_s, limit_s=row["time_limit_s"])
-    return expected_s, max(0.0, expected_s - ran_s)
+    now = quantiles_of(expected_s, row["expected_p10_s"], row["expected_p90_s"], Source.HISTORY)
+    if row["request"].elastic is None:  # else see `with_sizes`
+        now = while_running(now, ran_s=ran_s + held_s, limit_s=row["time_limit_s"])
+        row["remaining_s"] = max(0.0, now.p50_s - ran_s)
+    else:
+        row["remaining_s"] = expected_s
+    row["expected_s"] = now.p50_s
+    if row["expected_p10_s"] is not None:
+        row["expected_p10_s"], row["expected_p90_s"] = now.p10_s, now.p90_s
 
 
 def _plain(value: Any) -> Any:

@@ -1,9 +1,11 @@
-"""The expected run times of jobs; `scheduler.predict` computes them from what is stored here."""
+"""The expected run times of jobs: quantiles by the active model, else by rules, from the runs that `history` reads."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from math import floor, log2
 
 from django.db import transaction
 from django.db.models import F, Value
@@ -11,124 +13,145 @@ from django.db.models.functions import Least
 
 from muster.common.clock import utc_now
 from muster.common.statements import Statement
-from muster.jobs.models import Attempt, Job
-from muster.jobs.spec.requests import gpu_type_of
-from muster.jobs.spec.units import parse_duration_s
+from muster.jobs.attempt.history import history_of, run_time_job
+from muster.jobs.models import STEM_SQL, Attempt, Job
+from muster.jobs.ports import ports
 from muster_client.answers.jobs import RunTimeEstimate
 from scheduler.model.lifecycle import ATTEMPT_LIVE, JobState, Stage
-from scheduler.predict.estimate import HISTORY_JOBS, Estimate, Source, doubled, estimate
+from scheduler.predict.runtimes import RunTime, Source, corrected
 
-# What jobs alike have in common: owner, name, GPU type, GPUs on each node, nodes.
-Kind = tuple[int, str, str, int, int]
-
-# A job that saves no checkpoints began anew in its last attempt, so that only that one counts. An elastic job counts
-# with the GPU-seconds of all its sizes, over the GPUs that it asked for.
-_HISTORY = Statement("""
-SELECT kind.owner_id, kind.name, kind.gpu_type, kind.gpus, kind.nodes, past.took_s
-FROM unnest(%s::bigint[], %s::text[], %s::text[], %s::int[], %s::int[])
-     AS kind (owner_id, name, gpu_type, gpus, nodes)
-CROSS JOIN LATERAL (
-    SELECT job.ended_at, CASE
-        WHEN jsonb_typeof(job.request->'elastic') = 'object' THEN job.attained_gpu_s / (job.gpus * job.nodes)
-        WHEN job.checkpoints THEN job.ran_s ELSE (
-        SELECT extract(epoch FROM attempt.ended_at - attempt.placed_at)::float8 FROM jobs_attempt attempt
-        WHERE attempt.job_id = job.id AND attempt.stage = 'full' ORDER BY attempt.number DESC LIMIT 1) END AS took_s
-    FROM jobs_job job
-    WHERE job.owner_id = kind.owner_id AND job.name = kind.name AND job.gpu_type = kind.gpu_type
-      AND job.gpus = kind.gpus AND job.nodes = kind.nodes AND job.ended_at IS NOT NULL AND job.ran_s > 0
-      AND job.reason <> 'stopped_early'
-    ORDER BY job.ended_at DESC LIMIT %s
-) past
-ORDER BY past.ended_at DESC
-""")
+MAX_WAITING = 1000
+"""The waiting jobs that are estimated anew after the end of a job alike: those that were submitted first."""
+LEARNED_AT = (1, 2, 4, 8)
+"""The numbers of ended jobs alike with which the history has become another one."""
+SPREAD = 1.5
+"""The p90 of what a sweep expects of a member, and the p10, are this factor away."""
 
 
 def estimate_jobs(jobs: Iterable[Job]) -> None:
     """Set the expected run time of each job that is to be stored, and its source; one query for all of them."""
     jobs = list(jobs)
-    took_s = _history({_kind(job) for job in jobs})
-    for job in jobs:
-        text = job.spec.get("expected")
-        user_s = parse_duration_s(text) if text else None
-        found = estimate(user_s=user_s, took_s=took_s[_kind(job)], limit_s=job.time_limit_s)
-        job.expected_s, job.expected_source = (None, "") if found is None else (found.expected_s, found.source)
+    for job, found in zip(jobs, _estimated(jobs), strict=True):
+        for name, value in _fields(found).items():
+            setattr(job, name, value)
 
 
 def learn_from(job: Job) -> None:
     """Estimate the waiting jobs alike anew once the end of this one has been committed."""
-    kind = _kind(job)
+    owner_id, name = job.owner_id, job.name
     # Not in this transaction, which holds the locks of an attempt by now: jobs are locked before attempts.
-    transaction.on_commit(lambda: estimate_waiting(kind), robust=True)
+    transaction.on_commit(lambda: estimate_waiting(owner_id, name), robust=True)
 
 
 # Asked after the end of every job, and mostly there are none.
-_ANY_ALIKE = Statement("""
-SELECT EXISTS (
-    SELECT FROM jobs_job WHERE owner_id = %s AND name = %s AND gpu_type = %s AND gpus = %s AND nodes = %s
-    AND ended_at IS NULL AND state = %s AND expected_source <> ALL (%s))
-""")
-_KNOWN_BETTER = [Source.HISTORY, Source.SWEEP]
+_ALIKE = f"owner_id = %s AND {STEM_SQL.format(name='name')} = {STEM_SQL.format(name='%s::text')}"
+_WAITING = Statement(f"""
+SELECT ARRAY(SELECT id FROM jobs_job WHERE {_ALIKE} AND ended_at IS NULL AND state = '{JobState.QUEUED}'
+             AND expected_source <> ALL (%s) ORDER BY id LIMIT {MAX_WAITING}),
+       (SELECT count(*) FROM (
+            SELECT FROM jobs_job WHERE {_ALIKE} AND ended_at IS NOT NULL AND ran_s > 0
+            LIMIT {max(LEARNED_AT) + 1}) ended)
+""")  # noqa: S608 - put together of constants
+_KNOWN_BETTER = [Source.SWEEP.value, Source.PROGRESS.value]
 
 
-def estimate_waiting(kind: Kind) -> None:
-    """Estimate those waiting jobs anew that have no history yet, or an estimate that the history contradicts."""
-    if not _ANY_ALIKE.rows(*kind, JobState.QUEUED, _KNOWN_BETTER)[0][0]:
+def estimate_waiting(owner_id: int, name: str) -> None:
+    """Estimate the waiting jobs of this owner and stem anew while the first jobs of them end."""
+    ((pks, ended),) = _WAITING.rows(owner_id, name, _KNOWN_BETTER, owner_id, name)
+    if not pks or ended not in LEARNED_AT:
         return
-    owner_id, name, gpu_type, gpus, nodes = kind
-    alike = Job.objects.filter(
-        owner=owner_id, name=name, gpu_type=gpu_type, gpus=gpus, nodes=nodes, ended_at=None, state=JobState.QUEUED
-    ).exclude(expected_source__in=_KNOWN_BETTER)
-    took_s = _history({kind})[kind]
     with transaction.atomic():
-        by_estimate: defaultdict[Estimate, list[int]] = defaultdict(list)
-        rows = alike.order_by("pk").select_for_update(no_key=True, skip_locked=True)
-        for pk, expected_s, source, limit_s in rows.values_list("pk", "expected_s", "expected_source", "time_limit_s"):
-            user_s = expected_s if source == Source.USER else None
-            found = estimate(user_s=user_s, took_s=took_s, limit_s=limit_s)
-            if found is not None and found.source is Source.HISTORY:
-                by_estimate[found].append(pk)
-        for found, pks in by_estimate.items():
-            Job.objects.filter(pk__in=pks).update(expected_s=found.expected_s, expected_source=found.source)
+        alike = Job.objects.filter(pk__in=pks, state=JobState.QUEUED).order_by("pk")
+        jobs = list(alike.select_for_update(no_key=True, skip_locked=True))
+        by_estimate: defaultdict[RunTime | None, list[int]] = defaultdict(list)
+        for job, found in zip(jobs, _estimated(jobs), strict=True):
+            by_estimate[found].append(job.pk)
+        for found, those in by_estimate.items():
+            Job.objects.filter(pk__in=those).update(**_fields(found))
 
 
 def estimate_members(job_ids: Iterable[int], expected_s: float) -> None:
     """Set the expected run time of members of a group, as the group knows it better than their history."""
-    jobs = Job.objects.filter(pk__in=list(job_ids), ended_at=None)
+    jobs, limit = Job.objects.filter(pk__in=list(job_ids), ended_at=None), F("time_limit_s")
     jobs.update(
-        expected_s=Least(Value(expected_s), F("time_limit_s")),
-        expected_p10_s=None,
-        expected_p90_s=None,
+        expected_s=Least(Value(expected_s), limit),
+        expected_p10_s=Least(Value(expected_s / SPREAD), limit),
+        expected_p90_s=Least(Value(expected_s * SPREAD), limit),
         expected_source=Source.SWEEP,
     )
 
 
-def current_estimate(job: Job) -> RunTimeEstimate | None:
-    """The expected run time as it is now, s, and its source: doubled where the job has run for longer."""
+def expected_of(job: Job) -> RunTime | None:
+    """The stored expected run time of a job."""
     if job.expected_s is None:
+        return None
+    low, high = job.expected_p10_s, job.expected_p90_s
+    return quantiles_of(job.expected_s, low, high, Source(job.expected_source or Source.HISTORY))
+
+
+def quantiles_of(p50_s: float, p10_s: float | None, p90_s: float | None, source: Source) -> RunTime:
+    """The expected run time in these columns, in order; one without an interval is taken to be certain."""
+    low = p50_s if p10_s is None else min(p10_s, p50_s)
+    high = p50_s if p90_s is None else max(p90_s, p50_s)
+    return RunTime(low, p50_s, high, source)
+
+
+def while_running(run_time: RunTime, *, ran_s: float, limit_s: float | None) -> RunTime:
+    """The quantiles of a job that has run for so long.
+
+    They change at milestones, as a decision asks for them of each running job; what is certain, when it is outlived.
+    """
+    if run_time.p10_s == run_time.p90_s > ran_s:
+        return run_time
+    found = _corrected(run_time, _milestone_s(ran_s), limit_s)
+    return found if found.p50_s > ran_s else corrected(run_time, ran_s=ran_s, limit_s=limit_s)
+
+
+@lru_cache(maxsize=1 << 14)
+def _corrected(run_time: RunTime, ran_s: float, limit_s: float | None) -> RunTime:
+    return corrected(run_time, ran_s=ran_s, limit_s=limit_s)
+
+
+def _milestone_s(ran_s: float) -> float:
+    return 60.0 * 2.0 ** floor(log2(ran_s / 60.0)) if ran_s >= 60.0 else 0.0
+
+
+def current_estimate(job: Job) -> RunTimeEstimate | None:
+    """The expected run time as it is now, s, and its source: longer where the job has run for long."""
+    stored = expected_of(job)
+    if stored is None:
         return None
     ran_s = job.ran_s if job.checkpoints else 0.0
     if job.state == JobState.ACTIVE and job.stage == Stage.FULL:
         placed = Attempt.objects.filter(job=job, state__in=ATTEMPT_LIVE).values_list("placed_at", flat=True).first()
-        ran_s += (utc_now() - placed).total_seconds() if placed is not None else 0.0
+        ran_s += max(0.0, (utc_now() - placed).total_seconds()) if placed is not None else 0.0
     elif job.state != JobState.QUEUED:
         ran_s = 0.0
-    longer_s = doubled(job.expected_s, ran_s=ran_s, limit_s=job.time_limit_s)
-    source = Source(job.expected_source) if longer_s == job.expected_s else Source.DOUBLED
-    p10_s, p90_s = (None if one is None else round(one, 1) for one in (job.expected_p10_s, job.expected_p90_s))
-    return {"expected_s": round(longer_s, 1), "p10_s": p10_s, "p90_s": p90_s, "source": source.value}
+    now = while_running(stored, ran_s=ran_s, limit_s=job.time_limit_s)
+    return {
+        "expected_s": round(now.p50_s, 1),
+        "p10_s": round(now.p10_s, 1),
+        "p90_s": round(now.p90_s, 1),
+        "source": now.source.value,
+    }
 
 
-def _kind(job: Job) -> Kind:
-    request = job.request
-    return (job.owner_id, job.name, gpu_type_of(request), request.first.gpus, request.nodes)
+def _estimated(jobs: Sequence[Job]) -> list[RunTime | None]:
+    now = utc_now().timestamp()
+    known = [run_time_job(job, submitted_at=now) for job in jobs]
+    # Members of an array are alike in all that counts.
+    different = list(dict.fromkeys(known))
+    found = dict(zip(different, ports.run_times(different, history_of(jobs)), strict=True))
+    return [found[one] for one in known]
 
 
-def _history(kinds: Iterable[Kind]) -> Mapping[Kind, Sequence[float]]:
-    """The run times of the last ended jobs of each kind, s, the last one first."""
-    took_s: defaultdict[Kind, list[float]] = defaultdict(list)
-    columns = [list(column) for column in zip(*kinds, strict=True)]
-    if columns:
-        for *kind, seconds in _HISTORY.rows(*columns, HISTORY_JOBS):
-            if seconds is not None:
-                took_s[tuple(kind)].append(seconds)
-    return took_s
+def _fields(found: RunTime | None) -> dict[str, object]:
+    """The columns of an expected run time, in tenths of a second."""
+    if found is None:
+        return {"expected_s": None, "expected_p10_s": None, "expected_p90_s": None, "expected_source": ""}
+    return {
+        "expected_s": round(found.p50_s, 1),
+        "expected_p10_s": round(found.p10_s, 1),
+        "expected_p90_s": round(found.p90_s, 1),
+        "expected_source": found.source.value,
+    }
