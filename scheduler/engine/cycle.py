@@ -5,7 +5,7 @@ Production, dry runs, replays and tests call this function. It is pure: it reads
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from scheduler.admission import ADMISSIONS, Admission
@@ -98,7 +98,7 @@ def decide_by_target(snapshot: Snapshot, config: CycleConfig, target: Target) ->
     parts.policy.serve(context)
     plan = replace(context.plan(), pool_state=target.plan.pool_state)
     left = [job for job in order_of(parts.policy, state.view) if job.id not in context.places]
-    plan = replace(plan, holds=with_holds_of(target, holds(context, left)))
+    plan = replace(plan, holds=with_holds_of(target, tuple(holds(context, left))))
     return replace(plan, wake_at=next_wake(snapshot, plan, parts.policy, parts.placement)), dropped
 
 
@@ -114,7 +114,7 @@ def decide_on(state: SchedulerState, parts: Profile, *, max_places: int, explain
     if not explain:
         return plan
     left = [job for job in order_of(parts.policy, state.view) if job.id not in context.places]
-    return replace(plan, holds=holds(context, left))
+    return replace(plan, holds=tuple(holds(context, left)))
 
 
 def places_in_trial(state: SchedulerState, parts: Profile, *, max_places: int) -> Collection[int]:
@@ -155,10 +155,17 @@ def forecast(snapshot: Snapshot, config: CycleConfig, job: Job, target: Target |
     """
     others = [other for other in snapshot.waiting if other.id != job.id]
     world = replace(snapshot, waiting=tuple(sorted([*others, job], key=lambda waiting: waiting.id)))
-    plan = decide(world, config) if target is None else decide_by_target(world, config, target)[0]
-    hold = next((hold for hold in plan.holds if hold.job_id == job.id), None)
     parts, state = compose(config), SchedulerState(world)
-    context = CycleContext(state, parts.admission, parts.placement, max_places=config.max_places, explain=False)
+    context = _context(state, parts, max_places=config.max_places, explain=True)
+    if target is None:
+        # `decide` without the reasons of the jobs behind this one, and without its next moment.
+        parts.policy.serve(context)
+        placed = {place.job_id for place in context.plan().places}
+        left = (other for other in order_of(parts.policy, state.view) if other.id not in placed)
+        reasons: Iterable[Hold] = () if job.id in placed else holds(context, left)
+    else:
+        reasons = decide_by_target(world, config, target)[0].holds
+    hold = next((hold for hold in reasons if hold.job_id == job.id), None)
     demands = context.demands(job)
     nothing_held = parts.admission.ledger(replace(world, running=(), reservations=()))
     return Forecast(

@@ -7,7 +7,7 @@ their numbers agree with each other and with what the pool shows after the plan.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 
@@ -23,12 +23,11 @@ from scheduler.placement.demand import Demand
 from scheduler.placement.shortage import Shortage
 
 
-def holds(context: CycleContext, waiting: Iterable[Job]) -> tuple[Hold, ...]:
-    """One hold for each job in `waiting`, in this order. Call it after the last place."""
+def holds(context: CycleContext, waiting: Iterable[Job]) -> Iterator[Hold]:
+    """Yields one hold for each job in `waiting`, in this order. Call it after the last place."""
     denials, queue = _Denials(context), _FreeGpuQueue()
     positions: Counter[int] = Counter()
     shared: dict[tuple[str, ...], tuple[str, ...]] = {}  # equal helps are one object, which is stored and sent once
-    found = []
     for job in waiting:
         positions[job.vc_id] += 1
         key = denials.key(job)
@@ -36,8 +35,7 @@ def holds(context: CycleContext, waiting: Iterable[Job]) -> tuple[Hold, ...]:
         helps = (queue.join(job, denial), *denial.helps) if denial.once_free else denial.helps
         helps = shared.setdefault(helps, helps)
         delay = denials.delay(job, key)
-        found.append(Hold(job.id, denial.reason, denial.detail, denial.evidence, helps, positions[job.vc_id], delay))
-    return tuple(found)
+        yield Hold(job.id, denial.reason, denial.detail, denial.evidence, helps, positions[job.vc_id], delay)
 
 
 class _FreeGpuQueue:

@@ -13,6 +13,7 @@ from muster.common.clock import database_now
 from muster.dispatch.config.planners import planner_of
 from muster.dispatch.config.settings import config_of, simpler_config
 from muster.dispatch.lanes import targets
+from muster.dispatch.snapshot.kept import WaitingRows
 from muster.dispatch.snapshot.snapshot import job_view, planner_snapshot
 from muster.fleet.models import Pool
 from muster.jobs.attempt.estimates import estimate_jobs
@@ -89,7 +90,8 @@ def _forecast_of_screening(job: Job, outlook: Outlook) -> Forecast | None:
 
 def _forecast_of(job: Job, pool: Pool, *, screening_of: Collection[int] = ()) -> Forecast:
     planner = planner_of(pool.pk, job.vc_id)
-    snapshot = planner_snapshot(pool, planner, seed=pool.pk, screening_of=screening_of)
+    rows = WaitingRows(pool.pk)  # a pool may have ten thousand waiting jobs, of which few have changed since
+    snapshot = planner_snapshot(pool, planner, seed=pool.pk, screening_of=screening_of, rows=rows)
     # Larger than any id: among equals the youngest job is last.
     newest = max((waiting.id for waiting in snapshot.waiting), default=0)
     view = job_view(job, job_id=newest + 1, now=snapshot.now)
