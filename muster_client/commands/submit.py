@@ -12,7 +12,7 @@ import typer
 from muster_client.commands.options import Follow, IdempotencyKey, JsonFlag, Sets, SpecFile
 from muster_client.errors import EXIT_ERROR, ApiError
 from muster_client.local.spec import parse_value
-from muster_client.session import begin
+from muster_client.session import Session, begin
 from muster_client.show.render import dry_run_sheet
 from muster_client.submission import for_dry_run, read_spec_argument, submit
 
@@ -133,6 +133,7 @@ def run_command(
         ),
     ] = None,
     hold: Annotated[bool, typer.Option("--hold", help="Hold it back until muster release.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Submit nothing: tell when it would start.")] = False,
     follow: Follow = False,
     idempotency_key: IdempotencyKey = None,
     as_json: JsonFlag = False,
@@ -163,6 +164,9 @@ def run_command(
     # Several words are passed on exactly as they came; a single one may hold pipes and variables.
     text = command[0] if len(command) == 1 else shlex.join(command)
     spec: JobSpec = {"command": text, **{key: value for key, value in given.items() if value is not None}}
+    if dry_run:
+        _tell_outlook(session, spec, Path.cwd())
+        return
     with session.client() as client:
         try:
             status = submit(client, session.output, spec, Path.cwd(), key=idempotency_key, follow=follow)
@@ -214,7 +218,11 @@ def _by_option(problem: Problem, mounts: list[str]) -> Problem:
 def dry_run_command(ctx: typer.Context, file: SpecFile, sets: Sets = None, as_json: JsonFlag = False) -> None:
     """Check a spec and tell whether it could run and would start now; stores nothing. Fails if it could never run."""
     session = begin(ctx, as_json=as_json)
-    spec, base = read_spec_argument(file, sets)
+    _tell_outlook(session, *read_spec_argument(file, sets))
+
+
+def _tell_outlook(session: Session, spec: JobSpec, base: Path) -> None:
+    """Print the answer to a dry run, and fail if the job could never run."""
     result = session.ask(lambda client: client.dry_run(for_dry_run(client, session.output, spec, base)))
     session.output.answer(result, dry_run_sheet(result))
     if not result["feasible"] or not result["fits_quota"]:

@@ -65,6 +65,16 @@ def test_when_of_a_spec_asks_for_a_dry_run_and_says_why_the_start_is_unknown(
     assert json.loads(run("when", "job.yaml", "--json").stdout) == DRY_RUN
 
 
+def test_run_with_dry_run_submits_nothing_and_tells_the_start(server: FakeServer, run: Run) -> None:
+    told = {"valid": True, "spec": {"nodes": 1}, "position": 1, "gpus_total": 2, "sizes": []}
+    told["gpu_choices"] = [{"gpu_type": None, "gpus": 2}]
+    told |= {"notes": [], "runtime": {"runtime": "process", "why": "x", "nodes": 1, "of": 1}}
+    told["screening"] = {"tried": False, "why": "no pool screens", "starts_now": None, "hold": None}
+    server.on("POST /jobs:dry-run", httpx.Response(200, json=told | DRY_RUN))
+    shown = run("run", "--dry-run", "--gpus", "2", "--", "true").stdout
+    assert "not known: no job of this pool has started yet" in shown
+
+
 @pytest.mark.parametrize("words", [("when", "42", "--set", "gpus=2"), ("when", "missing.yaml")])
 def test_when_refuses_what_it_cannot_ask_about(run: Run, words: tuple[str, ...]) -> None:
     assert run(*words).exit_code == 2
