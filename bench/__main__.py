@@ -28,6 +28,7 @@ from bench.figures import (
     EACH_POLICY,
     FAILURES,
     FIGURES,
+    FORECAST,
     GAVEL,
     GROWTH,
     IDLE,
@@ -162,6 +163,7 @@ def _measure_live(  # noqa: PLR0912, PLR0915 - one branch for each item
     from bench.live import agents, arrays, commands, containers, ingest, jobs, lanes, listing, pages  # noqa: PLC0415
     from bench.live import cells as live_cells  # noqa: PLC0415
     from bench.live import cycle as live_cycle  # noqa: PLC0415
+    from bench.live import starts as live_starts  # noqa: PLC0415
     from bench.live import sweeps as live_sweeps  # noqa: PLC0415
     from bench.live import usage as live_usage  # noqa: PLC0415
     from bench.live.stack import process_groups, running_platform  # noqa: PLC0415
@@ -220,6 +222,8 @@ def _measure_live(  # noqa: PLR0912, PLR0915 - one branch for each item
     with as_owner():
         if POSTGRES in plan.items:
             series |= live_cycle.measure(samples=plan.cycles)
+        if FORECAST in plan.items:
+            series |= live_starts.measure(samples=plan.cycles)
         if CELLS_POSTGRES in plan.items:
             series |= live_cells.measure(samples=plan.cycles)
         if SWEEPS in plan.items:

@@ -24,6 +24,7 @@ LOG_PAGE, PAGE_SUBMIT, CLI = "log-page", "page-submit", "cli"
 FAILURES = "failures"
 USAGE, SWEEPS = "usage", "sweeps"
 LANES, PLANNERS, GAVEL, AUCTION = "lanes", "planners", "gavel", "auction"
+FORECAST = "forecast"
 CELLS, CELLS_POSTGRES = "cells", "cells-postgres"
 ITEMS: Mapping[str, str] = {
     FIRST_LINE: "from submitting a job to its first line at the client",
@@ -47,6 +48,7 @@ ITEMS: Mapping[str, str] = {
     EACH_POLICY: "one decision of each policy over as much, all but 64 GPUs taken by large and small jobs",
     CELLS: "one decision with 50 virtual clusters and opportunistic jobs, all but 64 GPUs taken, by admission",
     CELLS_POSTGRES: "one production cycle over a pool of cells: snapshot, decision and applier; and why a job waits",
+    FORECAST: "a dry run with the forecast of the start, 10,000 jobs waiting, and the rows behind 100 submissions",
     POSTGRES: "one production cycle over as much, all but 64 GPUs taken: snapshot, decision and applier",
     SIMULATE: "Philly's 82,247 jobs in the simulator, on 2,490 and on 640 GPUs",
     USAGE: "reports of usage over a year of 100,000 attempts, from claims alone and from the sums by days",
@@ -236,6 +238,8 @@ FIGURES: tuple[Figure, ...] = (
         for part, title in (("snapshot", "snapshot"), ("decide", "decision"), ("apply", "applier"))
     ),
     Figure("cells-postgres.why-p95", "why a job waits there, p95", "ms", "cells_why_ms", p95, 200),
+    *_times(FORECAST, "forecast_ms", "dry run with the forecast of the start", (None, 250)),
+    Figure("forecast.rows", "rows behind 100 submissions", "ms", "forecast_rows_ms", median, 2000),
     *_times(POSTGRES, "cycle_postgres_ms", "production cycle", (400, None)),
     Figure("cycle-postgres.snapshot", "of which the snapshot", "ms", "cycle_snapshot_ms", median),
     Figure("cycle-postgres.decide", "of which the decision", "ms", "cycle_decide_ms", median),

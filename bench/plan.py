@@ -15,6 +15,7 @@ from bench.figures import (
     CYCLE_SCREENING,
     EACH_POLICY,
     FAILURES,
+    FORECAST,
     GROWTH,
     IDLE,
     INGEST,
@@ -41,11 +42,11 @@ _ALONE = frozenset({CELLS, CYCLE, CYCLE_GROWTH, CYCLE_SCREENING, EACH_POLICY, FA
 _OURS = frozenset(
     {
         *(AGENTS, CELLS_POSTGRES, CLI, CONTAINERS, GROWTH, IDLE, INGEST, JOB_LIST, LANES, LOG_PAGE, PAGE_SUBMIT),
-        *(POSTGRES, REST, SWEEPS, USAGE),
+        *(FORECAST, POSTGRES, REST, SWEEPS, USAGE),
     }
 )
 # What needs the platform's database, and none of its processes.
-STORED = frozenset({CELLS_POSTGRES, POSTGRES, SWEEPS, USAGE})
+STORED = frozenset({CELLS_POSTGRES, FORECAST, POSTGRES, SWEEPS, USAGE})
 
 
 @dataclass(frozen=True, slots=True)

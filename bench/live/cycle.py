@@ -40,7 +40,7 @@ def measure(*, samples: int) -> Series:
 
     All but 64 GPUs are busy and 10,000 jobs wait. What a cycle has placed is taken back before the next one.
     """
-    pool = _fill()
+    pool = fill("large")
     series: Series = {"cycle_postgres_ms": [], "cycle_snapshot_ms": [], "cycle_decide_ms": [], "cycle_apply_ms": []}
     for _ in range(samples + 1):
         last = Attempt.objects.order_by("-pk").values_list("pk", flat=True)[0]
@@ -83,18 +83,18 @@ def take_back(last: int) -> None:
     Job.objects.filter(pk__in=job_ids).update(state=JobState.QUEUED, attempt_count=0)
 
 
-def _fill() -> Pool:
+def fill(name: str) -> Pool:
     """A pool of three GPU types and 20 virtual clusters, in which one gang of 8 runs on nearly each node."""
     chance = random.Random(1)
-    pool = create_pool(name="large", actor=ACTOR)
-    owner = new_user("many")
+    pool = create_pool(name=name, actor=ACTOR)
+    owner = new_user(f"{name}-many")
     vcs = []
     for number in range(1, _VCS + 1):
-        tenant = create_tenant(name=f"team{number}", actor=ACTOR)
-        vcs.append(create_virtual_cluster(tenant=tenant, pool=pool, name=f"large{number}", actor=ACTOR))
+        tenant = create_tenant(name=f"{name}-team{number}", actor=ACTOR)
+        vcs.append(create_virtual_cluster(tenant=tenant, pool=pool, name=f"{name}{number}", actor=ACTOR))
     nodes = Node.objects.bulk_create(
         Node(
-            pool=pool, name=f"large{number:04}", rack=f"rack{number // 40:02}", health=NodeHealth.READY,
+            pool=pool, name=f"{name}{number:04}", rack=f"rack{number // 40:02}", health=NodeHealth.READY,
             cpus=_CPUS, memory_mib=_MEMORY_MIB,
         )
         for number in range(1, NODES + 1)

@@ -170,6 +170,7 @@ PERIODIC_TASKS = (
         "arrays.end": timedelta(seconds=2),
         "sweeps.look": timedelta(seconds=4),
         "usage.grade": timedelta(seconds=10),
+        "predictions.read_waits": timedelta(seconds=10),
         "samples.refresh_rates": timedelta(seconds=20),
         "monitoring.look_at_losses": timedelta(seconds=20),
         "samples.roll_up": timedelta(seconds=30),
@@ -186,8 +187,10 @@ PERIODIC_TASKS = (
         "monitoring.count_failures": timedelta(minutes=10),
         "monitoring.forget": timedelta(minutes=10),
         "notices.send_digests": timedelta(minutes=15),
+        "predictions.forget_waits": timedelta(minutes=10),
     },
     {"predictions.run_forward": timedelta(minutes=1)},
+    {"predictions.train_waits": timedelta(minutes=10)},
 )
 
 REST_FRAMEWORK = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from muster.api.jobs.render import gpu_choices, sizes
+from muster.api.predictions.render import wait_forecast
 from muster.dispatch.explain.forecast import DryRun as DryRunResult
 from muster.jobs.spec.spec_order import in_order
 from muster.jobs.submit.notes import notes_of
@@ -51,7 +52,7 @@ def dry_run_document(result: DryRunResult, outlook: Outlook) -> DryRun:
             "hold": None if screening is None else _hold(screening.hold),
         },
         "runtime": {"runtime": runtime.runtime, "why": runtime.why, "nodes": runtime.nodes, "of": runtime.of},
-        "wait": None,
+        "wait": wait_forecast(outlook.forecast),
         "wait_unknown": outlook.unknown,
     }
 

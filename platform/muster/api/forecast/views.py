@@ -10,6 +10,7 @@ from muster.api.base import ApiView, SpecView, caller, describe
 from muster.api.forecast.render import dry_run_document
 from muster.api.jobs.render import failure
 from muster.api.jobs.views import SPEC_BODY
+from muster.api.predictions.render import wait_forecast
 from muster.dispatch.explain.forecast import dry_run
 from muster.dispatch.explain.selectors import why
 from muster.jobs.selectors import get_job
@@ -23,7 +24,9 @@ class JobWhy(ApiView):
         """The dominant reason, its evidence, and what would help."""
         job = get_job(caller(request), job_id)
         outlook = outlook_of(job)
-        return Response(why(job, failure=failure(job), wait=None, wait_unknown=outlook.unknown))
+        return Response(
+            why(job, failure=failure(job), wait=wait_forecast(outlook.forecast), wait_unknown=outlook.unknown)
+        )
 
 
 class JobDryRun(SpecView):
