@@ -17,7 +17,7 @@ from muster.common.statements import Statement
 from muster.jobs.models import Job
 from muster.jobs.selectors import visible_jobs
 from scheduler.predict.scores import balanced_accuracy, coverage, pinball
-from scheduler.predict.waits.forecast import LEVELS, QUICK_S, WaitSource
+from scheduler.predict.waits.forecast import LEVELS, LIKELY, QUICK_S, WaitSource
 
 MAX_ROWS = 100_000
 """The newest waits that count."""
@@ -118,12 +118,12 @@ def figures(waits: Waits) -> Figures:
     quick, waited_s = judged.shown[:, 0], judged.waited_s
     # A wait that lasts is above its p90 or not known to be below it.
     known = judged[judged.started | (waited_s > judged.shown[:, 3])]
-    late = known[known.shown[:, 0] < 0.5]
+    late = known[known.shown[:, 0] < LIKELY]
     return Figures(
         len(judged.jobs),
         _mean(quick),
         _mean(waited_s <= QUICK_S),
-        balanced_accuracy(waited_s <= QUICK_S, quick >= 0.5),
+        balanced_accuracy(waited_s <= QUICK_S, quick >= LIKELY),
         coverage(known.waited_s, known.shown[:, 3]),
         coverage(late.waited_s, late.shown[:, 3], late.shown[:, 1]),
         {source: _pinball(waits[waits.started], source) for source in _SOURCES},
