@@ -127,7 +127,7 @@ class WaitFigures(TypedDict):
     jobs: Annotated[int, "Jobs with a forecast whose wait is judged."]
     quick_expected: Annotated[float | None, "Mean probability of a wait of at most ten minutes."]
     quick_real: Annotated[float | None, "Part of the jobs that waited at most ten minutes."]
-    balanced_accuracy: Annotated[float | None, "Of quick starts foretold, from 0.6 on, against the waits; null: all were alike."]
+    balanced_accuracy: Annotated[float | None, "Of `quick` from 0.6 on against the waits; null: all were alike."]
     p90_coverage: Annotated[float | None, "Part of the jobs that waited no longer than their p90; 0.9 is right."]
     two_sided_coverage: Annotated[
         float | None,

@@ -30,6 +30,11 @@ def when_sheet(when: When) -> RenderableType:
     return sheet(rows)
 
 
+def outlook_answer(result: DryRun) -> dict[str, object]:
+    """Return the part of a dry run that is about the start."""
+    return {key: result[key] for key in ("feasible", "fits_quota", "starts_now", "hold", "wait", "wait_unknown")}
+
+
 def outlook_sheet(result: DryRun) -> RenderableType:
     """Return when a job would start that is not submitted."""
     rows = wait_rows("Starts", result["wait"], result["wait_unknown"])

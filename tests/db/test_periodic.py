@@ -16,6 +16,7 @@ from muster.events.models import Outbox
 from muster.events.services import record
 from muster.links.models import Server
 from muster.notices.tasks import read_events
+from muster.predictions.tasks import read_waits
 from muster.sweeps.services import submit_sweep
 from muster.usage.tasks import grade
 from tests.db.stories import make_world, until_settled
@@ -101,6 +102,7 @@ def sweep_begins() -> None:
     until_settled()
     read_events()
     grade()
+    read_waits()
 
 
 @pytest.mark.parametrize(
@@ -108,7 +110,7 @@ def sweep_begins() -> None:
     [
         (mail_waits, {"events.deliver"}),
         (webhook_waits, {"notices.deliver_webhooks"}),
-        (event_comes, {"notices.read_events", "usage.grade"}),
+        (event_comes, {"notices.read_events", "usage.grade", "predictions.read_waits"}),
         (server_wants_its_agent, {"links.sweep"}),
         (sweep_begins, {"sweeps.look", "predictions.run_forward"}),
     ],
@@ -128,6 +130,7 @@ def test_the_condition_of_a_task_holds_when_there_is_something_to_do(
     until_settled()
     read_events()
     grade()
+    read_waits()
     assert with_work() == set()
     happens()
     until_settled()

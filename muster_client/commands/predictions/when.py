@@ -9,7 +9,7 @@ import typer
 from muster_client.commands.options import JsonFlag, Sets, is_job_number, job_number
 from muster_client.errors import UsageError
 from muster_client.session import begin
-from muster_client.show.waits import outlook_sheet, when_sheet
+from muster_client.show.waits import outlook_answer, outlook_sheet, when_sheet
 from muster_client.submission import for_dry_run, read_spec_argument
 
 
@@ -29,5 +29,4 @@ def when_command(
         return
     spec, base = read_spec_argument(subject, sets)
     result = session.ask(lambda client: client.dry_run(for_dry_run(client, session.output, spec, base)))
-    answer = {key: result[key] for key in ("feasible", "fits_quota", "starts_now", "hold", "wait", "wait_unknown")}
-    session.output.answer(answer, outlook_sheet(result))
+    session.output.answer(outlook_answer(result), outlook_sheet(result))

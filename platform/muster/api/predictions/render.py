@@ -7,9 +7,12 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from muster.common.clock import moment, rounded
-from muster.predictions.waits.calibration import Bin, Figures, Miss
+from muster.predictions.models import PredictorModel
+from muster.predictions.waits.calibration import Bin, Figures, Miss, Waits, by_week, figures, reliability
+from muster.predictions.waits.drift import Drift
 from muster.predictions.waits.outlook import Start
 from muster_client.answers.forecast import (
+    WaitCalibration,
     WaitFigures,
     WaitForecast,
     WaitMiss,
@@ -52,6 +55,24 @@ def when_document(start: Start, now: datetime) -> When:
         "starts_p90_at": moment(start.by(forecast.p90_s)) if forecast is not None else None,
         "started_at": moment(start.started_at),
         "waited_s": None if since is None else round(max(0.0, (until - since).total_seconds()), 1),
+    }
+
+
+def calibration_document(
+    pool: str, waits: Waits, *, unknown: str, worst: Sequence[Miss], drift: Drift, model: PredictorModel | None
+) -> WaitCalibration:
+    """The document of a pool's forecasts, held against its waits; `unknown` is told where no wait is judged."""
+    some = len(waits.judged.jobs) > 0
+    return {
+        "pool": pool,
+        "unknown": "" if some else unknown,
+        "weeks": [wait_week(begins, figures(week)) for begins, week in by_week(waits)] if some else [],
+        "total": wait_figures(figures(waits)) if some else None,
+        "reliability": reliability_rows(reliability(waits)),
+        "worst": misses(worst),
+        "drift": {"alarm": drift.alarm, "says": drift.says},
+        "trained_at": moment(model.trained_at) if model is not None else None,
+        "rows": model.rows if model is not None else 0,
     }
 
 

@@ -10,17 +10,11 @@ from rest_framework.response import Response
 from muster.api.base import ApiView, caller, describe, query_of
 from muster.api.policies.views import pool_named
 from muster.api.predictions.bodies import WaitsFilter
-from muster.api.predictions.render import (
-    misses,
-    reliability_rows,
-    wait_figures,
-    wait_week,
-    when_document,
-)
-from muster.common.clock import database_now, moment, utc_now
+from muster.api.predictions.render import calibration_document, when_document
+from muster.common.clock import database_now, utc_now
 from muster.common.errors import NotFound
 from muster.jobs.selectors import get_job
-from muster.predictions.waits.calibration import by_week, figures, reliability, waits_of, worst_misses
+from muster.predictions.waits.calibration import waits_of, worst_misses
 from muster.predictions.waits.drift import drift_of
 from muster.predictions.waits.forecasts import active_model
 from muster.predictions.waits.outlook import start_of, why_unknown
@@ -48,19 +42,14 @@ class WaitsOfPool(ApiView):
         pool = pool_named(query["pool"])
         if not user.is_operator and not virtual_clusters_of(user).filter(pool=pool).exists():
             raise NotFound(f"there is no pool {pool.name}")
-        since = utc_now() - timedelta(weeks=query["weeks"])
-        waits, model = waits_of(pool.pk, since), active_model(pool.pk)
-        some = len(waits.judged.jobs) > 0
-        drift = drift_of(pool.pk)
-        answer: WaitCalibration = {
-            "pool": pool.name,
-            "unknown": "" if some else why_unknown(pool.pk),
-            "weeks": [wait_week(begins, figures(week)) for begins, week in by_week(waits)] if some else [],
-            "total": wait_figures(figures(waits)) if some else None,
-            "reliability": reliability_rows(reliability(waits)),
-            "worst": misses(worst_misses(waits, user)),
-            "drift": {"alarm": drift.alarm, "says": drift.says},
-            "trained_at": moment(model.trained_at) if model is not None else None,
-            "rows": model.rows if model is not None else 0,
-        }
-        return Response(answer)
+        waits = waits_of(pool.pk, utc_now() - timedelta(weeks=query["weeks"]))
+        return Response(
+            calibration_document(
+                pool.name,
+                waits,
+                unknown=why_unknown(pool.pk),
+                worst=worst_misses(waits, user),
+                drift=drift_of(pool.pk),
+                model=active_model(pool.pk),
+            )
+        )
