@@ -12,12 +12,14 @@ from pathlib import Path
 
 import numpy as np
 
+from bench.published import waits
 from bench.published.data import with_part
 from scheduler.predict.runtimes.backtest import Backtest
 from scheduler.predict.scores import Figure
 from scheduler.sim.predictions import PREDICTORS, run_times, text_of
 from scheduler.sim.readers import read_trace
 from scheduler.sim.trace import Trace
+from scheduler.sim.waits import wait_jobs
 
 BEGINS = datetime(2022, 12, 1, tzinfo=UTC)  # the first two months of TACC's trace are there to learn from
 DAY_S = 86_400.0
@@ -53,7 +55,12 @@ def run_time_section(folder: Path) -> str:
     )
 
 
-SECTIONS: Mapping[str, Callable[[Path], str]] = {"run times": run_time_section}
+def wait_section(folder: Path) -> str:
+    """The waits of TACC's jobs, forecast by models fitted anew each day."""
+    return waits.section(wait_jobs(tacc(folder)), BEGINS)
+
+
+SECTIONS: Mapping[str, Callable[[Path], str]] = {"run times": run_time_section, "waits": wait_section}
 
 
 def page(folder: Path, text: str) -> str:

@@ -10,8 +10,10 @@ from typing import Any
 from scheduler.predict.history import EndedRun, RunTimeJob
 from scheduler.predict.runtimes.backtest import Backtest, backtest
 from scheduler.predict.runtimes.rows import rows_of
+from scheduler.predict.waits.evaluate import Record, evaluate
 from scheduler.sim.report import Grid
 from scheduler.sim.trace import Trace, TraceError, TraceJob
+from scheduler.sim.waits import wait_jobs
 
 _SECOND = 1.0  # before its limit: a job that ran for so long was stopped by it
 
@@ -43,6 +45,18 @@ def run_times(trace: Trace, at: float, *, refit_s: float = math.inf, threads: in
     rows = rows_of(ended_run(trace, job) for job in trace.jobs)
     try:
         return backtest(rows, since=at, refit_s=refit_s, threads=threads)
+    except ValueError as error:
+        raise TraceError(f"{trace.name}: {error}") from None
+
+
+def waits(trace: Trace, at: float, *, refit_s: float = math.inf, threads: int = 1) -> Record:
+    """The forecasts of the waits of the jobs that were submitted from `at` on, by models of what was known by then.
+
+    Raises:
+        TraceError: too few waits are known on one side.
+    """
+    try:
+        return evaluate(wait_jobs(trace), since=at, refit_s=refit_s, threads=threads)
     except ValueError as error:
         raise TraceError(f"{trace.name}: {error}") from None
 
@@ -83,13 +97,19 @@ def document(trace: Trace, at: float, *, refit_s: float = math.inf, threads: int
     figures = {
         predictor: {name: one.plain() for name, one in these.items()} for predictor, these in found.figures().items()
     }
-    return {
+    told: dict[str, Any] = {
         "trace": trace.name,
         "split": datetime.fromtimestamp(at, UTC).isoformat(),
         "left_out": dict(trace.left_out),
         "skipped": len(trace.skipped),
         "run_times": {"jobs": len(found.rows), "predictors": figures},
+        "waits": None,
     }
+    if any(job.waited_s is not None for job in trace.jobs):
+        record = waits(trace, at, refit_s=refit_s, threads=threads)
+        plain = {name: one.plain() for name, one in record.figures().items()}
+        told["waits"] = {"jobs": len(record.scored), "figures": plain}
+    return told
 
 
 PREDICTORS = {"model": "model", "last_two": "last two", "name_stem": "name stem"}
@@ -102,6 +122,17 @@ _OF_THE_MODEL = {
 }
 
 
+OF_WAITS = {
+    "balanced_accuracy": "balanced accuracy of the quick start",
+    "auc": "AUC of the quick start",
+    "log_below_last_50": "pinball in log-minutes below last 50 of this size",
+    "hours_below_last_50": "pinball in hours below last 50 of this size",
+    "p90_coverage": "at most p90",
+    "two_sided_coverage": "within p10 to p90",
+    "plan_coverage": "at most the plan by limits",
+}
+
+
 def grids(told: Mapping[str, Any]) -> list[Grid]:
     """The tables of a document."""
     predictors = told["run_times"]["predictors"]
@@ -109,10 +140,15 @@ def grids(told: Mapping[str, Any]) -> list[Grid]:
         (title, *(text_of(predictors[name][column]) for column in _COLUMNS)) for name, title in PREDICTORS.items()
     ]
     model = [(title, text_of(predictors["model"][name], percent=True)) for name, title in _OF_THE_MODEL.items()]
-    return [
+    tables = [
         Grid(("predictor of run times", *_COLUMNS.values()), tuple(compared)),
         Grid(("model of run times", ""), tuple(model)),
     ]
+    if told["waits"] is not None:
+        figures = told["waits"]["figures"]
+        rows = [(title, text_of(figures[name], percent=True)) for name, title in OF_WAITS.items()]
+        tables.append(Grid(("forecasts of waits", ""), tuple(rows)))
+    return tables
 
 
 def text_of(figure: Mapping[str, float | None], *, percent: bool = False) -> str:

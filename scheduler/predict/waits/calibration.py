@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from scheduler.predict.waits.forecast import LEVELS, LIKELY, WaitForecast
 
-STEP = 0.05  # log-minutes
+STEP = 0.03  # log-minutes
 MAX_SHIFT = 3.0  # log-minutes
 _GROUPS = (LIKELY, 0.9)  # bounds of the probability of a quick start
 _VERSION = 1

@@ -49,13 +49,15 @@ def test_it_scores_jobs_after_the_date_by_a_model_of_those_before_it(
     # The name tells which of the two run times it is; the owner's last two jobs do not.
     assert figures["model"]["error_log"]["value"] < 0.5 * figures["last_two"]["error_log"]["value"]
     assert 0.6 <= figures["model"]["coverage80"]["low"] <= figures["model"]["coverage80"]["value"] <= 1
+    assert told["waits"]["jobs"] == 100
+    assert told["waits"]["figures"]["p90_coverage"]["value"] > 0.7
     assert server.requests == []
 
 
 def test_its_tables_have_the_same_figures(run: Run, accounting: Path) -> None:
     result = run("predict", "--trace", str(accounting), *SPLIT)
     assert result.exit_code == 0, result.stderr
-    for words in ("last two", "name stem", "Spearman", "within p10 to p90"):
+    for words in ("last two", "name stem", "Spearman", "within p10 to p90", "AUC of the quick start"):
         assert words in result.stdout
 
 
