@@ -33,6 +33,7 @@ from scheduler.predict.trees import Floats, Trees
 
 VERSION = 1
 MIN_RUNS = 100  # of fewer there is no model
+MAX_RUNS = 100_000  # the newest ones, so that training takes a minute at most
 ALPHAS = (0.1, 0.5, 0.9)
 SHAPE = Shape(trees=60, leaves=31, learning_rate=0.1)
 FIRST_SHAPE = Shape(trees=40, leaves=15, learning_rate=0.15)  # what splits the runs that were stopped
@@ -137,6 +138,7 @@ def train_rows(rows: Rows, *, now: float, threads: int = 1) -> RunTimeModel | No
     """The model of these rows; None if they are fewer than `MIN_RUNS`."""
     if len(rows) < MIN_RUNS:
         return None
+    rows = rows.part(np.arange(max(0, len(rows) - MAX_RUNS), len(rows)))
     held_out = newest(rows)
     older = _fitted(rows.part(np.arange(len(rows) - len(held_out))), now, threads)
     older = replace(older, shifts=_shifts(older, held_out))

@@ -195,13 +195,15 @@ def test_quantiles_never_cross_nor_pass_the_limit_for_any_job_and_past(
                 assert found.p90_s <= told.limit_s * (1 + 1e-9)
 
 
-def test_too_few_runs_train_no_model_and_constant_ones_a_constant() -> None:
+def test_too_few_runs_train_no_model_and_constant_ones_a_constant(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(model_module, "MAX_RUNS", 150)
     assert train([], now=0.0) is None
     assert train([ended(5)], now=math.inf) is None
     found = train([ended(300, after_s=at * 1000.0) for at in range(200)], now=math.inf)
     assert found is not None
     told = found.predict(job(at=START + 3e5), History([ended(300)]))
     assert (told.p10_s, told.p50_s, told.p90_s) == pytest.approx((300, 300, 300))
+    assert found.runs == 150  # the newest ones
 
 
 def test_a_stored_model_predicts_the_same(model: RunTimeModel) -> None:
