@@ -61,7 +61,7 @@ def run_pool(pool: Pool) -> PoolForward:
     Raises:
         Busy, Stopped: no child process can run now.
     """
-    began = time.monotonic()
+    began, began_here = time.monotonic(), time.thread_time()
     snapshot, config = planner_snapshot(pool, None, seed=pool.pk), config_of(pool)
     row = PoolForward(pool=pool, at=datetime.fromtimestamp(snapshot.now, UTC))
     run = partial(answer_of, seed=pool.pk, budget_s=BUDGET_S)
@@ -73,7 +73,8 @@ def run_pool(pool: Pool) -> PoolForward:
         log.warning("forward_failed pool=%s policy=%s why=%s", pool.name, config.policy, failure)
         row.took_s, row.error = time.monotonic() - began, str(failure)
     else:
-        row.jobs, row.took_s, row.data = answer.pop("jobs"), answer["took_s"], answer | {"jobs": {}}
+        row.jobs, row.data = answer.pop("jobs"), answer | {"jobs": {}}
+        row.took_s = answer["took_s"] + time.thread_time() - began_here
     PoolForward.objects.bulk_create(
         [row], update_conflicts=True, unique_fields=["pool"], update_fields=["at", "took_s", "data", "jobs", "error"]
     )

@@ -143,6 +143,17 @@ def test_with_known_run_times_jobs_start_as_in_a_simulation_from_the_snapshot(po
     assert len(found.probes) > 10
 
 
+def test_decisions_on_a_growing_grid_move_starts_by_a_few_percent() -> None:
+    draw = Random(1)
+    drawn = [job(number, runs=float(draw.randint(1_000, 20_000))) for number in range(1, 801)]
+    world = pool(*drawn[:200], waiting=tuple(drawn[200:]), nodes=[make_node(number, gpus=8) for number in range(1, 26)])
+    exact = run_forward(world, FIFO, draws=1, coarse=0.0, probes=())
+    coarse = run_forward(world, FIFO, draws=1, probes=())
+    assert exact.jobs != coarse.jobs
+    for job_id, one in exact.jobs.items():
+        assert coarse.jobs[job_id].p50_s == pytest.approx(one.p50_s, rel=0.05, abs=60.0)
+
+
 class TestProbes:
     def test_a_job_submitted_now_starts_after_those_before_it_and_takes_nothing_from_them(self) -> None:
         world = pool(job(1, gpus=4, runs=100), waiting=(job(2, gpus=2, runs=50), job(3, gpus=1, runs=200)))
