@@ -1,1 +1,1 @@
-"""Policies of pools run forward in the background, and looked up: docs/operator/waits.md."""
+"""Policies of pools run forward in the background, and looked up: docs/operator/forward.md."""
