@@ -183,6 +183,55 @@ class WaitCalibration(TypedDict):
     rows: Annotated[int, "Waits from which it was trained; 0 without a model."]
 
 
+class RunTimeWeek(TypedDict):
+    """Expected run times of the jobs that ended in a week."""
+
+    begins: Annotated[str, "The Monday, UTC."]
+    jobs: Annotated[int, "Jobs whose expected run time came from a model or from similar jobs."]
+    coverage80: Annotated[float, "Part of the run times from p10 to p90; 0.8 is right."]
+    median_ratio: Annotated[float, "The median of run times over their p50; 1 is right."]
+    pinball: Annotated[float, "Mean pinball loss of p10, p50 and p90, of ln(seconds)."]
+
+
+class OwnersEstimates(TypedDict):
+    """Run times of an owner's jobs, held against `expected` of their specs."""
+
+    owner: Annotated[str, "The user."]
+    jobs: Annotated[int, "Jobs with an `expected` that have ended."]
+    median_ratio: Annotated[float, "The median of run times over the expected ones; 1 is right."]
+    within_2x: Annotated[float, "Part of the run times from half to twice the expected one."]
+
+
+class RunTimeScores(TypedDict):
+    """Scores of a model of run times on the newest runs, which it had not seen; null: too few of them."""
+
+    jobs: Annotated[int, "The number of these runs."]
+    pinball_model: Annotated[float | None, "Mean pinball loss of p10, p50 and p90, of ln(seconds)."]
+    pinball_last_two: Annotated[float | None, "The same of the mean of the owner's last two runs, for each quantile."]
+    coverage80: Annotated[float | None, "Part of the run times from p10 to p90."]
+    spearman: Annotated[float | None, "Spearman's rank correlation of run times with their p50."]
+
+
+class RunTimeModel(TypedDict):
+    """The model of run times in use."""
+
+    version: Annotated[int, "Counts the models, from 1."]
+    trained_at: Annotated[Moment, "When it was trained."]
+    rows: Annotated[int, "Runs from which it was trained."]
+    scores: Annotated[RunTimeScores, "Its scores."]
+
+
+class RunTimeRecord(TypedDict):
+    """Expected run times held against the run times of jobs that have ended."""
+
+    unknown: Annotated[str, "Why there are no weeks; empty if there are some."]
+    weeks: Annotated[list[RunTimeWeek], "By week, the oldest first, of the jobs that you may see."]
+    estimates: Annotated[
+        list[OwnersEstimates], "By owner: yourself, and the members of tenants that you manage; most jobs first."
+    ]
+    model: Annotated[RunTimeModel | None, "The model in use; null: there is none yet."]
+
+
 class ScriptOption(TypedDict):
     """The treatment of an option of a script."""
 

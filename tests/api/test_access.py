@@ -151,6 +151,7 @@ TABLE: list[tuple[str, str, Any, tuple[int, ...]]] = [
     ("DELETE", "/registries/999999999", None, (401, 404, 404, 404, 404, 404)),
     ("GET", "/volumes", None, (401, 200, 200, 200, 200, 200)),
     ("GET", "/usage", None, (401, 200, 200, 200, 200, 200)),
+    ("GET", "/predictions/run-times", None, (401, 200, 200, 200, 200, 200)),
     ("GET", "/predictions/waits?pool={pool}", None, (401, 200, 200, 200, 200, 200)),
     ("GET", "/usage/delays", None, (401, 200, 200, 200, 200, 200)),
     ("GET", "/usage/fairness", None, (401, 200, 200, 200, 200, 200)),

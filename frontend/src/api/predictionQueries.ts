@@ -15,3 +15,11 @@ export const waitRecordQuery = (pool: string, weeks: number) =>
     staleTime: USAGE_STALE_MS,
     placeholderData: keepPreviousData,
   });
+
+export const runTimeRecordQuery = (weeks: number) =>
+  queryOptions({
+    queryKey: ["predictions", "run-times", weeks],
+    queryFn: () => api.getRunTimeRecord(weeks),
+    staleTime: USAGE_STALE_MS,
+    placeholderData: keepPreviousData,
+  });

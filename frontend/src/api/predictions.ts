@@ -8,3 +8,7 @@ export const getWhen = (id: number) =>
 /** Forecasts of waits in a pool, held against the waits of its last weeks. */
 export const getWaitRecord = (pool: string, weeks: number) =>
   read(http.GET("/api/v1/predictions/waits", { params: { query: { pool, weeks } } }));
+
+/** Expected run times, held against the run times of the jobs that ended in the last weeks. */
+export const getRunTimeRecord = (weeks: number) =>
+  read(http.GET("/api/v1/predictions/run-times", { params: { query: { weeks } } }));

@@ -91,3 +91,4 @@ export type Spec = Record<string, unknown>;
 export type WaitForecast = Schemas["WaitForecast"];
 export type JobWhen = Schemas["When"];
 export type WaitRecord = Schemas["WaitCalibration"];
+export type RunTimeRecord = Schemas["RunTimeRecord"];

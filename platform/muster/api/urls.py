@@ -154,6 +154,7 @@ v1 = [
     _to("usage/waste", usage.WasteOfGpus),
     _to("usage/least-efficient", usage.LeastEfficientJobs),
     _to("predictions/waits", predictions.WaitsOfPool),
+    _to("predictions/run-times", predictions.RunTimes),
     _to("spec/schema", service.SpecSchema),
 ]
 documentation: Any = SpectacularSwaggerSplitView.as_view(

@@ -7,7 +7,7 @@ import { beforeEach, expect, test, vi } from "vitest";
 import * as api from "../../api/client";
 import * as predictionsApi from "../../api/predictions";
 import { Problem } from "../../api/problem";
-import type { WaitRecord } from "../../api/types";
+import type { RunTimeRecord, WaitRecord } from "../../api/types";
 import { AT } from "../../testing/makers";
 import { PredictionsPage } from "./PredictionsPage";
 
@@ -79,6 +79,18 @@ const NOTHING: WaitRecord = {
   rows: 0,
 };
 
+const SCORES = { jobs: 500, pinball_model: 0.41, pinball_last_two: 0.47, coverage80: 0.81, spearman: 0.52 };
+
+const RUN_TIMES: RunTimeRecord = {
+  weeks: [{ begins: "2026-11-23", jobs: 25, coverage80: 0.82, median_ratio: 1.31, pinball: 0.4 }],
+  estimates: [
+    { owner: "ada", jobs: 12, median_ratio: 0.42, within_2x: 0.5 },
+    { owner: "bob", jobs: 3, median_ratio: 1.1, within_2x: 1 },
+  ],
+  model: { version: 4, trained_at: AT(0), rows: 5000, scores: SCORES },
+  unknown: "",
+};
+
 const pool = (name: string) => ({ name, policy: "fifo", placement: "", admission: "", nodes: 1, gpus: [] });
 
 beforeEach(() => {
@@ -86,6 +98,7 @@ beforeEach(() => {
   route.search = {};
   vi.mocked(api.listPools).mockResolvedValue({ results: [pool("main"), pool("old")], next: null });
   vi.mocked(predictionsApi.getWaitRecord).mockResolvedValue(WAITS);
+  vi.mocked(predictionsApi.getRunTimeRecord).mockResolvedValue(RUN_TIMES);
 });
 
 function open() {
@@ -146,12 +159,40 @@ test("an alarm says which figures raised it", async () => {
 
 test("before the first start it says what is missing and when it comes", async () => {
   vi.mocked(predictionsApi.getWaitRecord).mockResolvedValue(NOTHING);
+  vi.mocked(predictionsApi.getRunTimeRecord).mockResolvedValue({
+    weeks: [],
+    estimates: [],
+    model: null,
+    unknown: "no job that you may see has ended yet",
+  });
   open();
   expect(
     (await card("Waits")).getByText(
       /In pool main no job of this pool has started yet\. A forecast is judged when/,
     ),
   );
+  expect(
+    (await card("Run times")).getByText(
+      "No job that you may see has ended yet. An estimate is judged when its job ends.",
+    ),
+  ).toBeTruthy();
+  expect((await card("Run times")).getByText("No model is in use yet")).toBeTruthy();
+  expect(
+    (await card("Owners’ estimates")).getByText("No job with an estimate of its owner has ended"),
+  ).toBeTruthy();
+});
+
+test("estimates of run times have a record by week, and those of owners one by owner", async () => {
+  open();
+  expect(await rows("Run times by week")).toEqual([["Nov\u00a023", "25", "82 %", "1.3 ×", "0.40"]]);
+  expect(await rows("Estimates by owner")).toEqual([
+    ["ada", "12", "0.42 ×", "50 %"],
+    ["bob", "3", "1.1 ×", "100 %"],
+  ]);
+  expect(screen.getByText(/Model 4 of 5,000 runs/)).toBeTruthy();
+  expect(
+    screen.getByText(/500 runs.*: pinball loss 0\.41 \(by the owner’s last two runs 0\.47\), 81 %/),
+  ).toBeTruthy();
 });
 
 test("pool and weeks are in the address, and what is asked is of them", async () => {
@@ -170,4 +211,5 @@ test("what could not be loaded says so by itself", async () => {
   vi.mocked(predictionsApi.getWaitRecord).mockRejectedValue(broken);
   open();
   expect(await screen.findByText("it broke")).toBeTruthy();
+  expect((await card("Run times")).getByText(/Model 4/)).toBeTruthy();
 });

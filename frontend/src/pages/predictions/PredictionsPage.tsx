@@ -3,7 +3,7 @@ import { IconTargetArrow } from "@tabler/icons-react";
 import { useQuery, type UseQueryResult } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
 
-import { waitRecordQuery } from "../../api/predictionQueries";
+import { runTimeRecordQuery, waitRecordQuery } from "../../api/predictionQueries";
 import { poolsQuery } from "../../api/queries";
 import type { WaitRecord } from "../../api/types";
 import { Empty, Failed } from "../../components/Notice";
@@ -11,16 +11,18 @@ import { Page, PageHeader } from "../../components/Page";
 import insights from "../insights/InsightsPage.module.css";
 import { CoverageCard } from "./CoverageCard";
 import { DriftCard } from "./DriftCard";
+import { EstimatesCard } from "./EstimatesCard";
 import { MissesCard } from "./MissesCard";
 import classes from "./PredictionsPage.module.css";
 import { SPANS, spanOf } from "./record";
 import { ReliabilityCard } from "./ReliabilityCard";
+import { RunTimesCard } from "./RunTimesCard";
 import { Tiles } from "./Tiles";
 import { WeeksCard } from "./WeeksCard";
 
 const route = getRouteApi("/app/predictions");
 
-/** How right forecasts of waits were. */
+/** How right forecasts of waits and estimates of run times were. */
 export function PredictionsPage() {
   const search = route.useSearch();
   const navigate = route.useNavigate();
@@ -32,7 +34,7 @@ export function PredictionsPage() {
     <Page title="Predictions">
       <PageHeader
         title="Predictions"
-        sub="When jobs were forecast to start, against what came of it."
+        sub="When jobs were forecast to start and how long to run, against what came of it."
         actions={
           <>
             <nav className={insights.periods} aria-label="Period">
@@ -74,6 +76,7 @@ export function PredictionsPage() {
         ) : (
           <Empty icon={<IconTargetArrow size={20} />} title="There is no pool yet" />
         )}
+        <RunTimes weeks={weeks} />
       </div>
     </Page>
   );
@@ -108,6 +111,17 @@ function WaitCards({ record }: { record: WaitRecord }) {
       </div>
       <WeeksCard record={record} />
       <MissesCard misses={record.worst} />
+    </>
+  );
+}
+
+function RunTimes({ weeks }: { weeks: number }) {
+  const query = useQuery(runTimeRecordQuery(weeks));
+  if (query.data === undefined) return <Part query={query} height={240} />;
+  return (
+    <>
+      <RunTimesCard record={query.data} />
+      <EstimatesCard estimates={query.data.estimates} />
     </>
   );
 }

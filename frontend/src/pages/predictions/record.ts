@@ -1,5 +1,5 @@
 /** From the record of predictions as the server tells it to what the page shows: shares, factors and sentences. */
-import type { WaitRecord } from "../../api/types";
+import type { RunTimeRecord, WaitRecord } from "../../api/types";
 import { plural } from "../../format/amount";
 import { duration } from "../../format/time";
 
@@ -19,6 +19,10 @@ export const shareWords = (share: number | null): string =>
 
 /** A mean loss, such as `0.42`. */
 export const lossWords = (loss: number | null): string => (loss === null ? "–" : loss.toFixed(2));
+
+/** A factor between what was expected and what it took, such as `1.3 ×`. */
+export const factorWords = (factor: number | null): string =>
+  factor === null ? "–" : `${Number(factor.toPrecision(2))} ×`;
 
 const short = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short", timeZone: "UTC" });
 
@@ -62,3 +66,15 @@ export function coverageWords(
 /** What was expected of a job that waited longer than that. */
 export const missWords = (miss: WaitRecord["worst"][number]): string =>
   `waited ${duration(miss.waited_s)}; 90 % within ${duration(miss.expected_p90_s)} was forecast`;
+
+/** How good the model of run times was on the newest runs, which it had not seen. */
+export function modelWords(model: RunTimeRecord["model"]): string {
+  if (model === null)
+    return "Until enough jobs have ended for a model, the estimate is the geometric mean of jobs with a like name.";
+  const { jobs, pinball_model: loss, pinball_last_two: lastTwo, coverage80, spearman } = model.scores;
+  return (
+    `On the newest ${plural(jobs, "run")}, which it had not seen: pinball loss ${lossWords(loss)} ` +
+    `(by the owner’s last two runs ${lossWords(lastTwo)}), ${shareWords(coverage80)} in the 80 % interval, ` +
+    `Spearman’s rank correlation ${lossWords(spearman)}.`
+  );
+}

@@ -9,17 +9,20 @@ from rest_framework.response import Response
 
 from muster.api.base import ApiView, caller, describe, query_of
 from muster.api.policies.views import pool_named
-from muster.api.predictions.bodies import WaitsFilter
+from muster.api.predictions.bodies import WaitsFilter, WeeksFilter
 from muster.api.predictions.render import calibration_document, when_document
+from muster.api.predictions.run_times import run_times_document
 from muster.common.clock import database_now, utc_now
 from muster.common.errors import NotFound
 from muster.jobs.selectors import get_job
+from muster.predictions import run_times
 from muster.predictions.waits.calibration import waits_of, worst_misses
 from muster.predictions.waits.drift import drift_of
 from muster.predictions.waits.forecasts import active_model
 from muster.predictions.waits.outlook import start_of, why_unknown
 from muster.tenants.selectors import virtual_clusters_of
-from muster_client.answers.forecast import WaitCalibration, When
+from muster.usage.scope import Asked, scope_of
+from muster_client.answers.forecast import RunTimeRecord, WaitCalibration, When
 
 
 class JobWhen(ApiView):
@@ -53,3 +56,18 @@ class WaitsOfPool(ApiView):
                 model=active_model(pool.pk),
             )
         )
+
+
+class RunTimes(ApiView):
+    @describe("get_run_times", "cluster", {200: RunTimeRecord}, parameters=[WeeksFilter])
+    def get(self, request: Request) -> Response:
+        """Expected run times held against those of the jobs that ended, by week; and how right owners' own are.
+
+        Of the jobs that a report of usage counts for you: all of them for operators, those of their tenants for
+        managers, your own else.
+        """
+        user, query = caller(request), query_of(request, WeeksFilter)
+        record = run_times.run_time_record(
+            scope_of(user, Asked()), run_times.first_week(database_now(), query["weeks"])
+        )
+        return Response(run_times_document(record, run_times.active_model()))
