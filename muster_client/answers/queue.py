@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, TypedDict
 
+from muster_client.answers.forecast import WaitForecast
 from muster_client.answers.jobs import JobInList
 from muster_client.answers.terms import JobClass, Moment, Values
 
@@ -16,6 +17,7 @@ class QueueEntry(_OfClass, JobInList):
     evidence: Annotated[Values, "The figures behind `hold`; the keys depend on its reason. Empty without a hold."]
     waited_s: Annotated[float, "Seconds since it was submitted, or came back to the queue."]
     starts_at: Annotated[Moment | None, "When the policy expects to start it, at the latest; null if it does not say."]
+    wait: Annotated[WaitForecast | None, "Its whole wait as it is expected now; null: not known, or it may not start."]
     movable: Annotated[bool, "Whether the caller may change its place among its owner's jobs."]
 
 

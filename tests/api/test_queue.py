@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 from django.test import Client
+from django.utils import timezone
 
 from muster.accounts.models import User
 from muster.accounts.scopes import Scope
 from muster.events.models import Event
 from muster.jobs.models import Job, QueueOrder
+from muster.predictions.models import WaitRecord
 from scheduler.model.lifecycle import HoldReason, JobClass, JobState
 from tests.api.asking import problem_of, require_described, send
 from tests.api.conftest import World
@@ -63,6 +65,16 @@ def test_it_lists_what_waits_in_the_order_of_the_last_cycle_and_new_jobs_behind(
     assert ids(api(world.owner), path, mine="1") == [first.pk, third.pk]
     page = queue(api(world.owner), path, limit=2)
     assert ids(api(world.owner), path, limit=2, cursor=page["next"]) == [third.pk]
+
+
+def test_a_waiting_job_has_the_forecast_of_its_start(world: World, api: Api, path: str) -> None:
+    forecasts = {"model": [0.83, 20.0, 200.0, 900.0]}
+    job, now = world.waiting, timezone.now()
+    WaitRecord.objects.create(job=job, pool=world.vc.pool, version=1, features=[], forecasts=forecasts, eligible_at=now)
+    make_job(world.vc, world.owner)
+    waits = {row["id"]: row["wait"] for row in queue(api(world.owner), path)["results"]}
+    assert waits.pop(job.pk)["source"] == "model"
+    assert list(waits.values()) == [None]
 
 
 def test_an_urgent_job_that_no_cycle_has_seen_comes_before_jobs_of_lower_priority(

@@ -237,6 +237,7 @@ export function makeQueueEntry(changes: Partial<QueueEntry> = {}): QueueEntry {
     evidence: {},
     waited_s: 60,
     starts_at: null,
+    wait: null,
     movable: false,
     ...changes,
   };

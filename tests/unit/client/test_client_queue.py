@@ -14,7 +14,7 @@ VC = {"id": 5, "name": "vision", "tenant": "acme", "pool": "main", "quotas": [],
 
 
 def entry(job_id: int, **changes: Any) -> Any:
-    queued = {"evidence": {}, "waited_s": 90.0, "starts_at": None, "movable": True, "position": job_id}
+    queued = {"evidence": {}, "waited_s": 90.0, "starts_at": None, "wait": None, "movable": True, "position": job_id}
     return job(id=job_id, state="queued") | queued | changes
 
 

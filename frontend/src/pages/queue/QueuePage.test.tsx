@@ -87,6 +87,13 @@ test("each waiting job has its place, its reason and what would help", async () 
   expect(rows()[1]).toContain("The next cycle decides about it");
 });
 
+test("a waiting job has the forecast of its start", async () => {
+  const says = "likely within 10 minutes (83 %)";
+  const wait = { quick: 0.83, p10_s: 20, p50_s: 200, p90_s: 900, source: "combined" as const, says };
+  show(queueOf({ results: [mine(1, { wait })] }));
+  expect(await screen.findByText(`Its start: ${says}`)).toBeTruthy();
+});
+
 test("an own job is moved by its buttons, and keeps the focus", async () => {
   show(queueOf());
   vi.mocked(queueApi.reorderQueue).mockReturnValue(new Promise(() => undefined));

@@ -124,6 +124,7 @@ function Reason({ job }: { job: QueueEntry }) {
         <>
           {holdWords(job.hold.reason)}
           <span className={classes.under}>{sentence(timesInWords(job.hold.detail, now), names)}</span>
+          {job.wait === null ? null : <span className={classes.under}>Its start: {job.wait.says}</span>}
           {job.hold.helps.slice(0, 1).map((help) => (
             <span key={help} className={classes.under}>
               It helps if {help}

@@ -7,15 +7,18 @@ from datetime import datetime
 from muster.accounts.models import User
 from muster.api.jobs.render import for_list, job_list
 from muster.api.pages import encode_cursor
+from muster.api.predictions.render import wait_forecast
 from muster.common.clock import database_now, moment
 from muster.dispatch.config.planners import name_of, planner_of
 from muster.jobs.models import Job, QueueOrder
 from muster.jobs.queue import orders_of
+from muster.predictions.waits.outlook import present_waits
 from muster.tenants.models import VirtualCluster
 from muster.tenants.selectors import is_manager
 from muster_client.answers.jobs import JobInList
 from muster_client.answers.queue import Queue, QueueEntry
 from scheduler.model.lifecycle import JobState
+from scheduler.predict.waits.forecast import WaitForecast
 
 
 def queue_document(user: User, vc: VirtualCluster, *, mine: bool, limit: int, first: int) -> Queue:
@@ -40,21 +43,28 @@ def queue_document(user: User, vc: VirtualCluster, *, mine: bool, limit: int, fi
         "waiting": len(order),
         "held": len(held_ids),
         "manages": manages,
-        "results": _entries(user, ids, manages=manages),
+        "results": _entries(user, vc.pool_id, ids, manages=manages),
         "next": encode_cursor(first + limit) if first + limit < len(listed) else None,
     }
 
 
-def _entries(user: User, ids: list[int], *, manages: bool) -> list[QueueEntry]:
+def _entries(user: User, pool_id: int, ids: list[int], *, manages: bool) -> list[QueueEntry]:
     rows = for_list(Job.objects.filter(pk__in=ids, state=JobState.QUEUED)).in_bulk()
     jobs, now = [rows[job_id] for job_id in ids if job_id in rows], database_now()
+    waits = present_waits(pool_id, ids, now)
     return [
-        _entry(job, row, now, movable=(manages or job.owner_id == user.pk) and not job.held and not job.bumped)
+        _entry(
+            job,
+            row,
+            waits.get(job.pk),
+            now,
+            movable=(manages or job.owner_id == user.pk) and not job.held and not job.bumped,
+        )
         for job, row in zip(jobs, job_list(jobs), strict=True)
     ]
 
 
-def _entry(job: Job, row: JobInList, now: datetime, *, movable: bool) -> QueueEntry:
+def _entry(job: Job, row: JobInList, wait: WaitForecast | None, now: datetime, *, movable: bool) -> QueueEntry:
     evidence = (job.hold or {}).get("evidence", {})
     since = max(job.submitted_at, job.requeued_at or job.submitted_at)
     return {
@@ -63,5 +73,6 @@ def _entry(job: Job, row: JobInList, now: datetime, *, movable: bool) -> QueueEn
         "evidence": evidence,
         "waited_s": round(max(0.0, (now - since).total_seconds()), 1),
         "starts_at": evidence.get("starts_by"),
+        "wait": wait_forecast(wait),
         "movable": movable,
     }

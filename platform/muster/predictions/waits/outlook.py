@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from muster.common.clock import database_now
 from muster.jobs.models import Attempt, Job
-from muster.predictions.forward.lookup import forward_of
+from muster.predictions.forward.lookup import forward_of, forwards_of
 from muster.predictions.models import WaitRecord
 from muster.predictions.waits.forecasts import Forecasts, predictor_of, read, shown
 from muster.predictions.waits.queues import queue_of
@@ -71,6 +72,21 @@ def start_of(job: Job) -> Start:
     predictor = predictor_of(record.pool_id)
     forecasts = predictor.present(read(record.forecasts), forward_of(job), waited_s)
     return Start(_outlook(job.vc.pool_id, forecasts), submitted, eligible_at, None)
+
+
+def present_waits(pool_id: int, job_ids: Collection[int], now: datetime) -> dict[int, WaitForecast]:
+    """The forecasts of the whole waits of waiting jobs of one pool, as they are expected now, by the job's id."""
+    jobs = list(Job.objects.filter(pk__in=job_ids, startable=True).defer("spec").select_related("wait"))
+    predictor, found = predictor_of(pool_id), {}
+    for job, forward in zip(jobs, forwards_of(pool_id, jobs), strict=True):
+        record = getattr(job, "wait", None)
+        if record is None or record.eligible_at is None:
+            continue
+        waited_s = max(0.0, (now - record.eligible_at).total_seconds())
+        forecast = shown(predictor.present(read(record.forecasts), forward, waited_s))
+        if forecast is not None:
+            found[job.pk] = forecast
+    return found
 
 
 def first_start(job: Job) -> datetime | None:
