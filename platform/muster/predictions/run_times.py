@@ -11,34 +11,18 @@ from typing import Any
 import numpy as np
 from django.db import connection
 
-from muster.jobs.spec.units import parse_duration_s
+from muster.jobs.attempt.history import NO_RUN, STOPPED, TOOK_SQL, user_s_of
 from muster.predictions.models import Kind, PredictorModel
 from muster.usage.scope import Scope
-from scheduler.model.reasons import Reason, RetryOn, reasons_where
+from scheduler.model.reasons import Reason
 from scheduler.predict.runtimes import Source
 from scheduler.predict.scores import coverage, pinball
 
 MAX_RUNS = 50_000
 """The newest runs that are judged; more would keep a web process for long."""
 NO_RUNS = "no job that you may see has ended yet"
-_STOPPED = {
-    *reasons_where(lambda meaning: meaning.category in {RetryOn.INFRASTRUCTURE, RetryOn.NODE_LOST}),
-    *(Reason.CANCELLED_BY_USER, Reason.IDLE, Reason.LOG_RULE, Reason.PREEMPTED, Reason.STOPPED_EARLY),
-    *(Reason.REQUEUED_BY_USER, Reason.RESIZE_FAILED, Reason.PAUSED),
-}
-NO_RUN = sorted(_STOPPED)
-TOOK_SQL = """CASE WHEN jsonb_typeof(job.request->'elastic') = 'object'
-    THEN job.attained_gpu_s / greatest(job.gpus * job.nodes, 1)
-    WHEN job.checkpoints OR job.attempt_count = 1 THEN job.ran_s
-    ELSE (SELECT extract(epoch FROM attempt.ended_at - attempt.placed_at)::float8 FROM jobs_attempt attempt
-          WHERE attempt.job_id = job.id AND attempt.stage = 'full' ORDER BY attempt.number DESC LIMIT 1) END"""
-
-
-def user_s_of(text: str | None) -> float | None:
-    """The run time that the owner expects."""
-    return parse_duration_s(text) if text else None
-
-
+_UNKNOWN = sorted({*STOPPED, *NO_RUN} - {Reason.TIME_LIMIT})
+"""Ends of which the run time is not known; at the limit it is the limit, above which nothing is estimated."""
 _LEVELS = (0.1, 0.5, 0.9)
 _MIN_S = 1.0  # a shorter run counts as so long, for its logarithm
 _FACTOR = 2.0
@@ -123,11 +107,11 @@ def _runs(scope: Scope, since: datetime) -> Sequence[_Run]:
         SELECT owner.username, job.ended_at, {TOOK_SQL}, job.expected_p10_s, job.expected_s, job.expected_p90_s,
             job.expected_source, job.spec->>'expected'
         FROM jobs_job job JOIN accounts_user owner ON owner.id = job.owner_id
-        WHERE job.ended_at >= %(since)s AND job.ran_s > 0 AND job.reason <> ALL (%(no_run)s) {condition}
+        WHERE job.ended_at >= %(since)s AND job.ran_s > 0 AND job.reason <> ALL (%(unknown)s) {condition}
         ORDER BY job.ended_at DESC LIMIT {MAX_RUNS}
     """
     with connection.cursor() as cursor:
-        parameters: Any = scope.parameters | {"since": since, "no_run": NO_RUN}
+        parameters: Any = scope.parameters | {"since": since, "unknown": _UNKNOWN}
         cursor.execute(statement, parameters)
         rows = cursor.fetchall()
     return [

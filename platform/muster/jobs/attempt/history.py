@@ -20,8 +20,8 @@ from scheduler.predict.history import EndedRun, History, RunTimeJob, stem_of
 MAX_RUNS = 20
 """The latest runs of an owner, and of an owner's stem, that an estimate reads."""
 _ROWS_AT_ONCE = 2000
-_NO_RUN = [Reason.STOPPED_EARLY.value]  # its sweep knows how long such a job would have run
-_STOPPED = {
+NO_RUN = [Reason.STOPPED_EARLY.value]  # its sweep knows how long such a job would have run
+STOPPED = {
     *reasons_where(lambda meaning: meaning.category in {RetryOn.INFRASTRUCTURE, RetryOn.NODE_LOST}),
     *(Reason.TIME_LIMIT, Reason.CANCELLED_BY_USER, Reason.IDLE, Reason.LOG_RULE, Reason.PREEMPTED),
     *(Reason.REQUEUED_BY_USER, Reason.RESIZE_FAILED, Reason.PAUSED),
@@ -30,15 +30,17 @@ _STOPPED = {
 
 # A job that saves no checkpoints began anew in its last attempt, so that only that one counts. An elastic job counts
 # with the GPU-seconds of all its sizes, over the GPUs that it asked for.
-_COLUMNS = """
-job.owner_id, job.tenant_id, job.vc_id, job.name, job.tags::text, job.code_id, md5(job.spec->>'command'),
-job.spec->>'expected', job.gpus, job.nodes, job.gpu_type, job.time_limit_s, job.reason,
-extract(epoch FROM job.submitted_at)::float8, extract(epoch FROM job.ended_at)::float8,
-CASE WHEN jsonb_typeof(job.request->'elastic') = 'object'
+TOOK_SQL = """CASE WHEN jsonb_typeof(job.request->'elastic') = 'object'
     THEN job.attained_gpu_s / greatest(job.gpus * job.nodes, 1)
     WHEN job.checkpoints OR job.attempt_count = 1 THEN job.ran_s
     ELSE (SELECT extract(epoch FROM attempt.ended_at - attempt.placed_at)::float8 FROM jobs_attempt attempt
-          WHERE attempt.job_id = job.id AND attempt.stage = 'full' ORDER BY attempt.number DESC LIMIT 1) END
+          WHERE attempt.job_id = job.id AND attempt.stage = 'full' ORDER BY attempt.number DESC LIMIT 1) END"""
+"""The run time of a `job`, s; null if its only run was no full one."""
+_COLUMNS = f"""
+job.owner_id, job.tenant_id, job.vc_id, job.name, job.tags::text, job.code_id, md5(job.spec->>'command'),
+job.spec->>'expected', job.gpus, job.nodes, job.gpu_type, job.time_limit_s, job.reason,
+extract(epoch FROM job.submitted_at)::float8, extract(epoch FROM job.ended_at)::float8,
+{TOOK_SQL}
 """
 _HAS_RUN = "job.ended_at IS NOT NULL AND job.ran_s > 0 AND job.reason <> ALL (%s)"
 _STEM, _ALIKE = STEM_SQL.format(name="job.name"), STEM_SQL.format(name="alike.name")
@@ -75,21 +77,21 @@ def history_of(jobs: Sequence[Job]) -> History:
         return History()
     owners = sorted({job.owner_id for job in jobs})
     alike = {(job.owner_id, stem_of(job.name)): job.name for job in jobs}
-    rows = _HISTORY.rows(owners, _NO_RUN, [owner_id for owner_id, _ in alike], list(alike.values()), _NO_RUN)
+    rows = _HISTORY.rows(owners, NO_RUN, [owner_id for owner_id, _ in alike], list(alike.values()), NO_RUN)
     return History(_run(row) for row in rows)
 
 
 def newest_runs(most: int) -> Iterator[EndedRun]:
     """The newest ended runs, the newest first, as the database sends them."""
     with transaction.atomic(), connection.chunked_cursor() as cursor:
-        cursor.execute(_NEWEST, [_NO_RUN, most])
+        cursor.execute(_NEWEST, [NO_RUN, most])
         while rows := cursor.fetchmany(_ROWS_AT_ONCE):
             yield from map(_run, rows)
 
 
 def ended_since(moment: datetime, *, most: int) -> int:
     """The number of runs that ended after the moment, counted up to `most`."""
-    ((count,),) = _COUNT.rows(_NO_RUN, moment, most)
+    ((count,),) = _COUNT.rows(NO_RUN, moment, most)
     return int(count)
 
 
@@ -139,7 +141,7 @@ def _run(row: tuple[Any, ...]) -> EndedRun:
         limit_s=limit_s,
         user_s=user_s_of(expected),
     )
-    return EndedRun(job, ended_at, -1.0 if took_s is None else took_s, reason in _STOPPED)
+    return EndedRun(job, ended_at, -1.0 if took_s is None else took_s, reason in STOPPED)
 
 
 def _words_of(tags: Mapping[str, Any]) -> tuple[str, ...]:
