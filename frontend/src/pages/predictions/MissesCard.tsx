@@ -8,6 +8,8 @@ import { Ago } from "../../components/Time";
 import classes from "./PredictionsPage.module.css";
 import { missWords } from "./record";
 
+const MAX_MISSES = 10;
+
 /** The jobs that waited the most times longer than their p90, as links. */
 export function MissesCard({ misses }: { misses: WaitRecord["worst"] }) {
   return (
@@ -19,7 +21,7 @@ export function MissesCard({ misses }: { misses: WaitRecord["worst"] }) {
         <Empty icon={<IconCheck size={20} />} title="No job waited longer than its p90" />
       ) : (
         <ul className={classes.misses}>
-          {misses.map((miss) => (
+          {misses.slice(0, MAX_MISSES).map((miss) => (
             <li key={miss.id}>
               <Link to="/jobs/$jobId" params={{ jobId: String(miss.id) }} className="link">
                 {miss.name} <span className="mono">#{miss.id}</span>
