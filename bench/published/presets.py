@@ -40,7 +40,7 @@ class Way:
     policy: str
     params: Mapping[str, object] = field(default_factory=dict)
     admission: str = "quota"
-    oracle: Oracle = Oracle.ESTIMATES
+    oracle: Oracle = Oracle.LEARNED
 
     @classmethod
     def of(cls, preset: Preset) -> Way:

@@ -8,8 +8,9 @@ from dataclasses import replace
 
 from scheduler.model import Job, Running, View
 from scheduler.model.plan import requeued
+from scheduler.predict.estimate import doubled
 from scheduler.sim.cluster import ClusterSpec
-from scheduler.sim.forecast import Forecast, estimated
+from scheduler.sim.forecast import Forecast
 from scheduler.sim.options import Oracle
 from scheduler.sim.trace import TraceJob
 
@@ -33,7 +34,7 @@ class Known(Forecast):
             run = view.running_by_job.get(job_id)
             if run is None or run.attempt_id != attempt_id or run.stopping:
                 continue
-            longer = estimated(run.job, run.job.expected_s, held_s=view.now - run.placed_at)
+            longer = _estimated(run.job, run.job.expected_s, held_s=view.now - run.placed_at)
             if longer.expected_s != run.job.expected_s:
                 run = replace(run, job=longer)
                 self.started(run)
@@ -41,4 +42,13 @@ class Known(Forecast):
 
     def requeued(self, run: Running, job: TraceJob, done: float, now: float) -> Job:
         waits = requeued(run, now)
-        return estimated(waits, waits.expected_s)
+        return _estimated(waits, waits.expected_s)
+
+
+def _estimated(job: Job, expected_s: float | None, *, held_s: float = 0.0) -> Job:
+    """The job with this estimate, after `held_s` with GPUs in its present attempt."""
+    if expected_s is None:
+        return job
+    before_s = job.ran_s if job.checkpoints else 0.0
+    expected_s = doubled(expected_s, ran_s=before_s + held_s, limit_s=job.time_limit_s)
+    return replace(job, expected_s=expected_s, remaining_s=max(0.0, expected_s - before_s))

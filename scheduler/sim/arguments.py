@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from scheduler.admission import ADMISSIONS
 from scheduler.engine.cycle import compose
-from scheduler.engine.policy import POLICIES
+from scheduler.engine.policy import POLICIES, InformedPolicy, Need
 from scheduler.placement import PLACEMENTS
 from scheduler.policies.drf import Drf
 from scheduler.registry import ConfigError, Registry
@@ -23,6 +23,7 @@ from scheduler.sim.applications import ApplicationError
 from scheduler.sim.cluster import ClusterError, ClusterSpec, load_cluster, spelled_as_in
 from scheduler.sim.failures import Failures
 from scheduler.sim.generators import generate, generators
+from scheduler.sim.learned import has_owners
 from scheduler.sim.options import Options, Oracle
 from scheduler.sim.readers import Peer, ReadOptions, detect, formats, read_trace
 from scheduler.sim.screening import Screening
@@ -70,7 +71,7 @@ class Arguments:
     one_node: bool = False
     opportunistic: bool = False
     rate_noise: float = 0.0
-    oracle: str = Oracle.PERFECT.value
+    oracle: str | None = None  # None: learned where the trace has owners and the policy reads run times
     failures: str = Failures.NONE.value
     retries: int = 1
     retry_hopeless: bool = True
@@ -129,6 +130,8 @@ def prepare(arguments: Arguments) -> Study:
         notes.append(f"{len(infeasible)} jobs left out that the cluster can never run; {_place(trace, job)}: {reason}")
     quotas = _as_option_error("--cluster", cluster.quotas_for, trace)
     _check_cells(runs[0][1], quotas, trace)  # all runs have one admission
+    if arguments.oracle is None and arguments.trace is not None and has_owners(trace):
+        runs = [(label, _as_learned(run)) for label, run in runs]
     notes += [note for label, run in runs if (note := _single_group(label, run, trace))]
     return Study(trace, cluster, tuple((label, replace(run, quotas=quotas)) for label, run in runs), tuple(notes))
 
@@ -214,7 +217,7 @@ def _runs(arguments: Arguments, options_of: Callable[[str], Options]) -> list[tu
     if not arguments.policies:
         raise UsageError(f"--policy: name at least one of {', '.join(POLICIES.names)}")
     given = {name: getattr(arguments, name) for name in _ASSUMPTIONS} | {
-        "oracle": Oracle(arguments.oracle),
+        "oracle": None if arguments.oracle is None else Oracle(arguments.oracle),
         "failures": Failures(arguments.failures),
         "screening": None if arguments.screening is None else _screening(arguments.screening),
         "skip_infeasible": arguments.skip_bad,
@@ -382,7 +385,8 @@ def _check_numbers(arguments: Arguments) -> None:
         raise UsageError(f"--seed: must be at least 0, not {arguments.seed}")
     if arguments.retries < 0:
         raise UsageError(f"--retries: must be at least 0, not {arguments.retries}")
-    _check_name("--oracle", "oracle", arguments.oracle, [each.value for each in Oracle])
+    if arguments.oracle is not None:
+        _check_name("--oracle", "oracle", arguments.oracle, [each.value for each in Oracle])
     _check_name("--failures", "kind of failures", arguments.failures, [each.value for each in Failures])
 
 
@@ -405,6 +409,13 @@ def _single_group(label: str, options: Options, trace: Trace) -> str | None:
         return None
     group = "owner" if by_user else "virtual cluster"
     return f"{label}: all jobs of the trace have the same {group}, so drf orders them like fifo"
+
+
+def _as_learned(options: Options) -> Options:
+    """The options with learned run times if the policy reads run times."""
+    policy = compose(options.config).policy
+    reads = isinstance(policy, InformedPolicy) and Need.REMAINING in policy.needs
+    return replace(options, oracle=Oracle.LEARNED) if reads else options
 
 
 def _place(trace: Trace, job: TraceJob) -> str:

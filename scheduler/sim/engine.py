@@ -34,8 +34,9 @@ from scheduler.sim.classes import JobClasses
 from scheduler.sim.clocks import Clocks
 from scheduler.sim.cluster import ClusterSpec, on_one_node
 from scheduler.sim.failures import FAILED, SUCCEEDED, FailureClass, Failures, attempted
-from scheduler.sim.forecast import Forecast, estimated
+from scheduler.sim.forecast import Forecast
 from scheduler.sim.groups import Groups
+from scheduler.sim.learned import has_owners
 from scheduler.sim.options import Options, Oracle
 from scheduler.sim.result import Result, Span, record_of
 from scheduler.sim.scheduled import scheduled_job, with_rates
@@ -107,7 +108,7 @@ class Simulation:
         self.clocks = Clocks(self.world, self.state, self.profile.placement)
         self.classes = JobClasses(self.world, self.state, on=options.opportunistic)
         self.groups = Groups(trace, self.world)
-        self.forecast = told or Forecast(options.oracle, cluster)
+        self.forecast = told or Forecast(options.oracle, cluster, owners=has_owners(trace))
         # (moment, event, job id, version); an event with another version than its job's is void
         self.events: list[tuple[float, int, int, int]] = []
         self.ended = 0
@@ -248,6 +249,7 @@ class Simulation:
             measured=self.trace.throughputs is not None,
             options=self.options,
         )
+        job = self.forecast.told(job)
         denials = [self.state.capacity.infeasible(demand) for demand in self._demands(job)]
         if None not in denials:
             if not self.options.skip_infeasible:
@@ -287,8 +289,8 @@ class Simulation:
         self.ended += 1
         took_s = run.ran_s(now) if run.job.checkpoints else now - run.placed_at
         waiting = self.world.waiting_by_id
-        for other_id, expected_s in self.forecast.ended(self.jobs[job_id], took_s, waiting):
-            waiting[other_id] = estimated(waiting[other_id], expected_s)
+        for other_id in self.forecast.ended(self.jobs[job_id], took_s, now, waiting):
+            waiting[other_id] = self.forecast.told(waiting[other_id])
             self.state.add_waiting(waiting[other_id])
 
     def _handle_failure(self, run: Running) -> bool:

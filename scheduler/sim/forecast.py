@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections import defaultdict
-from collections.abc import Collection, Hashable, Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from scheduler.model import Job, Running, View
-from scheduler.predict.estimate import HISTORY_JOBS, Estimate, Source, doubled, estimate
+from scheduler.predict.runtimes import corrected_at
 from scheduler.sim.cluster import ClusterSpec
+from scheduler.sim.learned import Learned
 from scheduler.sim.options import Oracle
 from scheduler.sim.trace import TraceJob
 from scheduler.sim.work import Layout
@@ -25,30 +25,42 @@ class Forecast:
     Perfect predictions are in seconds on the GPU type of the cluster on which the job is fastest. So a job's prediction
     does not depend on its place; the run's `work_rate` is its speed there.
 
-    Estimates are production's, `scheduler.predict`: made at submission, made again for a waiting job when the first job
-    like it ends, and doubled when a running job outlives them.
+    Learned run times are those of production's predictors (`scheduler.sim.learned`): predicted at submission, and
+    corrected when a running job outlives them, as in production.
     """
 
-    def __init__(self, oracle: Oracle, cluster: ClusterSpec) -> None:
+    def __init__(self, oracle: Oracle, cluster: ClusterSpec, *, owners: bool = False) -> None:
         self._oracle = oracle
         self._node_gpus: dict[str, int] = {}  # of the largest node of each type
         for group in cluster.groups:
             self._node_gpus[group.gpu_type] = max(group.gpus, self._node_gpus.get(group.gpu_type, 0))
-        self._took_s: defaultdict[Hashable, list[float]] = defaultdict(list)  # of ended jobs of one kind, newest first
-        self._without_history: defaultdict[Hashable, dict[int, TraceJob]] = defaultdict(dict)
+        self._learned = Learned(owners=owners) if oracle is Oracle.LEARNED else None
         # Work done and the prediction for the rest, by job: a job that moves is asked for twice.
         self._last_left: dict[int, tuple[float, float]] = {}
-        # (moment, job, attempt) at which a running job outlives its estimate; the attempt may have ended before
-        self._outlived: list[tuple[float, int, int]] = []
+        # (moment, job, attempt) at which a running job outlives what is expected; the attempt may have ended before
+        self._outlives: list[tuple[float, int, int]] = []
 
     def submitted(self, job: TraceJob) -> float | None:
         """The predicted run time of a newly submitted job, s; None: no prediction."""
-        if self._oracle is not Oracle.ESTIMATES:
+        if self._learned is None:
             return self._work_left_s(job, 0.0)
-        found = self._estimate(job)
-        if found is None or found.source is not Source.HISTORY:
-            self._without_history[_history_key(job)][job.id] = job
-        return None if found is None else found.expected_s
+        found = self._learned.submitted(job)
+        return None if found is None else found.p50_s
+
+    def told(self, job: Job, held_s: float = 0.0) -> Job:
+        """The job with what is learned of its run time, after `held_s` with GPUs in its present attempt."""
+        run_time = None if self._learned is None else self._learned.of(job)
+        if run_time is None:
+            return job
+        before_s = job.ran_s if job.checkpoints else 0.0
+        known = corrected_at(run_time, ran_s=before_s + held_s, limit_s=job.time_limit_s)
+        return replace(
+            job,
+            expected_s=known.p50_s,
+            expected_p10_s=known.p10_s,
+            expected_p90_s=known.p90_s,
+            remaining_s=max(0.0, known.p50_s - before_s),
+        )
 
     def requeued(self, run: Running, job: TraceJob, done: float, now: float) -> Job:
         """The job as it waits again, with the prediction for the rest, or for all of it without checkpoints."""
@@ -59,39 +71,31 @@ class Forecast:
             requeued_at=now,
             remaining_s=self._work_left_s(job, done),
         )
-        return estimated(waits, waits.expected_s) if self._oracle is Oracle.ESTIMATES else waits
+        if self._learned is not None and self._learned.of(waits) is None:
+            self._learned.submitted(job)
+        return self.told(waits)
 
     def started(self, run: Running) -> None:
-        """Note the moment at which the running job outlives its estimate."""
-        if self._oracle is Oracle.ESTIMATES and run.job.remaining_s is not None:
-            heapq.heappush(self._outlived, (run.placed_at + run.job.remaining_s, run.job.id, run.attempt_id))
+        """Note the moment at which the running job outlives what is expected."""
+        if self._learned is not None and run.job.remaining_s is not None:
+            heapq.heappush(self._outlives, (run.placed_at + run.job.remaining_s, run.job.id, run.attempt_id))
 
     def corrected(self, view: View) -> Iterator[Running]:
-        """The running jobs that have outlived their estimates, with doubled ones."""
-        while self._outlived and self._outlived[0][0] <= view.now:
-            _, job_id, attempt_id = heapq.heappop(self._outlived)
+        """The running jobs that have outlived what was expected, with what is expected since."""
+        while self._outlives and self._outlives[0][0] <= view.now:
+            _, job_id, attempt_id = heapq.heappop(self._outlives)
             run = view.running_by_job.get(job_id)
             if run is None or run.attempt_id != attempt_id or run.stopping:
                 continue
-            longer = estimated(run.job, run.job.expected_s, held_s=view.now - run.placed_at)
+            longer = self.told(run.job, view.now - run.placed_at)
             if longer.expected_s != run.job.expected_s:
                 run = replace(run, job=longer)
                 self.started(run)
                 yield run
 
-    def ended(self, job: TraceJob, took_s: float, waiting: Collection[int]) -> Iterator[tuple[int, float]]:
-        """Learn from an ended job; yields the ids of `waiting` jobs with a new estimate, and the estimate, s."""
-        if self._oracle is not Oracle.ESTIMATES:
-            return
-        kind = _history_key(job)
-        self._took_s[kind] = [took_s, *self._took_s[kind]][:HISTORY_JOBS]
-        those = self._without_history[kind]
-        those.pop(job.id, None)
-        for other in [one for one in those.values() if one.id in waiting]:
-            found = self._estimate(other)
-            if found is not None and found.source is Source.HISTORY:
-                del those[other.id]
-                yield other.id, found.expected_s
+    def ended(self, job: TraceJob, took_s: float, now: float, waiting: Mapping[int, Job]) -> Iterator[int]:
+        """Learn from an ended job; yields the ids of `waiting` jobs that are predicted anew."""
+        return iter(()) if self._learned is None else self._learned.ended(job, took_s, now, waiting)
 
     def at_speed(self, run: Running, job: TraceJob, done: float, left_s: float, now: float) -> Running:
         """The run with the work rate at which it needs `left_s` for the rest; the same object if nothing changes."""
@@ -104,9 +108,6 @@ class Forecast:
         # A run's remaining work counts from the start of the attempt, at the present rate.
         remaining_s = predicted_s + rate * (now - run.placed_at)
         return replace(run, progress=rate, job=replace(run.job, remaining_s=remaining_s))
-
-    def _estimate(self, job: TraceJob) -> Estimate | None:
-        return estimate(user_s=job.expected_s, took_s=self._took_s[_history_key(job)], limit_s=job.time_limit_s)
 
     def _work_left_s(self, job: TraceJob, done: float) -> float | None:
         """The perfect prediction of the remaining time, s; None: unknown.
@@ -134,17 +135,3 @@ class Forecast:
             return (job.gpus // job.nodes,) * job.nodes
         size = self._node_gpus.get(gpu_type) or job.gpus
         return (size,) * (job.gpus // size) + ((job.gpus % size,) if job.gpus % size else ()) if job.gpus else ()
-
-
-def _history_key(job: TraceJob) -> Hashable:
-    """The kind of a job: jobs of one kind share their history. Traces without owners use virtual clusters instead."""
-    return (job.vc, job.owner, job.name, job.gpu_type, job.gpus, job.nodes)
-
-
-def estimated(job: Job, expected_s: float | None, *, held_s: float = 0.0) -> Job:
-    """The job with this estimate, after `held_s` with GPUs in its present attempt."""
-    if expected_s is None:
-        return job
-    before_s = job.ran_s if job.checkpoints else 0.0
-    expected_s = doubled(expected_s, ran_s=before_s + held_s, limit_s=job.time_limit_s)
-    return replace(job, expected_s=expected_s, remaining_s=max(0.0, expected_s - before_s))

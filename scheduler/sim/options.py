@@ -16,7 +16,7 @@ class Oracle(StrEnum):
     """Run times that the scheduler knows."""
 
     PERFECT = "perfect"
-    ESTIMATES = "estimates"  # as in production: `scheduler.predict`
+    LEARNED = "learned"  # as in production: from what has ended; see `scheduler.sim.learned`
     NONE = "none"
 
 

@@ -113,7 +113,7 @@ def parser(prog: str) -> argparse.ArgumentParser:
         metavar="X",
         help="The error of the rates that policies see: the standard deviation of their logarithm.",
     )
-    add("--oracle", metavar="NAME", help="Run times that policies know: perfect, estimates or none.")
+    add("--oracle", metavar="NAME", help="Run times that policies know: perfect, learned or none.")
     add("--failures", metavar="NAME", help="The source of failures: none, trace, philly, philly_paper, philly_times.")
     add("--retries", type=int, metavar="N", help="The retries of a failed job.")
     add(

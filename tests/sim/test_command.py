@@ -399,3 +399,19 @@ def test_it_runs_as_a_module_and_draws_without_a_display(trace: Path) -> None:
     imported = "import sys, scheduler.sim.__main__; print('matplotlib' in sys.modules)"
     shown = subprocess.run([sys.executable, "-c", imported], capture_output=True, text=True, check=True)
     assert shown.stdout == "False\n"
+
+
+@pytest.mark.parametrize(
+    ("owners", "policy", "oracle"),
+    [(2, "srtf", "learned"), (2, "las", "perfect"), (1, "srtf", "perfect"), (2, "backfill:optimistic=true", "learned")],
+)
+def test_run_times_are_learned_where_a_trace_has_owners_and_a_policy_reads_them(
+    tmp_path: Path, owners: int, policy: str, oracle: str
+) -> None:
+    trace = tmp_path / "jobs.swf"
+    lines = [f"{number} {number} 0 60 1 -1 -1 1 100 -1 1 {number % owners} 1 1 1 1 -1 -1" for number in range(1, 5)]
+    trace.write_text("\n".join(lines) + "\n")
+    ((_, found),) = prepare(Arguments(trace=trace, policies=(policy,), cluster="V100:1x2")).runs
+    assert found.oracle == oracle
+    ((_, named),) = prepare(Arguments(trace=trace, policies=(policy,), cluster="V100:1x2", oracle="none")).runs
+    assert named.oracle == "none"

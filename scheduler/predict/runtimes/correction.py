@@ -17,6 +17,7 @@ from scheduler.predict.history import within
 from scheduler.predict.runtimes.quantiles import RunTime, Source
 from scheduler.predict.runtimes.rules import Z
 
+_SOON_S = 1e-3  # a moment counts as reached from this long before
 _SHARES = (0.9, 0.5, 0.1)  # of jobs that take longer
 _PACE_SPREAD = 0.3  # deviation of the logarithm of the time by steps, at the first step
 _MIN_DEVIATION = 0.02
@@ -45,6 +46,20 @@ def corrected(
         logs, source = by_steps, Source.PROGRESS
     low, middle, high = (max(ran_s, within(math.exp(log), limit_s)) for log in logs)
     return RunTime(low, middle, high, source)
+
+
+def corrected_at(run_time: RunTime, *, ran_s: float, limit_s: float | None = None) -> RunTime:
+    """The quantiles for the order of jobs: corrected when the job outlives its p50, and again when it outlives that.
+
+    Between, the time left only falls, so that two jobs alike do not preempt each other over and over.
+    """
+    known = run_time
+    while known.p50_s <= ran_s + _SOON_S:
+        longer = corrected(run_time, ran_s=known.p50_s, limit_s=limit_s)
+        if longer.p50_s <= known.p50_s:  # the limit
+            return corrected(run_time, ran_s=ran_s, limit_s=limit_s)
+        known = longer
+    return known
 
 
 def _by_steps(logs: list[float], ran_s: float, step: float | None, total: float | None) -> list[float] | None:

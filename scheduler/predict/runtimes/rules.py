@@ -31,16 +31,17 @@ def by_rules(job: RunTimeJob, history: History) -> RunTime | None:
         logs = history.claims(job) if stem_s is None else [math.log(past.took_s) for past in history.of_stem(job)]
         spread = pstdev(logs) if len(logs) >= MIN_SPREAD_RUNS else UNKNOWN_SPREAD
         source = Source.USER if stem_s is None else Source.HISTORY
-        return _around(sum(known) / len(known), max(MIN_SPREAD, spread), job, source)
+        return around(sum(known) / len(known), max(MIN_SPREAD, spread), job.limit_s, source)
     last_s = history.last_two_s(job)
     if last_s is not None:
-        return _around(math.log(last_s), UNKNOWN_SPREAD, job, Source.HISTORY)
+        return around(math.log(last_s), UNKNOWN_SPREAD, job.limit_s, Source.HISTORY)
     limit_s, user_s = usable_s(job.limit_s), usable_s(job.user_s)
     if limit_s is not None:
         return RunTime(within(_LIMIT_SHARE * limit_s, limit_s), limit_s, limit_s, Source.LIMIT)
-    return None if user_s is None else _around(math.log(user_s), UNKNOWN_SPREAD, job, Source.USER)
+    return None if user_s is None else around(math.log(user_s), UNKNOWN_SPREAD, job.limit_s, Source.USER)
 
 
-def _around(center: float, spread: float, job: RunTimeJob, source: Source) -> RunTime:
-    low, middle, high = (within(math.exp(center + z * spread), job.limit_s) for z in (-Z, 0.0, Z))
+def around(center: float, spread: float, limit_s: float | None, source: Source) -> RunTime:
+    """The run time with this mean and deviation of its logarithm, which is normal."""
+    low, middle, high = (within(math.exp(center + z * spread), limit_s) for z in (-Z, 0.0, Z))
     return RunTime(low, middle, high, source)

@@ -12,7 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.predict.history import MAX_S, EndedRun, History, RunTimeJob, stem_of
-from scheduler.predict.runtimes import RunTime, RunTimeModel, Source, by_rules, corrected, score, train
+from scheduler.predict.runtimes import (
+    RunTime,
+    RunTimeModel,
+    Source,
+    by_rules,
+    corrected,
+    corrected_at,
+    score,
+    train,
+)
 from scheduler.predict.runtimes import model as model_module
 from scheduler.predict.runtimes.model import newest
 from scheduler.predict.runtimes.rows import rows_of
@@ -280,3 +289,17 @@ def test_a_job_that_says_it_is_nearly_done_gains_no_more_than_the_shortest_tenth
 def test_steps_that_are_no_numbers_count_for_nothing() -> None:
     for step, total in ((5.0, 0.0), (-1.0, 10.0), (11.0, 10.0), (math.nan, 10.0), (1.0, math.inf), (1.0, None)):
         assert corrected(TOLD, ran_s=500.0, step=step, total=total) == corrected(TOLD, ran_s=500.0)
+
+
+def test_jobs_are_ordered_by_the_p50_until_they_outlive_it() -> None:
+    assert corrected_at(TOLD, ran_s=999.0) == TOLD
+    longer = corrected_at(TOLD, ran_s=1000.0)
+    assert longer == corrected(TOLD, ran_s=1000.0) == corrected_at(TOLD, ran_s=longer.p50_s - 1)
+    assert corrected_at(TOLD, ran_s=longer.p50_s) == corrected(TOLD, ran_s=longer.p50_s)
+
+
+@given(ran_s=st.floats(0, 0.9 * MAX_S), narrow=st.booleans())
+def test_the_run_time_by_which_jobs_are_ordered_lies_ahead_up_to_the_limit(ran_s: float, narrow: bool) -> None:
+    told = RunTime(60.0, 60.0, 60.0, Source.HISTORY) if narrow else TOLD
+    assert corrected_at(told, ran_s=ran_s).p50_s > ran_s
+    assert max(ran_s, 4000.0) >= corrected_at(told, ran_s=ran_s, limit_s=4000.0).p50_s >= min(ran_s, 4000.0)
