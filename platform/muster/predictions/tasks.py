@@ -1,17 +1,22 @@
-"""Celery: the policies of pools run forward, the rows of waits, and the models that are trained on them."""
+"""Celery: the policies of pools run forward, the rows of waits, and the models of waits and of run times."""
 
 from __future__ import annotations
 
 from celery import shared_task
+from celery.signals import worker_shutting_down
 
 from muster.common.periodic import only_if
 from muster.common.turns import in_batches
 from muster.events.selectors import has_news_sql
+from muster.predictions import children
 from muster.predictions.forward import runs
+from muster.predictions.learned import progress
+from muster.predictions.learned.training import train_run_times as train_if_due
 from muster.predictions.waits import records, training
 
 only_if("predictions.run_forward", runs.HAS_LIVE_JOBS)
 only_if("predictions.read_waits", f"({has_news_sql('predictions_waitreader')} OR {records.HAS_OUTLIVED})")
+only_if("predictions.follow_progress", f"EXISTS ({progress.REPORTS})")
 
 
 @shared_task(name="predictions.run_forward")
@@ -36,3 +41,20 @@ def train_waits() -> int:
 def forget_waits() -> int:
     """Delete rows of waits that were over long ago; returns how many."""
     return records.forget()
+
+
+@shared_task(name="predictions.follow_progress")
+def follow_progress() -> int:
+    """Correct the run times of jobs that report their steps; returns how many changed."""
+    return progress.follow_progress()
+
+
+@shared_task(name="predictions.train_run_times")
+def train_run_times() -> bool:
+    """Train the model of run times if enough runs have ended; returns whether it was trained."""
+    return train_if_due()
+
+
+@worker_shutting_down.connect
+def _stop_children(**_: object) -> None:
+    children.stop()

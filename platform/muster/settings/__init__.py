@@ -176,6 +176,7 @@ PERIODIC_TASKS = (
         "samples.roll_up": timedelta(seconds=30),
         "notices.gather": timedelta(minutes=1),
         "usage.count": timedelta(minutes=1),
+        "predictions.follow_progress": timedelta(minutes=1),
         "monitoring.look_for_idle_jobs": timedelta(minutes=1),
         "samples.forget": timedelta(minutes=5),
         "accounts.forget": timedelta(minutes=10),
@@ -190,7 +191,7 @@ PERIODIC_TASKS = (
         "predictions.forget_waits": timedelta(minutes=10),
     },
     {"predictions.run_forward": timedelta(minutes=1)},
-    {"predictions.train_waits": timedelta(minutes=10)},
+    {"predictions.train_run_times": timedelta(minutes=10), "predictions.train_waits": timedelta(minutes=10)},
 )
 
 REST_FRAMEWORK = {

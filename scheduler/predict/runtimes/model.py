@@ -134,8 +134,8 @@ def train(runs: Iterable[EndedRun], *, now: float, threads: int = 1) -> RunTimeM
     return train_rows(rows_of(runs, until=now), now=now, threads=threads)
 
 
-def train_rows(rows: Rows, *, now: float, threads: int = 1) -> RunTimeModel | None:
-    """The model of these rows; None if they are fewer than `MIN_RUNS`."""
+def train_rows(rows: Rows, *, now: float, threads: int = 1, before: RunTimeModel | None = None) -> RunTimeModel | None:
+    """The model of these rows; None if they are fewer than `MIN_RUNS`. Its scores compare it with the one `before`."""
     if len(rows) < MIN_RUNS:
         return None
     rows = rows.part(np.arange(max(0, len(rows) - MAX_RUNS), len(rows)))
@@ -143,7 +143,7 @@ def train_rows(rows: Rows, *, now: float, threads: int = 1) -> RunTimeModel | No
     older = _fitted(rows.part(np.arange(len(rows) - len(held_out))), now, threads)
     older = replace(older, shifts=_shifts(older, held_out))
     found = _fitted(rows, now, threads)
-    return replace(found, shifts=older.shifts, scores=score(older, held_out))
+    return replace(found, shifts=older.shifts, scores=score(older, held_out) | _compared(older, before, held_out))
 
 
 def newest(rows: Rows) -> Rows:
@@ -165,6 +165,29 @@ def score(model: RunTimeModel, rows: Rows) -> dict[str, float]:
         "coverage80": scores.coverage(rows.took, logs[:, 2], logs[:, 0]),
         "spearman": scores.spearman(rows.took, logs[:, 1]),
     }
+    return {name: value for name, value in found.items() if math.isfinite(value)}
+
+
+def _compared(model: RunTimeModel, before: RunTimeModel | None, rows: Rows) -> dict[str, float]:
+    """The scores by which a model replaces what is in use.
+
+    Of the p50 and of the rule: *name stem*, else *last two*. Of the model before: on what ended since it was trained,
+    as each model does well on its own runs.
+    """
+    rows = rows.part(np.flatnonzero(rows.settled))
+    name_stem = rows.numbers[:, _RULES[0]]
+    rule = np.where(np.isnan(name_stem), rows.last_two, name_stem)
+    known = np.flatnonzero(~np.isnan(rule))
+    middle = model.of_rows(rows)[:, 1]
+    found = {
+        "pinball_p50": scores.pinball(rows.took[known], middle[known], 0.5),
+        "pinball_rules": scores.pinball(rows.took[known], rule[known], 0.5),
+    }
+    if before is not None:
+        since = rows.part(np.flatnonzero(rows.ended_at > before.trained_at))
+        for name, one in (("pinball_since", model), ("pinball_before", before)):
+            logs = one.of_rows(since)
+            found[name] = float(np.mean([scores.pinball(since.took, logs[:, at], a) for at, a in enumerate(ALPHAS)]))
     return {name: value for name, value in found.items() if math.isfinite(value)}
 
 

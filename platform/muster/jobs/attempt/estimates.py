@@ -31,7 +31,7 @@ SPREAD = 1.5
 def estimate_jobs(jobs: Iterable[Job]) -> None:
     """Set the expected run time of each job that is to be stored, and its source; one query for all of them."""
     jobs = list(jobs)
-    for job, found in zip(jobs, _estimated(jobs), strict=True):
+    for job, found in zip(jobs, estimates_of(jobs), strict=True):
         for name, value in _fields(found).items():
             setattr(job, name, value)
 
@@ -64,7 +64,7 @@ def estimate_waiting(owner_id: int, name: str) -> None:
         alike = Job.objects.filter(pk__in=pks, state=JobState.QUEUED).order_by("pk")
         jobs = list(alike.select_for_update(no_key=True, skip_locked=True))
         by_estimate: defaultdict[RunTime | None, list[int]] = defaultdict(list)
-        for job, found in zip(jobs, _estimated(jobs), strict=True):
+        for job, found in zip(jobs, estimates_of(jobs), strict=True):
             by_estimate[found].append(job.pk)
         for found, those in by_estimate.items():
             Job.objects.filter(pk__in=those).update(**_fields(found))
@@ -79,6 +79,12 @@ def estimate_members(job_ids: Iterable[int], expected_s: float) -> None:
         expected_p90_s=Least(Value(expected_s * SPREAD), limit),
         expected_source=Source.SWEEP,
     )
+
+
+def expect(job_id: int, found: RunTime) -> bool:
+    """Store the corrected run time of a job, unless it has ended or its sweep knows better; returns whether it was."""
+    living = Job.objects.filter(pk=job_id, ended_at=None).exclude(expected_source=Source.SWEEP)
+    return living.update(**_fields(found)) > 0
 
 
 def expected_of(job: Job) -> RunTime | None:
@@ -136,7 +142,8 @@ def current_estimate(job: Job) -> RunTimeEstimate | None:
     }
 
 
-def _estimated(jobs: Sequence[Job]) -> list[RunTime | None]:
+def estimates_of(jobs: Sequence[Job]) -> list[RunTime | None]:
+    """The expected run times of jobs as if they were submitted now; one query for all of them."""
     now = utc_now().timestamp()
     known = [run_time_job(job, submitted_at=now) for job in jobs]
     # Members of an array are alike in all that counts.
