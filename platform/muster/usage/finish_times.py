@@ -16,7 +16,7 @@ from django.db.models import Exists, OuterRef, Q
 
 from muster.common.clock import utc_now
 from muster.fleet.models import Gpu
-from muster.jobs.attempt.estimates import expected_of, while_running
+from muster.jobs.attempt.estimates import expected_of
 from muster.jobs.models import Attempt, Job, JobGroup
 from muster.samples.rates import rates_of_jobs
 from muster.tenants.models import Quota, VirtualCluster
@@ -25,6 +25,7 @@ from muster.usage.models import Finish, FinishTime, GroupFinishTime
 from scheduler.model.lifecycle import JOB_TERMINAL, GroupState, NodeAdmin, Stage
 from scheduler.model.request import Request
 from scheduler.predict.rho import MIN_S, Load, in_words
+from scheduler.predict.runtimes import corrected_at
 
 # A job's row is wide, and a sweep has many.
 _COLUMNS = (
@@ -283,7 +284,7 @@ def _work_of(jobs: Sequence[Job], now: datetime) -> Mapping[int, _Work]:
             left_s = None
             expected = expected_of(job)
             if expected is not None:
-                left_s = while_running(expected, ran_s=done_s, limit_s=job.time_limit_s).p50_s - done_s
+                left_s = corrected_at(expected, ran_s=done_s, limit_s=job.time_limit_s).p50_s - done_s
         found[job.pk] = _Work(done_s, speed, ran, runs, left_s)
     return found
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import replace
 
-from muster.jobs.attempt.estimates import quantiles_of, while_running
+from muster.jobs.attempt.estimates import quantiles_of
 from scheduler import model
-from scheduler.predict.runtimes.quantiles import Source
+from scheduler.predict.runtimes import Source, corrected_at
 from scheduler.predict.scaling import speeds_of
 
 
@@ -41,7 +41,7 @@ def sized(job: model.Job, *, gpus: int = 0, held_s: float = 0.0) -> model.Job:
     mean_gpus = round(job.attained_gpu_s / job.ran_s) if job.ran_s > 0 else 0
     done_s = job.ran_s * job.speed_on(mean_gpus)
     stored = quantiles_of(job.expected_s, job.expected_p10_s, job.expected_p90_s, Source.HISTORY)
-    now = while_running(stored, ran_s=done_s + max(held_s, 0.0) * job.speed_on(gpus), limit_s=None)
+    now = corrected_at(stored, ran_s=done_s + max(held_s, 0.0) * job.speed_on(gpus), limit_s=None)
     return replace(
         job,
         expected_s=now.p50_s,

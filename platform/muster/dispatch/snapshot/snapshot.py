@@ -33,7 +33,7 @@ from muster.dispatch.snapshot.sizes import sized, with_sizes
 from muster.dispatch.snapshot.tree import tree_of, virtual_clusters_in
 from muster.fleet.models import Node, Pool
 from muster.fleet.strikes import strikes_of
-from muster.jobs.attempt.estimates import quantiles_of, while_running
+from muster.jobs.attempt.estimates import quantiles_of
 from muster.jobs.attempt.resizes import failed_resize_from, in_former_size
 from muster.jobs.attempt.runs import screening_run_from
 from muster.jobs.fields import request_of_text
@@ -53,7 +53,7 @@ from scheduler.model.lifecycle import (
 )
 from scheduler.model.planners import seen_by
 from scheduler.model.request import Request
-from scheduler.predict.runtimes.quantiles import Source
+from scheduler.predict.runtimes import Source, corrected_at
 
 _JOB_FIELDS = (
     "id",
@@ -397,7 +397,7 @@ def _expect(row: dict[str, Any], held_s: float) -> None:
     ran_s: float = row["ran_s"] if row["checkpoints"] else 0.0
     now = quantiles_of(expected_s, row["expected_p10_s"], row["expected_p90_s"], Source.HISTORY)
     if row["request"].elastic is None:  # else see `with_sizes`
-        now = while_running(now, ran_s=ran_s + held_s, limit_s=row["time_limit_s"])
+        now = corrected_at(now, ran_s=ran_s + held_s, limit_s=row["time_limit_s"])
         row["remaining_s"] = max(0.0, now.p50_s - ran_s)
     else:
         row["remaining_s"] = expected_s

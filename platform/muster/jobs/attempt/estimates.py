@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
-from math import floor, log2
 
 from django.db import transaction
 from django.db.models import F, Value
@@ -18,7 +16,7 @@ from muster.jobs.models import STEM_SQL, Attempt, Job
 from muster.jobs.ports import ports
 from muster_client.answers.jobs import RunTimeEstimate
 from scheduler.model.lifecycle import ATTEMPT_LIVE, JobState, Stage
-from scheduler.predict.runtimes import RunTime, Source, corrected
+from scheduler.predict.runtimes import RunTime, Source, corrected_at
 
 MAX_WAITING = 1000
 """The waiting jobs that are estimated anew after the end of a job alike: those that were submitted first."""
@@ -102,26 +100,6 @@ def quantiles_of(p50_s: float, p10_s: float | None, p90_s: float | None, source:
     return RunTime(low, p50_s, high, source)
 
 
-def while_running(run_time: RunTime, *, ran_s: float, limit_s: float | None) -> RunTime:
-    """The quantiles of a job that has run for so long.
-
-    They change at milestones, as a decision asks for them of each running job; what is certain, when it is outlived.
-    """
-    if run_time.p10_s == run_time.p90_s > ran_s:
-        return run_time
-    found = _corrected(run_time, _milestone_s(ran_s), limit_s)
-    return found if found.p50_s > ran_s else corrected(run_time, ran_s=ran_s, limit_s=limit_s)
-
-
-@lru_cache(maxsize=1 << 14)
-def _corrected(run_time: RunTime, ran_s: float, limit_s: float | None) -> RunTime:
-    return corrected(run_time, ran_s=ran_s, limit_s=limit_s)
-
-
-def _milestone_s(ran_s: float) -> float:
-    return 60.0 * 2.0 ** floor(log2(ran_s / 60.0)) if ran_s >= 60.0 else 0.0
-
-
 def current_estimate(job: Job) -> RunTimeEstimate | None:
     """The expected run time as it is now, s, and its source: longer where the job has run for long."""
     stored = expected_of(job)
@@ -133,12 +111,12 @@ def current_estimate(job: Job) -> RunTimeEstimate | None:
         ran_s += max(0.0, (utc_now() - placed).total_seconds()) if placed is not None else 0.0
     elif job.state != JobState.QUEUED:
         ran_s = 0.0
-    now = while_running(stored, ran_s=ran_s, limit_s=job.time_limit_s)
+    now = corrected_at(stored, ran_s=ran_s, limit_s=job.time_limit_s)
     return {
         "expected_s": round(now.p50_s, 1),
         "p10_s": round(now.p10_s, 1),
         "p90_s": round(now.p90_s, 1),
-        "source": now.source.value,
+        "source": (Source.OUTLIVED if ran_s >= stored.p90_s else now.source).value,
     }
 
 

@@ -22,7 +22,7 @@ JOIN monitoring_series series ON series.attempt_id = attempt.id
 WHERE job.state = '{JobState.ACTIVE}' AND job.stage = '{Stage.FULL}' AND job.expected_source <> '{Source.SWEEP}'
 GROUP BY job.id
 HAVING bool_or(series.name = '{TOTAL}') AND max(series.at) > clock_timestamp() - interval '2 minutes'
-"""  # noqa: S608 - put together of constants
+"""
 _REPORTS = Statement(f"{REPORTS} ORDER BY job.id LIMIT {MAX_JOBS}")
 
 
