@@ -9,15 +9,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from time import process_time
-from typing import Any
 
 from scheduler.engine.cycle import CycleConfig, places_in_trial
 from scheduler.engine.policy import PreemptivePolicy
-from scheduler.forward.answer import Forward, Kind, starts_of, to_json
+from scheduler.forward.answer import Forward, Kind, starts_of
 from scheduler.forward.draws import drawn_left_s, spread_of
 from scheduler.forward.known import Known
 from scheduler.forward.pace import COARSE, Pace
@@ -77,12 +76,6 @@ def run_forward(
         if clock() - began + (clock() - began) / len(found) > budget_s:
             break  # another one would not come as far
     return _summary(snapshot, found, probes, horizon_s, clock() - began)
-
-
-def answer_of(items: Iterator[tuple[Snapshot, CycleConfig]], *, seed: int, budget_s: float) -> dict[str, Any]:
-    """The stored form of the answer for the first item."""
-    snapshot, config = next(items)
-    return to_json(run_forward(snapshot, config, seed=seed, budget_s=budget_s))
 
 
 def _work(work: Mapping[int, tuple[float, float]], job: Job, _: Running | None) -> tuple[float, float]:

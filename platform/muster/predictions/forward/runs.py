@@ -16,7 +16,7 @@ from muster.dispatch.snapshot.snapshot import planner_snapshot
 from muster.fleet.models import Pool
 from muster.predictions.children import Busy, ChildError, Limits, Stopped, in_child
 from muster.predictions.models import PoolForward
-from scheduler.forward.run import answer_of
+from scheduler.forward.child import answer_of
 
 log = logging.getLogger(__name__)
 
