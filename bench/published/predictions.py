@@ -22,7 +22,7 @@ from scheduler.sim.trace import Trace
 from scheduler.sim.waits import wait_jobs
 
 BEGINS = datetime(2022, 12, 1, tzinfo=UTC)  # the first two months of TACC's trace are there to learn from
-REFIT_S = 7 * 86_400.0
+REFIT_S = 86_400.0
 _COMPARED = {"error_h": "error, hours", "error_log": "error, log", "spearman": "Spearman"}
 _MONTHLY = {
     "error_h_below_last_two": "error in hours below last two",
@@ -39,7 +39,7 @@ def tacc(folder: Path) -> Trace:
 
 
 def run_time_section(folder: Path) -> str:
-    """The run times of TACC's jobs, by models that are fitted anew each week."""
+    """The run times of TACC's jobs, by models that are fitted anew each day."""
     found = run_times(tacc(folder), BEGINS.timestamp(), refit_s=REFIT_S)
     figures = found.figures()
     compared = [[title, *(_text(figures[name][column]) for column in _COMPARED)] for name, title in PREDICTORS.items()]
