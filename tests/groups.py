@@ -22,7 +22,10 @@ ON_THE_CLUSTER = {
 }
 OF_THE_PAGES = {
     f"tests/e2e/test_{name}.py"
-    for name in ("admin_pages", "choices", "clicks", "page_actions", "pages", "queue_page", "sweep_pages", "vc_pages")
+    for name in (
+        *("admin_pages", "choices", "clicks", "page_actions", "pages"),
+        *("predictions_page", "queue_page", "sweep_pages", "vc_pages"),
+    )
 }
 _LONG = {
     *OF_THE_PAGES,

@@ -70,7 +70,7 @@ export const missWords = (miss: WaitRecord["worst"][number]): string =>
 /** How good the model of run times was on the newest runs, which it had not seen. */
 export function modelWords(model: RunTimeRecord["model"]): string {
   if (model === null)
-    return "Until enough jobs have ended for a model, the estimate is the geometric mean of jobs with a like name.";
+    return "Until enough jobs have ended for a model, rules estimate run times from the owner’s earlier jobs.";
   const { jobs, pinball_model: loss, pinball_last_two: lastTwo, coverage80, spearman } = model.scores;
   return (
     `On the newest ${plural(jobs, "run")}, which it had not seen: pinball loss ${lossWords(loss)} ` +
