@@ -46,7 +46,7 @@ NEEDED := $(BUILT) $(SYNCED) $(if $(wildcard $(BUILT)),,database)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup needed database demo up reset test test-quick test-long engines faults mutants coverage audit bench figures sbatch-reference sbatch-proof check check-format check-lint check-types check-imports check-django check-frontend
+.PHONY: help setup needed database demo up reset test test-quick test-long engines faults mutants coverage audit bench figures delays sbatch-reference sbatch-proof check check-format check-lint check-types check-imports check-django check-frontend
 
 help: ## list the targets
 	@printf 'Muster, a GPU cluster management platform. Start with: make demo\n\n'
@@ -102,6 +102,9 @@ sbatch-proof: setup ## run the scripts of the tests on Muster, all of them, and 
 
 figures: setup ## simulate what others have published, and write the figures in docs (needs their traces)
 	@$(PY) -m bench.published $(ARGS)
+
+delays: setup ## live a history of 2,000 jobs in a pool, and compare its delays with those of their simulation (6 minutes)
+	@$(PY) -m pytest -n 0 -q tests/db/usage/delays_of_2000_jobs.py $(ARGS)
 
 faults: setup ## kill everything, let messages go wrong and draw worlds, several times longer than `make check` does
 	@MUSTER_HYPOTHESIS_PROFILE=long $(PY) -m pytest tests/faults tests/protocol \

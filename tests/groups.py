@@ -32,7 +32,6 @@ _LONG = {
     *("tests/e2e/test_demo.py", "tests/e2e/test_torch.py", "tests/e2e/test_two_speeds.py"),
     "tests/gpu/test_rehearsal.py",
     *("tests/api/test_openapi.py", "tests/db/links/test_links_ssh.py"),
-    "tests/db/usage/test_delays_of_2000_jobs.py",
     *(
         "tests/slurm/test_on_muster.py",
         "tests/slurm/test_on_slurm.py",
