@@ -26,7 +26,7 @@ def test_a_member_sees_the_own_virtual_cluster_with_its_delays(ada: Page, demo: 
     # The examples of the demonstration have started.
     delays = ada.get_by_role("region", name="Delays")
     expect(
-        delays.get_by_text(re.compile(r"^Mean over \d+ starts?( and \d+ waiting jobs?)?: fair-share delay")).first
+        delays.get_by_text(re.compile(r"^Mean over \d+ starts?( and \d+ waiting jobs?)?: (no wait|[a-z -]+ \d)")).first
     ).to_be_visible()
     expect(ada.get_by_role("region", name="Limits")).to_be_visible()
     expect(ada.get_by_role("button", name="Save")).to_have_count(0)
