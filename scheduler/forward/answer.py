@@ -48,7 +48,7 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class Forward:
-    """When jobs start, seen from `at`, s since 1970. The draws end at `horizon_s` after it, at most.
+    """The starts of jobs, seen from `at`, s since 1970. The draws end at `horizon_s` after it, at most.
 
     `reached` is the share of the waiting jobs that start in more than half of the draws.
     """

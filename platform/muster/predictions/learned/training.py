@@ -31,7 +31,7 @@ def train_run_times() -> bool:
 
 
 def is_due(now: datetime) -> bool:
-    """Whether enough runs have ended since the last training."""
+    """True if enough runs have ended since the last training."""
     last = PredictorModel.objects.filter(kind=Kind.RUN_TIME).order_by("-version").values("trained_at", "rows").first()
     if last is None:
         return ended_since(_EVER, most=MIN_RUNS) >= MIN_RUNS

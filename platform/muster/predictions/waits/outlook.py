@@ -1,4 +1,4 @@
-"""When a job will start, as far as that is known."""
+"""Forecasts of the starts of jobs, as the API shows them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Start:
     started_at: datetime | None
 
     def by(self, wait_s: float) -> datetime | None:
-        """When the job starts if it waits so long; None while it may not start."""
+        """The start of the job if it waits so long; None while it may not start."""
         return None if self.eligible_at is None else self.eligible_at + timedelta(seconds=wait_s)
 
 
@@ -53,7 +53,7 @@ def outlook_of_draft(job: Job) -> Outlook:
 
 
 def start_of(job: Job) -> Start:
-    """When the job starts or started."""
+    """The start of the job, forecast or real."""
     free = not (job.held or job.paused or job.blocked_by)
     record = WaitRecord.objects.filter(pk=job.pk).first()
     started_at = first_start(job)
@@ -90,7 +90,7 @@ def present_waits(pool_id: int, job_ids: Collection[int], now: datetime) -> dict
 
 
 def first_start(job: Job) -> datetime | None:
-    """When the job itself, and not its screening run, first got its GPUs."""
+    """The time at which the job itself, and not its screening run, first got its GPUs."""
     runs = Attempt.objects.filter(job=job, stage=Stage.FULL).order_by("number")
     return runs.values_list("placed_at", flat=True).first() if job.attempt_count else None
 
@@ -113,6 +113,6 @@ def _outlook(pool_id: int, forecasts: Forecasts) -> Outlook:
 
 
 def why_unknown(pool_id: int) -> str:
-    """Why there are no forecasts of the pool's waits yet."""
+    """The reason why there are no forecasts of the pool's waits yet."""
     started = Attempt.objects.filter(job__vc__pool_id=pool_id, stage=Stage.FULL).exists()
     return NO_FORECAST if started else NO_STARTS

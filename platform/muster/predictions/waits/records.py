@@ -123,7 +123,7 @@ def _row(
 
 
 def due_at(row: WaitRecord) -> datetime | None:
-    """When the wait outlives the p90 that is shown."""
+    """The time at which the wait outlives the p90 that is shown."""
     forecast = shown(read(row.forecasts))
     return row.eligible_at + timedelta(seconds=forecast.p90_s) if forecast and row.eligible_at else None
 
