@@ -1,11 +1,12 @@
 """The run time of a job without a model, the first of these that is known:
 
 1. the geometric mean of *name stem* and of the user's estimate by the user's record, or that of both which is known;
-2. *last two*;
-3. the limit;
-4. the user's estimate, while its owner has no record.
+2. *last two*, or the user's estimate if that is longer;
+3. the user's estimate, of a user without any ended job;
+4. the limit.
 
-The user's own number comes last, because it costs nothing to name a small one.
+While an owner has ended jobs and no record, the user's own number counts only where it gains nothing: a small one costs
+nothing to name.
 """
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ def by_rules(job: RunTimeJob, history: History) -> RunTime | None:
         spread = pstdev(logs) if len(logs) >= MIN_SPREAD_RUNS else UNKNOWN_SPREAD
         source = Source.USER if stem_s is None else Source.HISTORY
         return around(sum(known) / len(known), max(MIN_SPREAD, spread), job.limit_s, source)
-    last_s = history.last_two_s(job)
+    last_s, limit_s, user_s = history.last_two_s(job), usable_s(job.limit_s), usable_s(job.user_s)
     if last_s is not None:
-        return around(math.log(last_s), UNKNOWN_SPREAD, job.limit_s, Source.HISTORY)
-    limit_s, user_s = usable_s(job.limit_s), usable_s(job.user_s)
-    if limit_s is not None:
-        return RunTime(within(_LIMIT_SHARE * limit_s, limit_s), limit_s, limit_s, Source.LIMIT)
-    return None if user_s is None else around(math.log(user_s), UNKNOWN_SPREAD, job.limit_s, Source.USER)
+        source = Source.HISTORY if user_s is None or user_s <= last_s else Source.USER
+        return around(math.log(max(last_s, user_s or 0.0)), UNKNOWN_SPREAD, job.limit_s, source)
+    if user_s is not None:
+        return around(math.log(user_s), UNKNOWN_SPREAD, job.limit_s, Source.USER)
+    return None if limit_s is None else RunTime(within(_LIMIT_SHARE * limit_s, limit_s), limit_s, limit_s, Source.LIMIT)
 
 
 def around(center: float, spread: float, limit_s: float | None, source: Source) -> RunTime:

@@ -158,7 +158,7 @@ def test_a_running_job_that_outlives_its_estimate_is_expected_to_go_on(world: Wo
 def test_an_edit_estimates_anew(world: World) -> None:
     start(world)
     job = submit(world, name="train", expected="10m", time="1h")
-    assert told(job) == (3600, "limit")
+    assert told(job) == (600, "user")
     edit_job(user=world.user, job=job, changes={"expected": "20m", "time": None})
     assert told(job) == (1200, "user")
     edit_job(user=world.user, job=now_of(job), changes={"expected": None, "time": "2h"})

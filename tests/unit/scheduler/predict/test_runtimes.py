@@ -101,12 +101,13 @@ def test_zero_seconds_and_a_thousand_years_stay_within_bounds() -> None:
 RULES = {
     "nothing is known": ([], {}, None),
     "the limit alone": ([], {"limit_s": 100.0}, (Source.LIMIT, 100.0)),
-    "an estimate without a record costs nothing to name": (
-        [],
-        {"limit_s": 100.0, "user_s": 1.0},
-        (Source.LIMIT, 100.0),
+    "the estimate of a user without ended jobs": ([], {"limit_s": 100.0, "user_s": 1.0}, (Source.USER, 1.0)),
+    "without a record, a short estimate gains nothing": (
+        [ended(20)],
+        {"name": "y", "user_s": 2.0},
+        (Source.HISTORY, 20.0),
     ),
-    "an estimate, where nothing else is known": ([], {"user_s": 50.0}, (Source.USER, 50.0)),
+    "without a record, a long estimate counts": ([ended(20)], {"name": "y", "user_s": 50.0}, (Source.USER, 50.0)),
     "an estimate above the limit": (
         [ended(20, user_s=10.0)],
         {"name": "y", "user_s": 90.0, "limit_s": 100.0},
