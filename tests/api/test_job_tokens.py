@@ -29,7 +29,8 @@ from tests.factories import make_job
 OPEN = re.compile(
     r"(jobs|arrays|sweeps)(:(batch|count|cancel|dry-run))?|sbatch:translate|slurm/.*"
     r"|(jobs|arrays|sweeps)/<id:[a-z_]+>(:(cancel|requeue|clone|hold|release|retry))?"
-    r"|jobs/<id:job_id>/(why|attempts|dependencies|events|files|metrics|training)|(arrays|sweeps)/<id:[a-z_]+>/members"
+    r"|jobs/<id:job_id>/(why|when|delays|attempts|dependencies|events|files|metrics|training)"
+    r"|(arrays|sweeps)/<id:[a-z_]+>/members"
 )
 
 
