@@ -63,7 +63,7 @@ def measured_twice(told: tuple[Demo, str]) -> Iterator[tuple[Demo, int]]:
             # So many that their steps tell nothing of their ends for an hour, and what is expected of them holds.
             example = jobs.Example("two-speeds", "ada", "cancelled", {**spec, "env": {"STEPS": 10_000_000}})
             submitted.append(jobs.submit(demo.url, demo.token("ada"), example)["id"])
-            other = {"command": "sleep 1000", "vc": MIXED, "gpus": f"{gpu_type}:1", "cpus": 1}
+            other = {"command": "sleep 1000", "vc": MIXED, "gpus": f"{gpu_type}:1", "cpus": 1, "expected": "12h"}
             submitted.append(client.submit(other)["id"])
         wait_until(lambda: {("net", "A100"), ("net", "V100")} <= measured(demo).keys())
         either = {"command": "true", "name": "net", "gpus": {"any_of": ["A100:1", "V100:1"]}, "expected": "3h"}
