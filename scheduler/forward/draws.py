@@ -67,7 +67,6 @@ def spread_of(job: Job, run: Running | None, now: float) -> Spread:
     limit_s, expected_s = job.time_limit_s, job.expected_s
     if job.expected_p10_s is not None and job.expected_p90_s is not None and expected_s is not None:
         low_s, high_s = job.expected_p10_s, max(job.expected_p10_s, job.expected_p90_s)
-        # A job that runs longer than expected is expected to run twice as long: beyond its p90, that is its median.
         middle_s = max(low_s, expected_s)
         high_s = max(high_s, middle_s)
     elif expected_s is not None and (limit_s is None or expected_s < limit_s):

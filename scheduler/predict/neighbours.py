@@ -2,8 +2,8 @@
 
 Users submit jobs in bursts, and programs submit them by the clock. So an ended run counts the more, the nearer its
 submission is in time, and if it was submitted at the same second of the ten minutes; one of another kind counts less.
-The run time is the
-geometric mean with these weights, and its quantiles are those of a normal distribution of the logarithm.
+The run time is the geometric mean with these weights, and its quantiles are those of a normal distribution of the
+logarithm.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ class Drawn:
 
 
 def require_equal_delays(jobs: int) -> None:
-    """Draw a history of so many jobs, let a pool live through it, and compare its delays with those of a simulation."""
+    """Let a pool live through a drawn history of jobs, and compare its delays with those of a simulation."""
     history = drawn(jobs)
     world = make_world(nodes=4, gpus=4, quota=0, policy="fifo", policy_params={"skip_blocked": False})
     for name, quota in QUOTAS.items():

@@ -60,7 +60,7 @@ def measured_twice(told: tuple[Demo, str]) -> Iterator[tuple[Demo, int]]:
     with demo.client("ada") as client:
         for gpu_type, hours in (("A100", 2), ("V100", 4)):
             spec = {"name": "net", "vc": MIXED, "gpus": f"{gpu_type}:1", "expected": f"{hours}h", "time": "12h"}
-            # So many that their steps tell nothing of their ends for an hour, and what is expected of them holds.
+            # In an hour they do less than a hundredth of these steps, so that what is expected of them holds.
             example = jobs.Example("two-speeds", "ada", "cancelled", {**spec, "env": {"STEPS": 10_000_000}})
             submitted.append(jobs.submit(demo.url, demo.token("ada"), example)["id"])
             other = {"command": "sleep 1000", "vc": MIXED, "gpus": f"{gpu_type}:1", "cpus": 1, "expected": "12h"}

@@ -43,7 +43,8 @@ def predict_command(
     ] = None,
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Skip lines that cannot be used.")] = False,
     refit_days: Annotated[
-        float, typer.Option("--refit", metavar="DAYS", min=0.01, help="Learn anew after so many days; inf: once.")
+        float,
+        typer.Option("--refit", metavar="DAYS", min=0.01, help="Days from one training to the next; inf: train once."),
     ] = 1.0,
     threads: Annotated[int, typer.Option(min=1, metavar="N", help="The threads of the training.")] = 1,
     as_json: JsonFlag = False,

@@ -91,7 +91,7 @@ def active_model() -> PredictorModel | None:
 
 
 def first_week(now: datetime, weeks: int) -> datetime:
-    """The beginning of the first of so many weeks, of which the present one is the last; UTC."""
+    """The beginning of the first of this number of weeks, of which the present one is the last; UTC."""
     first = _monday_of(now) - timedelta(weeks=weeks - 1)
     return datetime(first.year, first.month, first.day, tzinfo=UTC)
 

@@ -310,7 +310,7 @@ def _waits(jobs: Jobs, rows: Ints) -> Floats:
 
 
 def _enough_s(after_s: Floats, gpus: Floats, needed: float) -> float:
-    """The time until so many GPUs have become free, s; NaN if that is unknown."""
+    """The time until this number of GPUs has become free, s; NaN if that is unknown."""
     if needed <= 0:
         return 0.0
     order = np.argsort(after_s)  # NaNs last

@@ -61,7 +61,7 @@ class WaitForecast:
         return f"likely within {QUICK_S / 60:.0f} minutes ({100 * self.quick:.0f} %)" if self.is_quick else ""
 
     def moved(self, shifts: Sequence[float]) -> WaitForecast:
-        """The forecast with each quantile moved by so many log-minutes; quantiles never cross."""
+        """The forecast with each quantile moved by a number of log-minutes; quantiles never cross."""
         moved = np.maximum.accumulate(np.add([log_minutes(at) for at in self.quantiles], shifts))
         p10_s, p50_s, p90_s = (seconds(at) for at in moved.tolist())
         return replace(self, p10_s=p10_s, p50_s=p50_s, p90_s=p90_s)
@@ -101,7 +101,7 @@ def log_minutes(wait_s: float) -> float:
 
 
 def seconds(log_min: float) -> float:
-    """The wait, s, of so many `log_minutes`."""
+    """The wait, s, that `log_minutes` stand for."""
     return 60 * math.expm1(min(max(log_min, 0.0), log_minutes(MAX_WAIT_S)))
 
 

@@ -12,7 +12,7 @@ from scheduler.predict.waits.features import NAMES, features
 from scheduler.predict.waits.state import MAX_STARTED, Floats, Jobs, QueueState, WaitJob
 
 _DAY_S = 86400.0
-_CAPACITY_DAYS = 14  # the most GPUs held at once in so many days is the estimated number in service
+_CAPACITY_DAYS = 14  # the maximum of the GPUs held at once in these days estimates the number in service
 
 _END, _START, _LATE_END = 0, 1, 2
 

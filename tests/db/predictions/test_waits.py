@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -17,6 +18,7 @@ from muster.predictions.models import Kind, PredictorModel, WaitCalibration, Wai
 from muster.predictions.versions import store_model
 from muster.predictions.waits import calibration, records
 from muster.predictions.waits.drift import MIN_JUDGED, drift_of
+from muster.predictions.waits.fitting import Row, fit
 from muster.predictions.waits.outlook import NO_STARTS, outlook_of_draft, start_of
 from muster.predictions.waits.queues import queue_of
 from muster.predictions.waits.training import train_waits
@@ -178,7 +180,7 @@ def test_without_a_start_in_the_pool_the_reason_is_told() -> None:
     assert outlook_of_draft(job).unknown == NO_STARTS
 
 
-def test_a_pool_is_trained_on_its_rows_alone_and_its_model_is_replaced_only_by_a_better_one() -> None:
+def test_a_pool_is_trained_on_its_rows_alone_and_not_again_before_new_starts() -> None:
     world = make_world()
     chance = np.random.default_rng(2)
     for number in range(300):
@@ -191,6 +193,28 @@ def test_a_pool_is_trained_on_its_rows_alone_and_its_model_is_replaced_only_by_a
     assert first.scores["balanced_accuracy"] > 0.8
     # No start since: it is not trained anew.
     assert train_waits() == 0
+
+
+def rows_where(waits_s: Callable[[float], float], *, seed: int) -> list[Row]:
+    """300 waits, one a minute, that follow from how busy the pool was."""
+    busy = np.random.default_rng(seed).random(300)
+    return [(60.0 * n, waits_s(float(one)), True, [float(one)] * len(NAMES)) for n, one in enumerate(busy)]
+
+
+def test_a_model_is_replaced_only_by_one_that_is_better_on_the_newest_waits() -> None:
+    rows = rows_where(lambda busy: 3000 * busy, seed=3)
+    right = fit(iter(rows))
+    wrong = fit(iter(rows_where(lambda busy: 3000 * (1 - busy), seed=4)))
+    assert right is not None
+    assert wrong is not None
+    better = fit(iter(rows), used=wrong.data)
+    assert better is not None
+    assert better.data is not None
+    assert better.scores["loss"] < better.scores["loss_before"]
+    # The model in use has seen these waits, and those of the newest tenth too: a new one is no better.
+    worse = fit(iter(rows), used=right.data)
+    assert worse is not None
+    assert worse.data is None
 
 
 def test_the_record_holds_forecasts_against_waits_by_week_and_links_only_visible_jobs() -> None:

@@ -12,15 +12,13 @@ from muster.predictions.children import Limits, attempt, in_child
 from muster.predictions.learned.fitting import fitted
 from muster.predictions.models import Kind, PredictorModel
 from muster.predictions.versions import store_model
-from scheduler.predict.runtimes.model import MIN_RUNS
+from scheduler.predict.runtimes.model import MAX_RUNS, MIN_RUNS
 
 log = logging.getLogger(__name__)
 
-MAX_RUNS = 100_000
-"""The newest runs, on which a model is trained."""
 EVERY = timedelta(days=1)
 MIN_NEW_RUNS, MIN_GROWTH = 20, 0.1
-"""Since the last training: at least so many runs a day, or sooner if they are so large a share of its runs."""
+"""New runs for the next training: the minimum after a day, and the share of the old ones that needs no day."""
 LIMITS = Limits(run_s=1800, wait_s=120)
 _EVER = datetime(1970, 1, 1, tzinfo=UTC)
 
